@@ -7,8 +7,9 @@ import itertools
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -35,6 +36,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 ATTACK = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     "<a href=https://e.example>"
@@ -122,85 +124,87 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-def _open(
-    browser: Browser, folder: Path, name: str, width: int, scheme: str = "light"
-) -> tuple[Page, list[str]]:
-    """The page, and everything that it asked for or complained of."""
-    file = folder / f"{name}.html"
-    file.write_text(_page(name), encoding="utf-8")
-    page = browser.new_page(
-        viewport={"width": width, "height": 800}, color_scheme="dark" if scheme == "dark" else "light"
-    )
-    said: list[str] = []
-    page.on("request", lambda request: said.append(request.url))
-    page.on("console", lambda message: said.append(f"console {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error {error}"))
-    page.goto(file.as_uri())
-    return page, [line for line in said if line != file.as_uri()]
+@dataclass
+class Reader:
+    """One page for the whole file, because a new one costs more than what is seen of it; `said` is what it asked and complained."""
+
+    page: Page
+    said: list[str] = field(default_factory=list)
+
+    def open(self, folder: Path, name: str, width: int) -> Page:
+        """The page of that name, on a light screen. `said` grows while it is looked at."""
+        file = folder / f"{name}.html"
+        file.write_text(_page(name), encoding="utf-8")
+        self.page.set_viewport_size({"width": width, "height": 800})
+        self.page.emulate_media(media="screen", color_scheme="light")
+        self.said.clear()
+        self.page.goto(file.as_uri())
+        assert file.as_uri() == self.said.pop(0)
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Browser) -> Iterator[Reader]:
+    """A reader of pages."""
+    made = Reader(browser.new_page())
+    made.page.on("request", lambda request: made.said.append(request.url))
+    made.page.on("console", lambda message: made.said.append(f"console {message.text}"))
+    made.page.on("pageerror", lambda error: made.said.append(f"error {error}"))
+    yield made
+    made.page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_asks_for_nothing_and_complains_of_nothing(browser: Browser, tmp_path: Path, name: str) -> None:
-    """No request but for the file itself, no console message, a hostile title or node included."""
-    page, said = _open(browser, tmp_path, name, 1200)
+def test_it_asks_for_nothing_and_does_not_scroll_sideways(reader: Reader, tmp_path: Path, name: str) -> None:
+    """No request but for the file itself, no console message, a hostile title or node included.
 
-    assert [] == said
+    Wide tables scroll in their own box; all details unfolded.
+    """
+    page = reader.open(tmp_path, name, 1200)
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    widths = []
+    for width in (400, 1200):
+        page.set_viewport_size({"width": width, "height": 800})
+        widths.append((width, page.evaluate("document.documentElement.scrollWidth")))
+
+    assert [] == [(width, took) for width, took in widths if took > width]
+    assert [] == reader.said
     assert "owned" not in page.title()
     assert 0 == page.locator("script, img, a[href^=http], iframe, object, form").count()
-    page.close()
 
 
-@pytest.mark.parametrize("width", [400, 1200])
-@pytest.mark.parametrize("name", PAGES)
-def test_it_does_not_scroll_sideways(browser: Browser, tmp_path: Path, name: str, width: int) -> None:
-    """Wide tables scroll in their own box; all details unfolded."""
-    page, _ = _open(browser, tmp_path, name, width)
-    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
-
-    assert width >= page.evaluate("document.documentElement.scrollWidth")
-    page.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["go", "no-go", "cannot-tell", "fleet"])
-def test_every_text_can_be_read(browser: Browser, tmp_path: Path, name: str, scheme: str) -> None:
-    """A contrast of at least 4.5 to 1 (WCAG AA) in light and dark."""
-    page, _ = _open(browser, tmp_path, name, 1200, scheme)
-    texts = page.evaluate(CONTRASTS)
-
-    assert len(texts) > 40
-    assert [] == [(text, round(ratio, 2)) for ratio, text in texts if ratio < 4.5]
-    page.close()
-
-
-def test_dark_is_dark(browser: Browser, tmp_path: Path) -> None:
-    """The scheme is the reader's."""
-    colours = []
-    for scheme in ("light", "dark"):
-        page, _ = _open(browser, tmp_path, "go", 1200, scheme)
+def test_every_text_can_be_read(reader: Reader, tmp_path: Path, name: str) -> None:
+    """A contrast of at least 4.5 to 1 (WCAG AA) in light and dark; the scheme is the reader's."""
+    page = reader.open(tmp_path, name, 1200)
+    colours, seen = [], []
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
         colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        page.close()
+        seen.append(page.evaluate(CONTRASTS))
 
     assert ["rgb(255, 255, 255)", "rgb(20, 23, 26)"] == colours
+    for texts in seen:
+        assert len(texts) > 40
+        assert [] == [(text, round(ratio, 2)) for ratio, text in texts if ratio < 4.5]
 
 
 @pytest.mark.parametrize(
     ("name", "answer"),
     [("go", "GO"), ("no-go", "NO-GO"), ("cannot-tell", "CANNOT TELL"), ("unreadable", "CANNOT TELL")],
 )
-def test_the_answer_comes_first(browser: Browser, tmp_path: Path, name: str, answer: str) -> None:
+def test_the_answer_comes_first(reader: Reader, tmp_path: Path, name: str, answer: str) -> None:
     """Above everything else, in words."""
-    page, _ = _open(browser, tmp_path, name, 400)
+    page = reader.open(tmp_path, name, 400)
     box = page.locator("h1").bounding_box()
 
     assert answer == page.locator("h1").inner_text()
     assert box is not None and box["y"] < 100
-    page.close()
 
 
-def test_it_can_be_walked_by_keyboard_and_heard(browser: Browser, tmp_path: Path) -> None:
+def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) -> None:
     """Scrolling boxes take the focus and bear a name; states are words; folds open by key."""
-    page, _ = _open(browser, tmp_path, "no-go", 400)
+    page = reader.open(tmp_path, "no-go", 400)
     for region in page.get_by_role("region").all():
         assert "0" == region.get_attribute("tabindex") or region.get_attribute("aria-labelledby")
     page.keyboard.press("Tab")
@@ -212,12 +216,11 @@ def test_it_can_be_walked_by_keyboard_and_heard(browser: Browser, tmp_path: Path
     assert page.get_by_role("cell", name="fail").count() >= 2
     assert page.get_by_role("img", name=re.compile("Bus bandwidth")).count() == 1
     assert page.evaluate("document.activeElement.parentElement.open")
-    page.close()
 
 
-def test_the_curve_has_axes_with_units_and_a_point_a_size(browser: Browser, tmp_path: Path) -> None:
+def test_the_curve_has_axes_with_units_and_a_point_a_size(reader: Reader, tmp_path: Path) -> None:
     """A drawing inside its box, and the same numbers as a table."""
-    page, _ = _open(browser, tmp_path, "go", 1200)
+    page = reader.open(tmp_path, "go", 1200)
     chart = page.locator("#bandwidth figure > svg")
     texts = " ".join(chart.locator("text").all_text_contents())
     outside = chart.locator("circle").evaluate_all(
@@ -228,23 +231,21 @@ def test_the_curve_has_axes_with_units_and_a_point_a_size(browser: Browser, tmp_
     assert "GB/s" in texts and "message size (log scale)" in texts and "16 MiB" in texts
     assert (8, 0) == (chart.locator("circle").count(), outside)
     assert 8 == page.locator("#bandwidth table tbody tr").count()
-    page.close()
 
 
-def test_the_expectation_is_drawn_and_its_source_is_named(browser: Browser, tmp_path: Path) -> None:
+def test_the_expectation_is_drawn_and_its_source_is_named(reader: Reader, tmp_path: Path) -> None:
     """A dashed line beside the measured one; where nothing is known, that is said and nothing is drawn."""
-    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    page = reader.open(tmp_path, "fleet", 1200)
     drawn = page.locator("#bandwidth figure", has=page.locator("path.expected"))
 
     assert 1 <= drawn.count() < page.locator("#bandwidth figure").count()
     assert "awsome-distributed-training" in drawn.first.inner_text()
     assert "Nothing is known of alltoall" in page.locator("#bandwidth").inner_text()
-    page.close()
 
 
-def test_a_reader_of_screens_finds_its_way(browser: Browser, tmp_path: Path) -> None:
+def test_a_reader_of_screens_finds_its_way(reader: Reader, tmp_path: Path) -> None:
     """Landmarks, headings in order, tables with captions and scopes, drawings with words, links that lead somewhere."""
-    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    page = reader.open(tmp_path, "fleet", 1200)
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
     lost = page.evaluate(
         """() => ({
@@ -263,12 +264,11 @@ def test_a_reader_of_screens_finds_its_way(browser: Browser, tmp_path: Path) -> 
     assert [1, 1, 1] == [page.locator(name).count() for name in ("main", "header", "nav")]
     assert 1 == levels[0] and all(b - a <= 1 for a, b in itertools.pairwise(levels))
     assert dict.fromkeys(lost, 0) == lost
-    page.close()
 
 
-def test_paper_hides_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_paper_hides_nothing(reader: Reader, tmp_path: Path) -> None:
     """Printed, every fold is open, nothing scrolls or sticks, and nothing is cut off at the edge."""
-    page, _ = _open(browser, tmp_path, "fleet", 720)
+    page = reader.open(tmp_path, "fleet", 720)
     closed = page.locator("details:not([open])").count()
     page.emulate_media(media="print")
     hidden = page.evaluate(
@@ -284,18 +284,16 @@ def test_paper_hides_nothing(browser: Browser, tmp_path: Path) -> None:
     assert (0, 0) == (hidden, sticky)
     assert 720 >= page.evaluate("document.documentElement.scrollWidth")
     assert page.pdf(format="A4").startswith(b"%PDF")
-    page.close()
 
 
-def test_the_trend_is_a_strip_of_words(browser: Browser, tmp_path: Path) -> None:
+def test_the_trend_is_a_strip_of_words(reader: Reader, tmp_path: Path) -> None:
     """Oldest first, this one marked; what could not be read is said below it."""
-    page, _ = _open(browser, tmp_path, "fleet", 1200)
+    page = reader.open(tmp_path, "fleet", 1200)
     strip = page.locator(".strip li")
 
     assert ["GO", "NO-GO", "CANNOT TELL", "NO-GO"] == strip.locator("strong").all_inner_texts()
     assert "this one" in strip.last.inner_text() and "true" == strip.last.get_attribute("aria-current")
     assert "The report of p5-prod-2 is gone." in page.locator("#past").inner_text()
-    page.close()
 
 
 @pytest.mark.long
@@ -318,12 +316,11 @@ def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None
     page.close()
 
 
-def test_the_attack_is_there_to_read(browser: Browser, tmp_path: Path) -> None:
+def test_the_attack_is_there_to_read(reader: Reader, tmp_path: Path) -> None:
     """Escaped, not dropped: what a node wrote is evidence."""
-    page, _ = _open(browser, tmp_path, "attacked", 1200)
+    page = reader.open(tmp_path, "attacked", 1200)
 
     assert "<img src=x onerror=" in page.locator("#findings").inner_text()
-    page.close()
 
 
 def test_the_policy_forbids_what_escaping_would_have_missed(browser: Browser, tmp_path: Path) -> None:
