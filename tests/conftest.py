@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,14 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forks_of_stand_ins_end() -> Iterator[None]:
+    """The process that the stand-ins of SageMaker are forks of (tests/fakes/sagemaker/bench.py) is no leftover of a test."""
+    yield
+    if "tests.fakes.sagemaker.bench" in sys.modules:
+        sys.modules["tests.fakes.sagemaker.bench"].end_forking()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,12 +72,15 @@ def test_hosts_may_have_networks_of_their_own(tmp_path: Path) -> None:
 
 
 def _server(folder: Path) -> int:
-    return next(pid for pid, command in _commands().items() if f"{folder}/sagemaker/config.json" in command)
+    return int((folder / "sagemaker" / "pid").read_text())
 
 
 def _assert_gone(folder: Path) -> None:
     deadline = time.monotonic() + 10
-    while left := [c for c in _commands().values() if str(folder) in c or "sleep 987" in c]:
+    server = _server(folder)
+    while left := [
+        c for pid, c in _commands().items() if pid == server or str(folder) in c or "sleep 987" in c
+    ]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
     assert str(folder) not in Path("/proc/mounts").read_text()

@@ -1,18 +1,22 @@
 """`python -m tests.fakes.sagemaker --config FILE`: a SIMULATED SageMaker training control plane, with moto behind it.
 
 Prints one JSON line with its URL, and runs until its standard input ends or SIGTERM comes; then every container dies. The
-config file is JSON with the keys of `Config`.
+config file is JSON with the keys of `Config`. With `--forks FD` it imports what it needs, and becomes such a process in a child for
+each request on that socket (bench.py): half of a short test's time was these imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +46,59 @@ class Config:
 def main() -> int:
     """0 after an orderly end."""
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True)
-    config = Config(**json.loads(parser.parse_args().config.read_text()))
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--forks", type=int)
+    given = parser.parse_args()
+    return serve(given.config) if given.forks is None else fork_each(socket.socket(fileno=given.forks))
+
+
+def fork_each(asked: socket.socket) -> int:
+    """0 once nobody can ask any more. The children go on: each ends with its own standard input."""
+    _import_all()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever asked waits for them by their pid
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(asked, 1 << 20, 3)
+        if not data:
+            return 0
+        child = os.fork()
+        if child == 0:
+            asked.close()
+            _become(json.loads(data), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        asked.send(str(child).encode())
+
+
+def _import_all() -> None:
+    """What a stand-in imports when it is first asked for it, except what few tests ask for."""
+    for name in ("server", "s3.urls", "logs.urls", "iam.urls", "ecr.urls"):
+        importlib.import_module(f"moto.{name}")
+    for service in ("s3", "logs", "iam", "ecr"):
+        _client(service, "http://127.0.0.1:9", "us-east-1")
+
+
+def _become(asked: dict[str, Any], descriptors: list[int]) -> None:
+    """In the child: never returns."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        code = serve(Path(asked["config"]))
+        sys.stdout.flush()
+    except BaseException:  # whatever it was, it must not go on as its parent
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def serve(path: Path) -> int:
+    """Be the account of this config file. 0 after an orderly end."""
+    config = Config(**json.loads(path.read_text()))
     plane, front = build(config)
     _serve(front)
     print(json.dumps({"url": plane.endpoint if config.network == "loopback" else _local(front)}), flush=True)

@@ -1,13 +1,17 @@
 """For tests: `with stand_in(tmp_path, machines={"ml.m5.large": 3}) as cloud:` is an AWS account with SageMaker in it.
 
-A SIMULATION, see tests/fakes/sagemaker/plane.py. The server is a process of its own; with the block's end, or this process's, it
-and every container are gone.
+A SIMULATION, see tests/fakes/sagemaker/plane.py. The server is a process of its own, a fork of one that has imported what it needs;
+with the block's end, or this process's, it and every container are gone.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import select
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.images import OURS, ROOT
@@ -255,39 +259,87 @@ def stand_in(
     config = {"folder": str(home), "machines": dict(machines), "images": dict(images or {})}
     config |= {"dials": dict(dials or {}), "network": network, "region": region, "bucket": bucket}
     (home / "config.json").write_text(json.dumps(config))
-    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--config", str(home / "config.json"))
+    server = _fork(home)
+    try:
+        yield Cloud(_url(server, home), home, bucket, region)
+    finally:
+        server.end()
+
+
+@dataclass
+class _Server:
+    """A stand-in's process, which is no child of this one."""
+
+    pid: int
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+
+    def end(self) -> None:
+        """With its standard input it ends in order; SIGKILL where it does not."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            descriptor = -1
+        self.stdin.close()
+        self.stdout.close()
+        if descriptor < 0:
+            return
+        if not select.select([descriptor], [], [], END_S)[0]:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [], END_S)
+        os.close(descriptor)
+
+
+def _environment() -> dict[str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    with open(home / "stand_in.log", "wb") as log:
+    return clean | {"PYTHONPATH": str(ROOT)}
+
+
+@functools.cache
+def _forking() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process that has imported everything, and the socket on which it is asked. It ends with this process."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = (sys.executable, "-m", "tests.fakes.sagemaker", "--forks", str(its.fileno()))
+    with its:
         process = subprocess.Popen(
             argv,
             cwd=ROOT,
-            env=clean | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
         )
-    try:
-        yield Cloud(_url(process, home), home, bucket, region)
-    finally:
-        _end(process)
+    return process, ours
 
 
-def _url(process: subprocess.Popen[bytes], home: Path) -> str:
-    assert process.stdout is not None
+def end_forking() -> None:
+    """End the process that stand-ins are forks of, if there is one; a later stand-in makes another."""
+    if _forking.cache_info().currsize:
+        process, asked = _forking()
+        _forking.cache_clear()
+        asked.close()
+        process.wait(END_S)
+
+
+def _fork(home: Path) -> _Server:
+    _, asked = _forking()
+    request = {"config": str(home / "config.json"), "environment": _environment()}
+    its_stdin, stdin = os.pipe()
+    stdout, its_stdout = os.pipe()
+    with open(home / "stand_in.log", "wb") as log:
+        socket.send_fds(asked, [json.dumps(request).encode()], [its_stdin, its_stdout, log.fileno()])
+    os.close(its_stdin)
+    os.close(its_stdout)
+    pid = asked.recv(32)
+    server = _Server(int(pid or 0), os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
+    (home / "pid").write_text(str(server.pid))
+    return server
+
+
+def _url(process: _Server, home: Path) -> str:
     line = process.stdout.readline()
     if not line:
         raise StandInError(
             f"the stand-in did not start: {(home / 'stand_in.log').read_text(errors='replace')[-2000:]}"
         )
     return str(json.loads(line)["url"])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
-    process.stdout.close()
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
