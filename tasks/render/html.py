@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
@@ -28,6 +30,9 @@ from tasks.render.views.rails import views
 from tasks.render.views.suspects import NAMED, matrix_rows, said_of, suspect_rows
 from tasks.render.views.timeline import left_out, timeline
 from tasks.text.inert import clean, one_line
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 HERE = Path(__file__).parent
 FINDINGS, EVIDENCE = 100, 4
@@ -63,9 +68,15 @@ class FindingCard:
 
 def html(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """The whole page. `report` is None for one that could not be read."""
+    style = (HERE / "report.css").read_text(encoding="utf-8")
+    return _template().render(style=style, policy=security(style), **_values(report, verdict, name, context))
+
+
+@cache
+def _template() -> Template:
+    """Compiled once: that takes longer than to fill it in, and a refused gate's page is written twice."""
     import jinja2
 
-    style = (HERE / "report.css").read_text(encoding="utf-8")
     # jinja2.Template objects come from our own file; the report is only ever a value in it.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -78,8 +89,7 @@ def html(report: Report | None, verdict: Verdict, name: str, context: VerdictCon
         word=lambda answer: ANSWER_WORDS[answer],
         sign=lambda answer: _SIGNS[answer],
     )
-    template = environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
-    return template.render(style=style, policy=security(style), **_values(report, verdict, name, context))
+    return environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
 
 
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:

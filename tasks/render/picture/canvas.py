@@ -16,16 +16,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.backend_bases import GraphicsContextBase
     from matplotlib.font_manager import FontProperties
+    from matplotlib.path import Path as Outline
 
 DPI = 100
 FONTS = {False: "DejaVuSans.ttf", True: "DejaVuSans-Bold.ttf"}
+# From the baseline to the top of the tallest letters, as a share of the font's size: sTypoAscender of both fonts.
+ASCENT = 1556 / 2048
 _LOCK = threading.Lock()
 
 
@@ -34,36 +37,36 @@ class PictureUnavailable(Exception):
 
 
 class Sheet:
-    """Places and sizes are pixels, from the top left. Nothing that is drawn outlives `png`."""
+    """Places and sizes are pixels, from the top left. What is drawn later lies on top. Nothing that is drawn outlives `png`.
+
+    It draws with matplotlib's renderer alone: importing its figures and axes takes longer than everything that is drawn here.
+    """
 
     def __init__(self, width: int, height: int) -> None:
         """Raises PictureUnavailable."""
         load()
         from matplotlib import get_data_path
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from matplotlib.backends.backend_agg import RendererAgg
         from matplotlib.font_manager import FontProperties
         from matplotlib.ft2font import FT2Font
+        from matplotlib.transforms import Affine2D
 
         fonts = Path(get_data_path()) / "fonts" / "ttf"
         self.width, self.height = width, height
-        self._figure = Figure((width / DPI, height / DPI), dpi=DPI, facecolor="#ffffff")
-        FigureCanvasAgg(self._figure)
-        self._axes: Axes = self._figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self._axes.set_axis_off()
-        self._axes.set_xlim(0, width)
-        self._axes.set_ylim(height, 0)
+        renderer: Any = RendererAgg  # matplotlib has no types for it
+        self._agg = renderer(width, height, DPI)
+        self._upwards = Affine2D().scale(1, -1).translate(0, height)
         self._fonts: dict[bool, FontProperties] = {
             bold: FontProperties(fname=str(fonts / name)) for bold, name in FONTS.items()
         }
         self._faces = {bold: FT2Font(str(fonts / name)) for bold, name in FONTS.items()}
         self._known = {bold: frozenset(face.get_charmap()) for bold, face in self._faces.items()}
+        self.box(0, 0, width, height, "#ffffff")
 
-    def box(self, x: float, y: float, width: float, height: float, fill: str, edge: str = "none") -> None:
+    def box(self, x: float, y: float, width: float, height: float, fill: str, edge: str = "") -> None:
         """A rectangle."""
-        from matplotlib.patches import Rectangle
-
-        self._axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, linewidth=1.0))
+        corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
+        self._draw(_path(corners, closed=True), self._pen(edge or fill, 1.0 if edge else 0.0), fill)
 
     def line(
         self,
@@ -73,46 +76,48 @@ class Sheet:
         dashes: Sequence[float] = (),
     ) -> None:
         """A line through the places; `dashes` are lengths of strokes and gaps."""
-        from matplotlib.lines import Line2D
-
-        drawn = Line2D(
-            [x for x, _ in places], [y for _, y in places], color=colour, linewidth=width * 72 / DPI
-        )
+        pen = self._pen(colour, width * 72 / DPI)
+        pen.set_joinstyle("round")
+        pen.set_capstyle("butt" if dashes else "projecting")
         if dashes:
-            drawn.set_dashes(list(dashes))
-        self._axes.add_line(drawn)
+            pen.set_dashes(0, [length * width * 72 / DPI for length in dashes])
+        self._draw(_path(places), pen)
 
     def shape(self, places: Sequence[tuple[float, float]], fill: str, opacity: float = 1.0) -> None:
         """A filled outline."""
-        from matplotlib.patches import Polygon
-
-        self._axes.add_patch(Polygon(list(places), closed=True, facecolor=fill, alpha=opacity, linewidth=0))
+        pen = self._pen(fill, 0.0)
+        pen.set_alpha(opacity)
+        self._draw(_path(places, closed=True), pen, fill)
 
     def dot(self, x: float, y: float, radius: float, fill: str) -> None:
         """A filled circle."""
-        from matplotlib.patches import Circle
+        from matplotlib.path import Path as Outline
 
-        self._axes.add_patch(Circle((x, y), radius, facecolor=fill, linewidth=0))
+        self._draw(Outline.circle((x, y), radius), self._pen(fill, 0.0), fill)
 
     def cells(self, x: float, y: float, side: float, colours: Sequence[Sequence[str]]) -> None:
         """A square of equal cells."""
-        from matplotlib.colors import to_rgb
+        import numpy
 
-        image = [[to_rgb(colour) for colour in row] for row in colours]
-        self._axes.imshow(
-            image, extent=(x, x + side, y + side, y), interpolation="nearest", aspect="auto", resample=False
-        )
-        self._axes.set_xlim(0, self.width)
-        self._axes.set_ylim(self.height, 0)
+        left, top, pixels = round(x), round(y), round(side)
+        known = {colour: bytes.fromhex(f"{colour[1:]}ff") for row in colours for colour in row}
+        data = b"".join(known[colour] for row in colours for colour in row)
+        cells = numpy.frombuffer(data, numpy.uint8).reshape(len(colours), -1, 4)
+        place = numpy.arange(pixels) * len(colours) // pixels
+        sheet = numpy.asarray(self._agg.buffer_rgba())
+        sheet[top : top + pixels, left : left + pixels] = cells[place][:, place]
 
     def text(
         self, x: float, y: float, text: str, size: float, colour: str, bold: bool = False, right: bool = False
     ) -> None:
         """One line whose middle is at y, from x on; with `right` up to x."""
-        self._axes.text(
-            x, y, self.shown(text, bold), fontproperties=self._fonts[bold], fontsize=size * 72 / DPI, color=colour,
-            ha="right" if right else "left", va="center_baseline", parse_math=False,
-        )  # fmt: skip
+        line = self.shown(text, bold)
+        if not line:
+            return
+        font = self._fonts[bold].copy()
+        font.set_size(size * 72 / DPI)
+        left = x - self.width_of(line, size, bold) if right else x
+        self._agg.draw_text(self._pen(colour), left, y + ASCENT * size / 2, line, font, 0)
 
     def width_of(self, text: str, size: float, bold: bool = False) -> float:
         """How wide a line is."""
@@ -168,9 +173,23 @@ class Sheet:
 
     def png(self) -> bytes:
         """The picture; the same bytes for the same drawing."""
+        from PIL import Image
+
         out = io.BytesIO()
-        self._figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+        drawn = Image.frombuffer("RGBA", (self.width, self.height), self._agg.buffer_rgba())
+        drawn.convert("RGB").save(out, "PNG", dpi=(DPI, DPI))
         return out.getvalue()
+
+    def _pen(self, colour: str, width: float = 1.0) -> GraphicsContextBase:
+        pen: GraphicsContextBase = self._agg.new_gc()
+        pen.set_foreground(colour)
+        pen.set_linewidth(width)
+        return pen
+
+    def _draw(self, outline: Outline, pen: GraphicsContextBase, fill: str = "") -> None:
+        from matplotlib.colors import to_rgba
+
+        self._agg.draw_path(pen, outline, self._upwards, to_rgba(fill) if fill else None)
 
     def _fits(self, line: str, kept: int, size: float, room: float, bold: bool) -> bool:
         return self.width_of(_without_middle(line, kept), size, bold) <= room
@@ -227,6 +246,12 @@ def _cache() -> Path:
     except OSError as error:
         raise PictureUnavailable(f"no temporary folder for matplotlib: {error}. Set TMPDIR.") from error
     return Path(tempfile.mkdtemp(prefix="prelaunch-matplotlib-"))
+
+
+def _path(places: Sequence[tuple[float, float]], closed: bool = False) -> Outline:
+    from matplotlib.path import Path as Outline
+
+    return Outline([*places, places[0]] if closed else list(places), closed=closed)
 
 
 def _without_middle(line: str, kept: int) -> str:

@@ -112,7 +112,6 @@ def draw_curve(
     values = [row.sample.most for row in mine]
     values += [row.expected.value for row in expected if row.expected is not None]
     most, step = scale(max(values), 5)
-    _axes(sheet, plot, [row.sample.size_bytes for row in mine], most, step)
     sizes = [math.log(row.sample.size_bytes) for row in mine]
 
     def at(row: Row, value: float) -> tuple[float, float]:
@@ -125,6 +124,7 @@ def draw_curve(
     ]
     blue = light()["series-0"]
     sheet.shape(band, blue, 0.25)
+    _axes(sheet, plot, [row.sample.size_bytes for row in mine], most, step)
     if len(expected) > 1:
         sheet.line([at(r, r.expected.value) for r in expected if r.expected], light()["text"], 3, (5, 3))
     line = [at(row, row.sample.middle) for row in mine]

@@ -5,6 +5,8 @@ It is drawn without a browser and without the network; the same input gives the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.headline import answer_word, explanation, without_coverage
@@ -12,10 +14,11 @@ from tasks.render.picture.canvas import PictureUnavailable, Sheet
 from tasks.render.picture.colours import light
 from tasks.render.picture.panels import Area, draw_curve, draw_grid, draw_heat
 from tasks.render.views.bandwidth import bandwidth_rows, sweeps
+from tasks.render.views.heatmap import HeatMap
 from tasks.render.views.node_grid import grid
 from tasks.render.views.pairs import pair_map
 from tasks.render.views.rails import first_map
-from tasks.render.views.suspects import suspect_rows
+from tasks.render.views.suspects import SuspectRow, suspect_rows
 
 WIDTH, HEIGHT, EDGE, GAP = 1200, 900, 36, 36
 LINES = 4
@@ -85,20 +88,30 @@ def _panels(sheet: Sheet, report: Report, verdict: Verdict, context: VerdictCont
     height = HEIGHT - y - 44
     half = (WIDTH - 2 * EDGE - GAP) / 2
     right = Area(EDGE + half + GAP, y, half, height)
-    decoded, suspects = first_map(context.shown), suspect_rows(context.shown)
-    pairs = decoded if decoded is not None and suspects else pair_map(report, verdict) or decoded
     measured = [sweep for sweep in sweeps(report) if len(sweep.samples) > 1]
     about_pairs = any(
         finding.check.startswith("network.") or finding.check.endswith(".pairs")
         for finding in verdict.findings[:1]
     )
-    if pairs is not None and (about_pairs or not measured):
-        draw_heat(sheet, right, pairs, suspects if pairs is decoded else ())
+    # The map of all pairs takes long to make, so it is made only if it is drawn.
+    pairs, suspects = _pairs(report, verdict, context) if about_pairs or not measured else (None, ())
+    if pairs is not None:
+        draw_heat(sheet, right, pairs, suspects)
     elif measured:
         rows = bandwidth_rows(measured, context.expected)
         draw_curve(sheet, right, measured, rows, tuple(finding.check for finding in verdict.findings))
     drawn = pairs is not None or bool(measured)
     draw_grid(sheet, Area(EDGE, y, half if drawn else WIDTH - 2 * EDGE, height), grid(report, verdict))
+
+
+def _pairs(
+    report: Report, verdict: Verdict, context: VerdictContext
+) -> tuple[HeatMap | None, Sequence[SuspectRow]]:
+    """The map with suspects, and these; without any the bandwidth between hosts, or the first map that there is."""
+    decoded, suspects = first_map(context.shown), suspect_rows(context.shown)
+    if decoded is not None and suspects:
+        return decoded, suspects
+    return pair_map(report, verdict) or decoded, ()
 
 
 def _footer(sheet: Sheet, report: Report) -> None:

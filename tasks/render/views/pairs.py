@@ -62,6 +62,8 @@ def worst(values: Iterable[float | None], better: Better) -> float | None:
 
 
 def _settled(values: list[float | None]) -> float | None:
+    if len(values) == 1:
+        return values[0]
     known = [value for value in values if value is not None]
     return statistics.median(known) if 2 * len(known) >= len(values) and known else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.culprit.matrix import Better, Span
@@ -129,10 +129,7 @@ class Views:
 
 def views(shown: Sequence[DecodedMatrix]) -> Views:
     """The matrices with suspects first, then those with bad tests, then rates without any."""
-    wanted = sorted(
-        (one for one in shown if _is_worth(one)), key=lambda one: (not suspected(one), not one.decoded.bad)
-    )
-    maps = [made for one in wanted for made in _maps(one)]
+    maps = list(_maps(shown))
     strips = []
     for check in dict.fromkeys(one.check for one in shown):
         rates = [one for one in shown if one.check == check and _is_rate(one)]
@@ -145,10 +142,17 @@ def views(shown: Sequence[DecodedMatrix]) -> Views:
 
 def first_map(shown: Sequence[DecodedMatrix]) -> HeatMap | None:
     """The map to draw if there is room for one."""
-    return next(iter(views(shown).maps), None)
+    return next(_maps(shown), None)
 
 
-def _maps(one: DecodedMatrix) -> list[HeatMap]:
+def _maps(shown: Sequence[DecodedMatrix]) -> Iterator[HeatMap]:
+    wanted = sorted(
+        (one for one in shown if _is_worth(one)), key=lambda one: (not suspected(one), not one.decoded.bad)
+    )
+    return (made for one in wanted for made in _maps_of(one))
+
+
+def _maps_of(one: DecodedMatrix) -> list[HeatMap]:
     if one.matrix.span is Span.BETWEEN:
         made = node_map(one)
         return [made] if made else []

@@ -1,9 +1,10 @@
-"""A page stays small enough for a phone, however bad a fleet is."""
+"""A page stays small enough for a phone, however bad a fleet is, and its template is compiled once."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import jinja2
 import pytest
 
 from checks.model import Cause, Finding, Level
@@ -11,6 +12,15 @@ from tasks.render.html import html
 from tests.sample_reports import healthy, verdict_of
 
 LIMIT = 3_000_000
+
+
+def test_the_second_page_of_a_process_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compile the template takes longer than to fill it in, and a refused gate's page is written twice."""
+    report = healthy()
+    page = html(report, verdict_of(report), "local")
+    monkeypatch.setattr(jinja2.Environment, "compile", lambda *of: 1 / 0)
+
+    assert page == html(report, verdict_of(report), "local")
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,29 @@ def test_what_no_font_has_is_written_out() -> None:
     assert "a\\u6f22" == sheet.shown("a漢")
 
 
+def test_cells_are_where_their_rows_say() -> None:
+    """The first row is at the top, and what is drawn later lies on top."""
+    sheet = Sheet(100, 100)
+    sheet.box(0, 0, 100, 100, "#111111")
+    sheet.cells(10, 20, 60, [["#ff0000", "#00ff00", "#0000ff"], *[["#ffffff"] * 3] * 2])
+    sheet.dot(20, 70, 5, "#222222")
+    drawn = sheet.png()
+
+    assert ["#ff0000", "#00ff00", "#0000ff"] == [_pixel(drawn, x, 21) for x in (11, 31, 69)]
+    assert ["#111111"] * 4 == [_pixel(drawn, *place) for place in ((9, 30), (71, 30), (30, 19), (30, 81))]
+    assert ["#ffffff", "#222222"] == [_pixel(drawn, *place) for place in ((11, 79), (20, 70))]
+
+
+def test_a_map_that_is_not_drawn_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the curve of a collective is drawn: a map of all pairs takes longer than the rest of the picture."""
+    report = fleet(2)
+    verdict, beside = judged(report)
+    monkeypatch.setattr(drawing, "pair_map", lambda *of: 1 / 0)
+    monkeypatch.setattr(drawing, "first_map", lambda *of: 1 / 0)
+
+    assert (WIDTH, HEIGHT) == _size(picture(report, verdict, "local", beside))
+
+
 def test_text_is_cut_to_its_room() -> None:
     """Names keep both ends; lines end in an ellipsis where one more would not fit."""
     sheet = Sheet(600, 100)
@@ -154,6 +177,7 @@ def test_nothing_is_written_outside_the_temporary_folder(tmp_path: Path) -> None
         "from tests.sample_reports import healthy, verdict_of\n"
         "from tasks.render.picture.picture import picture\n"
         "sys.stdout.buffer.write(picture(healthy(), verdict_of(healthy()), 'local'))\n"
+        "assert 'matplotlib.figure' not in sys.modules  # its import takes longer than the drawing\n"
     )
     root = str(Path(__file__).resolve().parents[4])
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}

@@ -15,6 +15,7 @@ from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.picture.picture import picture
+from tasks.render.views import rails
 from tasks.render.views.pairs import inside_map, node_map, settled
 from tasks.render.views.rails import MAPS, first_map, rail_strip, views
 from tasks.render.views.suspects import DecodedMatrix, matrix_rows, said_of, suspect_rows
@@ -143,6 +144,16 @@ def test_the_map_with_a_suspect_is_the_one_for_a_small_screen() -> None:
     made = first_map([GOOD, inside(6, 4, bad=[(5, 3)])])
 
     assert made is not None and "inside" in made.title
+
+
+def test_the_map_for_a_small_screen_is_the_only_one_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No strip of rails and no second map, because nobody would see them."""
+    monkeypatch.setattr(rails, "rail_strip", lambda *of: 1 / 0)
+    monkeypatch.setattr(rails, "inside_map", lambda *of: 1 / 0)
+
+    found = first_map([inside(6, 4), BAD])
+
+    assert found is not None and EIGHT in found.condemned
 
 
 def test_a_page_has_room_for_a_few_maps() -> None:
