@@ -19,27 +19,26 @@ def keep_request(store: Store, gate_id: str, request: GateRequest, flow_run_id: 
     store.put(request_key(gate_id), dump_plain({"flow_run": flow_run_id, **request.model_dump(mode="json")}))
 
 
-def require_names(gate_files: Iterable[str]) -> None:
+def require_names(gate_files: Iterable[str], asked: Advanced | None = None) -> None:
     """A deployment accepts only the names of the folder, also if the form's validation was switched off.
+
+    Its store and baseline are the gate file's: a person who chooses the store also chooses answers, passes and locks.
 
     Raises GateFileError. Whoever starts a flow in a terminal may name any file that they can read, and so may everybody
     where there is no folder (PRELAUNCH_GATES=).
     """
     path = next((named for named in gate_files if not is_name(named)), None)
-    if path is not None and (folder := _names_alone()) is not None:
+    place = next((name for name in PLACES if asked is not None and getattr(asked, name)), None)
+    # Prefect asks the server whether this is a run of a deployment, so it is asked once, and only if it matters.
+    folder = _names_alone() if path is not None or place is not None else None
+    if folder is None:
+        return
+    if path is not None:
         said = f"{path!r:.200} is a path, and a deployment takes the name of a gate file in {folder}"
         raise GateFileError("gate_file", "", said)
-
-
-def require_own_places(asked: Advanced) -> None:
-    """A deployment's store and baseline are the gate file's: a person who chooses the store also chooses answers, passes and locks.
-
-    Raises GateFileError, as `require_names` does.
-    """
-    named = next((name for name in PLACES if getattr(asked, name)), None)
-    if named is not None and _names_alone() is not None:
+    if place is not None:
         said = "cannot be chosen for a deployment: say it in the gate file ([store] path, [policy] baseline)"
-        raise GateFileError(named, "", said)
+        raise GateFileError(place, "", said)
 
 
 def _names_alone() -> Path | None:

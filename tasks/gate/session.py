@@ -22,7 +22,7 @@ from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import JudgedReport, PlacementProof
 from tasks.gate.question import ApprovalAnswer
-from tasks.gate.request_record import keep_request, require_names, require_own_places
+from tasks.gate.request_record import keep_request, require_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
@@ -277,8 +277,7 @@ def open_session(
 
     Raises GateFileError, LeaseError, StoreError, LaunchError.
     """
-    require_names((request.gate_file,))
-    require_own_places(request.advanced)
+    require_names((request.gate_file,), request.advanced)
     setting = take_gate_context(request)
     setting.store.probe()
     if (back := _come_back(setting, request, flow_run_id, on_expired)) is not None:

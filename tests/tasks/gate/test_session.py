@@ -264,7 +264,7 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     monkeypatch.setattr(sessions, "take_gate_context", lambda request: setting)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: setting)
     monkeypatch.setattr(sessions, "launcher_of", lambda address: setting.launcher)
-    for name in ("require_names", "require_own_places", "keep_request"):
+    for name in ("require_names", "keep_request"):
         monkeypatch.setattr(sessions, name, lambda *ignored: None)
 
     def expire(setting: object, lease: Lease, why: str = "") -> None:
