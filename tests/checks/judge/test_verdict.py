@@ -238,3 +238,18 @@ def test_a_rank_that_fell_silent_is_named_before_those_that_reported_an_error() 
     found = [f.subject for f in verdict_of(report).findings]
 
     assert "node-2/rank-5" == found[0] and {"node-0/rank-0", "node-1/rank-2"} <= set(found[1:])
+
+
+def test_a_rank_that_fell_silent_is_named_first_where_every_other_one_reported_an_error() -> None:
+    """It finished the checks before, and of this one nobody has a result."""
+    report, check = healthy(3, 2), "compute.gemm"
+    for rank in range(5):
+        report = with_row(
+            report,
+            check,
+            f"node-{rank // 2}/rank-{rank}",
+            lambda row: replace(row, outcome=Outcome.ERRORED, metrics={}, reason="timed out"),
+        )
+    found = verdict_of(without_row(report, check, "node-2/rank-5")).findings
+
+    assert [("node-2/rank-5", check)] == [(one.subject, one.check) for one in found[:1]]

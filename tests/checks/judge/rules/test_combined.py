@@ -261,3 +261,14 @@ def test_half_of_its_ranks_stand_for_a_node(ranks_named: int, node_named: bool) 
 
     found = _judged(PEERS, 40, 8, 0.02, speed)
     assert node_named is ("node-7" in _named(found))
+
+
+def test_without_a_declaration_a_rank_stands_for_a_node_of_two() -> None:
+    """A report that somebody judges by itself: one of two ranks is half of them."""
+
+    def speed(node: int, rank: int, metric: int) -> float:
+        return 50.0 if (node, rank) == (7, 0) else usual(node, rank, metric)
+
+    line = CheckPolicy(rules=(PEERS,))
+    rows = _rows(40, 2, 0.01, speed, 1, 1)
+    assert {"node-7/rank-14"} == _named(list(apply(CHECK, line, rows, 80, RuleContext(chance=CHANCE))))
