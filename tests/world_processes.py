@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.tasks.store.postgres import free_port
+from checks.process.free_ports import free_port
 
 PREFECT = (sys.executable, "-m", "prefect")
 # A process in a script's background ignores SIGINT, and Prefect's worker would then swallow its first SIGTERM.

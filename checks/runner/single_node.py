@@ -21,6 +21,7 @@ from checks.judge.verdict import decide, unreadable
 from checks.merge import merge
 from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
 from checks.policy import Policy
+from checks.process.free_ports import free_ports
 from checks.process.stderr import say
 from checks.roster import Member, Roster
 from checks.runner import node_run
@@ -106,7 +107,7 @@ def show(verdict: Verdict, form: str) -> int:
 def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> bytes:
     """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes."""
     name = host_name()
-    ports = _free_ports(2)
+    ports = free_ports(2, "127.0.0.1")
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
     (folder / "bundle.json").write_bytes(bundles.dump(made))
     (folder / "roster.json").write_bytes(dump_plain(roster))
@@ -120,14 +121,6 @@ def host_name() -> str:
     """This machine's name, as the name of a node."""
     letters = (c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in socket.gethostname())
     return "".join(letters).strip("-.") or "node"
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(s.getsockname()[1]) for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def _table(file: Path) -> object:

@@ -29,6 +29,7 @@ from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Declared, Profile
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
 from checks.runner.barrier import NodeBarrier
@@ -110,10 +111,10 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
         address = _own_address()
         name = names[node_rank] if names else f"{host_name()}-{node_rank}"
         store.set(
-            f"prelaunch/member/{node_rank}", dump_plain(Member(name, address, _free_port(address))).decode()
+            f"prelaunch/member/{node_rank}", dump_plain(Member(name, address, free_port(address))).decode()
         )
         if node_rank == 0:
-            store.set("prelaunch/rendezvous", str(_free_port(address)))
+            store.set("prelaunch/rendezvous", str(free_port(address)))
     keys = [f"prelaunch/member/{index}" for index in range(made.declared.nodes)]
     members = tuple(decode(Member, parse_json(store.get(key), 4096)) for key in keys)
     roster = Roster(members, int(store.get("prelaunch/rendezvous")), os.environ.get("GLOO_SOCKET_IFNAME", ""))
@@ -206,8 +207,3 @@ def _own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         return str(probe.getsockname()[0])
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as server:
-        return int(server.getsockname()[1])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from checks.process.free_ports import free_port
 from checks.process.tree import alive, start_ticks
 from container.agent.machine import dcgm_host_engine
-from tests.checks.exchange.test_exchange import free_port
 
 FAKE = """#!{python} -S
 # A fake nv-hostengine: it listens where it is told, or not at all, and notes its pid.

@@ -18,9 +18,9 @@ from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.probes.compute import training_smoke
 from checks.probes.host import kernel_clock, machine, system
 from checks.probes.network import reachability
+from checks.process.free_ports import free_port
 from checks.process.observe import probe
 from checks.roster import Member, Roster
-from tests.checks.exchange.test_exchange import free_port
 from tests.checks.proc_trees import PROC, memory_v2, tree, v2
 from tests.checks.worlds import run_world
 from tests.corpus.case import Case, Sort, context, observed

@@ -17,6 +17,7 @@ from checks.probes.efa.counters import counters
 from checks.probes.efa.libfabric import PROVIDER
 from checks.probes.efa.loopback import loopback
 from checks.probes.efa.pingpong import pingpong
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from tests.corpus.case import Case, Sort, context, observed
 from tests.corpus.efa_cases import (
@@ -149,11 +150,7 @@ def ringed(
 
 def listen(responder: Responder) -> int:
     """Have it listen on a free port of the loopback interface; the port."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port("127.0.0.1")
     responder.listen("127.0.0.1", port)
     return port
 

@@ -20,6 +20,7 @@ from checks.probes.network import mtu as mtu_module
 from checks.probes.network.counters import counters
 from checks.probes.network.mtu import Row, measurement, mtu
 from checks.probes.network.names import names
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from tests.corpus.case import Case, Sort, context, observed
 from tests.exchanges import access
@@ -37,9 +38,7 @@ WARN = Level.WARN
 def echoing(name: str) -> Iterator[int]:
     """A peer whose responder works; its port."""
     responder = Responder(access(name), "")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port("127.0.0.1")
     responder.listen("127.0.0.1", port)
     yield port
     responder.close()

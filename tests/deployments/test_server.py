@@ -18,7 +18,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.tasks.store.postgres import PASSWORD, Postgres, binary, free_port, postgres
+from checks.process.free_ports import free_port
+from tests.tasks.store.postgres import PASSWORD, Postgres, binary, postgres
 from tests.world import SETTINGS, WORLD_MARK, World, settings_of
 from tests.world_processes import Server
 

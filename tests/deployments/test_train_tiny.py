@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from checks.bundle import Pass, PassedNode, dump
 from checks.probes.host.system import identity_of_node
+from checks.process.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deployments" / "examples" / "train_tiny.py"
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.timeout(180)
 
 def train(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Two ranks on this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port("127.0.0.1")
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
     argv = (sys.executable, *torchrun, str(SCRIPT), *words)

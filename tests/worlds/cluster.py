@@ -10,7 +10,6 @@ import dataclasses
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from checks.exchange import secret_key
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import KernelLog, Observation, Scope, Verdict
+from checks.process.free_ports import free_port, free_ports
 from checks.roster import Member, Roster
 from checks.runner.journal import Journal, now
 from tasks.gate.context import GateContext, open_gate_context
@@ -183,7 +183,7 @@ def cluster(folder: Path, gate: Shipped, profile: str = "quick") -> Iterator[Clu
     # What a device would take counts as time that passed, beside the hours of a busy test machine.
     made = dataclasses.replace(made, deadline_s=3600.0, policy=dataclasses.replace(made.policy, checks=lines))
     names = made.declared.node_names or tuple(f"algo-{index + 1}" for index in range(count))
-    ports = [_free() for _ in range(count + 1)]
+    ports = free_ports(count + 1, "127.0.0.1")
     addresses = [f"127.{ports[0] >> 8}.{ports[0] & 255}.{index + 1}" for index in range(count)]
     roster = Roster(tuple(map(Member, names, addresses, ports)), ports[-1], "lo")
     key = secret_key.make()
@@ -281,12 +281,6 @@ def _kernel_log(home: Path) -> Path:
     return folder
 
 
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _store() -> tuple[Server, int]:
-    port = _free()
+    port = free_port()
     return Server("0.0.0.0", port), port

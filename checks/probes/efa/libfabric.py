@@ -9,7 +9,6 @@ FabricError         libfabric offers nothing to run over; the message says what 
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 import uuid
@@ -21,6 +20,7 @@ from checks.check import CheckError
 from checks.probes.efa import fi_info
 from checks.probes.efa.fi_pingpong import Table, parse
 from checks.process import tool
+from checks.process.free_ports import free_port
 from checks.process.tree import end_marked
 
 PROVIDER = "PRELAUNCH_FABRIC_PROVIDER"
@@ -82,7 +82,7 @@ class Server:
         """
         tool.find("fi_pingpong")
         for _ in range(3):
-            self.port = _free_port()
+            self.port = free_port("0.0.0.0")  # noqa: S104 - fi_pingpong listens on every address
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
             deadline = min(time.monotonic() + LISTEN_S, self._ends)
@@ -175,9 +175,3 @@ def listening(port: int) -> bool:
         if any(len(row) > 3 and row[1].endswith(end) and row[3] == "0A" for row in rows):
             return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

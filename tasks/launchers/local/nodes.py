@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from checks.process.environment import CODE, for_checks
+from checks.process.free_ports import free_ports
 from checks.process.tree import die_with_parent
 from checks.roster import Member, Roster
 from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission, write_whole
@@ -32,7 +31,6 @@ FOREIGN_NAMES = (
     "GROUP_WORLD_SIZE",
     "NODE_RANK",
 )
-PORTS = range(20000, 32000)  # below the kernel's range for outgoing connections (ip_local_port_range)
 TAIL_BYTES = 64 << 10
 NOT_STARTED = 127
 
@@ -62,7 +60,7 @@ def node_environment(
 def write_roster(folder: JobFolder, submission: Submission, addresses: Sequence[str]) -> None:
     """roster.json, and the hosts file of the namespaces. Raises OSError."""
     names = [node.name for node in submission.nodes]
-    ports = _free_ports(len(names) + 1, "" if submission.network else addresses[0])
+    ports = free_ports(len(names) + 1, "" if submission.network else addresses[0])
     members = tuple(map(Member, names, addresses, ports))
     roster = Roster(members, ports[-1], "eth0" if submission.network else "lo")
     write_whole(folder.roster, json.dumps(asdict(roster), indent=1).encode())
@@ -165,23 +163,3 @@ class CappedLog:
             self._file.write(words.encode() + data)
         except OSError:
             return  # a full disk: the cut is then seen by the log's sudden end
-
-
-def _free_ports(count: int, address: str) -> list[int]:
-    """Different ports; if an address is given, ports that can be bound there now. Raises OSError."""
-    found: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        if not address or _is_free(address, port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"fewer than {count} ports between {PORTS.start} and {PORTS.stop} are free on {address}")
-
-
-def _is_free(address: str, port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True

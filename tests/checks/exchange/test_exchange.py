@@ -24,18 +24,12 @@ from checks.exchange.authentication import (
 from checks.exchange.exchange import ExchangeError, Put, Responder, ask, connection
 from checks.exchange.secret_key import Access, Secret
 from checks.probes.network.reachability import _stream
+from checks.process.free_ports import free_port
 from checks.roster import Member
 from tests.exchanges import access
 
 ME = access("node-1")
 STRANGER = access("node-1", secret=Secret(bytes(32)))
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.create_server((address, 0), family=family) as server:
-        return int(server.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Service
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.node_context import PlaceError, open_node_context
 from checks.runner.node_run import open_responder
-from tests.checks.exchange.test_exchange import free_port
 from tests.checks.runner.test_barrier import node_contexts
 from tests.survival.world import ROOT, World
 

@@ -12,10 +12,10 @@ from checks import bundle as bundles
 from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.barrier import NodeBarrier
 from checks.runner.node_context import NodeContext, open_node_context
-from tests.checks.exchange.test_exchange import free_port
 from tests.survival.world import World
 
 

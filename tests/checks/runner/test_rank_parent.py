@@ -22,6 +22,7 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.model import Declared
 from checks.process import own_packages
+from checks.process.free_ports import free_port
 from checks.process.tree import alive, end_tree, start_ticks
 from checks.runner import rank_parent, rank_stage
 
@@ -204,7 +205,8 @@ def test_a_rank_has_the_environment_that_torchrun_gives_it(
         forked = run(TELL, None, options(tmp_path, port=free_port()))
         monkeypatch.setenv("TOLD", str(tmp_path / "torchrun"))
         argv = (sys.executable, "-m", "torch.distributed.run", *torchrun)
-        subprocess.run(argv, check=True, timeout=ENOUGH_S)
+        # Without env= it also gets what libraries have set behind os.environ, such as readline's LINES.
+        subprocess.run(argv, check=True, timeout=ENOUGH_S, env=dict(os.environ))
     finally:
         signal.signal(signal.SIGQUIT, before)
 
@@ -216,14 +218,6 @@ def test_a_rank_has_the_environment_that_torchrun_gives_it(
             for name in ("TOLD", "TORCHELASTIC_ERROR_FILE", "MASTER_PORT"):
                 assert told["environment"].pop(name)
         assert theirs == ours
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_no_rank_begins_before_the_store_is_there(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from checks.process.free_ports import free_port
 
 PASSWORD = "hunter22-of-the-test"
 QUICK = (
@@ -121,12 +122,6 @@ def _owned(path: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     """A data folder, with its modes, and its owner where we may."""
     subprocess.run(("cp", "--archive", "--reflink=auto", str(source), str(target)), check=True)
-
-
-def free_port() -> int:
-    """A port that nobody listens on; the next process may take it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def _until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

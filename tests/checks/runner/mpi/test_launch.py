@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump_plain
+from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
 from checks.runner.mpi import ssh_keys
 from checks.runner.mpi.hosts import Place
 from checks.runner.mpi.launch import environment, mpirun
-from tests.checks.exchange.test_exchange import free_port
 from tests.exchanges import access
 
 ROOT = Path(__file__).resolve().parents[4]
