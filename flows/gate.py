@@ -46,7 +46,13 @@ from tasks.orchestration.run_state import run_is_final
 from tasks.orchestration.status import publish_rejection, publish_start
 from tasks.page import check_notifiers
 from tasks.paging.live import live_messages
-from tasks.provision import submit_checks, submit_gated_job, wait_for_machines, wait_for_training
+from tasks.provision import (
+    exclude_failed,
+    submit_checks,
+    submit_gated_job,
+    wait_for_machines,
+    wait_for_training,
+)
 from tasks.publish import PublishedReport, export_report, publish_report
 
 
@@ -102,7 +108,7 @@ async def gate(request: GateRequest) -> State[Any]:
 
 
 async def _run(session: Session, request: GateRequest) -> Outcome:
-    published = None
+    published, no_gos = None, 0
     try:
         while True:
             judged, published = await load_resumed_verdict(session) or await _verdict(session)
@@ -112,6 +118,9 @@ async def _run(session: Session, request: GateRequest) -> Outcome:
             if await rerun_checks(session, answer):
                 continue
             if not may_launch(session, judged, answer):
+                no_gos += 1
+                if await exclude_failed(session, judged, answer, no_gos):
+                    continue
                 return refused_outcome(session, judged, published, answer)
             seen = await _train(session, judged, request.wait)
             if seen is not None:
@@ -170,6 +179,10 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
                 if seen is not None:
                     return launched_outcome(session, judged, published, answer, seen)
             elif not await wait_for_restart(session, judged, starts):
+                if await exclude_failed(session, judged, answer, starts.no_gos):
+                    starts = JobStarts(starts.no_gos)
+                    judged = await _first_start(session, starts, minutes)
+                    continue
                 return refused_outcome(session, judged, published, answer, starts.said)
             judged = await next_start(session, session.checking, starts)
     except SESSION_ERRORS as error:

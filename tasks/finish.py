@@ -140,7 +140,7 @@ def launched_outcome(
 
 def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
     """The outcome if an engine, the store or the lock failed, from what was known by then."""
-    judged, reason = session.judged, str(error)
+    judged, reason = session.judged or session.refused, str(error)
     if isinstance(error, StoreError):
         verdict = unreadable(
             f"the report could not be stored: {reason}", session.setting.policy, session.setting.facts, b""
@@ -197,7 +197,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     await run_to_end(session.release_machines)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
-    heard = needs_notification(outcome) or bool(session.unreleased)
+    heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
     tell = notify_outcome if heard else note_good_end
     told = await tell(session, opaque(outcome))
     try:
@@ -273,6 +273,9 @@ def _outcome(
     published: PublishedReport | None,
     reason: str,
 ) -> Outcome:
+    if session.excluded:
+        nodes = "; ".join(f"{node}: {why}" for node, why in session.excluded.items())
+        reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
     report, html = (published.report, published.html) if published is not None else (None, None)
     if judged is not None and published is not None and published.past is not None:
         judged = dataclasses.replace(judged, context=dataclasses.replace(judged.context, past=published.past))

@@ -59,12 +59,12 @@ class JobStarts:
     """The starts of a job that were judged, in their order, and how many of them trained nothing.
 
     Of the last one: `notes` are for the reason of the gate's outcome, `refusing` says that nodes refused by themselves,
-    `stopped` that the gate ended the job.
+    `stopped` that the gate ended the job. A job that follows another one begins with the no-gos of that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, no_gos: int = 0) -> None:
         self.tokens: list[str] = []
-        self.no_gos = 0
+        self.no_gos = no_gos
         self.notes: list[str] = []
         self.refusing = self.stopped = False
 

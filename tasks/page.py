@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from prefect import task
@@ -83,18 +84,28 @@ def needs_notification(outcome: Outcome) -> bool:
 def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
     """Send the notification through the gate's notifiers, in their order.
 
-    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO
-    only such machines are left to notify about; the GO is recorded first, so that it does not resolve this notification.
+    One about an override goes to on-call and owner, as does a refusal that leaves machines billing. After a GO only such
+    machines and excluded nodes are left to notify about; the GO is recorded first, so that it does not resolve this notification.
     """
     made = _made(session, outcome)
-    if made.kind is Kind.GO and session.unreleased:
-        before = settle(*_receivers(session), made)
-        told = deliver(*_receivers(session), unreleased_page(made, tuple(session.unreleased)))
-        return replace(told, told=(*before.told, *told.told), failed=(*before.failed, *told.failed))
+    if made.kind is Kind.GO:
+        told = settle(*_receivers(session), made)
+        for page in _after_go(session, outcome, made):
+            more = deliver(*_receivers(session), page)
+            told = replace(more, told=(*told.told, *more.told), failed=(*told.failed, *more.failed))
+        return told
     made = _with_picture(session, outcome, made)
     loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not made.audience]
     return deliver(*_receivers(session), made, *also)
+
+
+def _after_go(session: Session, outcome: Outcome, made: Notification) -> Iterator[Notification]:
+    if session.refused is not None:
+        refused = replace(outcome, decision=Decision.REFUSED, judged=session.refused)
+        yield _with_picture(session, refused, _made(session, refused))
+    if session.unreleased:
+        yield unreleased_page(made, tuple(session.unreleased))
 
 
 def notify_question(

@@ -6,23 +6,29 @@ While the engine has no machines, the job is submitted again at growing interval
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from checks.judge.verdict import failed_nodes
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
 from tasks.gate.jobs import answer_wait_s, check_job, gated_job
 from tasks.gate.lease.lease import CHECK, TRAIN, Lease
+from tasks.gate.outcome import JudgedReport
 from tasks.gate.predecessor import ended_badly, find_jobs
 from tasks.gate.progress import Progress, report_progress
+from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
 from tasks.launchers.base import NoCapacity
 
+LOG = logging.getLogger("prelaunch")
 FIRST_S = 30.0
 LONGEST_S = 600.0
 LOOK_S = 1.0
@@ -33,6 +39,7 @@ async def submit_checks(session: Session) -> str:
     """Submit the health check, or adopt the one that a dead predecessor started; returns its name."""
     lease = await settle_lease(session)
     job = check_job(session.setting, lease.gate_id, lease.job(CHECK), session.tags)
+    job = replace(job, exclude=tuple(session.excluded))
     await run_to_end(submit_job, session, job)
     return job.name
 
@@ -43,8 +50,30 @@ async def submit_gated_job(session: Session, ask_minutes: int) -> str:
     lease = await settle_lease(session)
     hold_s = answer_wait_s(session.setting, ask_minutes)
     job = gated_job(session.setting, lease.gate_id, lease.job(TRAIN), hold_s, session.tags)
+    job = replace(job, exclude=tuple(session.excluded))
     await run_to_end(submit_job, session, job)
     return job.name
+
+
+async def exclude_failed(
+    session: Session, judged: JudgedReport, answer: ApprovalAnswer | None, no_gos: int
+) -> bool:
+    """Whether the refused gate begins again, without the nodes that failed: its launcher was asked for that, and attempts are left.
+
+    A person's refusal is final, and so is one for which not some of the nodes are to blame. Raises LaunchError, LeaseLost.
+    """
+    setting, failed = session.setting, failed_nodes(judged.verdict)
+    blamed = 0 < len(failed) < setting.declared.nodes and not judged.verdict.suspect_policy
+    wanted = setting.launcher.excludes_failed and session.launches and answer is None
+    if not (blamed and wanted) or no_gos >= setting.gate.training.max_attempts:
+        return False
+    session.excluded |= failed
+    session.refused = judged
+    said = "; ".join(f"{node} ({why})" for node, why in failed.items())
+    LOG.warning("the gate begins again without nodes that failed: %s", said)
+    report_progress(Progress("checks", f"the next job does not get {said}"))
+    await run_to_end(session.begin_again)
+    return True
 
 
 async def settle_lease(session: Session) -> Lease:

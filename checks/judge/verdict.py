@@ -133,6 +133,16 @@ def conclude(
     )
 
 
+def failed_nodes(verdict: Verdict) -> dict[str, str]:
+    """The nodes that failed, each with the first reason. What could not be told is no failure; of a bad link both ends are."""
+    found = dict[str, str]()
+    for finding in verdict.findings:
+        if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
+            for end in finding.subject.split(LINK):
+                found.setdefault(node_of(end), f"{finding.check}: {finding.message}")
+    return {node: why for node, why in found.items() if node != CLUSTER}
+
+
 def _called(finding: Finding) -> Finding:
     """A finding about a failed part that calls for no particular action calls for an inspection."""
     vague = finding.action is Action.NONE and finding.cause is Cause.HARDWARE and finding.level is Level.FAIL

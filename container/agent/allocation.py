@@ -23,7 +23,7 @@ from checks.documents.report import load
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
+from checks.judge.verdict import decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
 from checks.process.stderr import say
 from checks.runner import single_node
@@ -61,7 +61,7 @@ def excluded(verdict: Verdict, names: Sequence[str], reported: Sequence[str]) ->
     """
     failed = [finding for finding in verdict.findings if finding.level is Level.FAIL]
     silent = set(names) - set(reported)
-    broken = _nodes(finding.subject for finding in failed if finding.cause is not Cause.EVIDENCE)
+    broken = set(failed_nodes(verdict))
     unknown = _nodes(finding.subject for finding in failed if finding.cause is Cause.EVIDENCE)
     found = broken | silent | (unknown if unknown < set(names) else set())
     if verdict.suspect_policy or found >= set(names):

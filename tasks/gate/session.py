@@ -51,7 +51,8 @@ class Session:
     a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
     some. `trained` says that the training was seen to run. `answer` is
     a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked` leaves
-    everything as it is, for the process in which the run comes back.
+    everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
+    went on without the nodes in `excluded`, each with the reason.
     """
 
     def __init__(self, setting: GateContext, keeper: LeaseRenewal, launches: bool = True) -> None:
@@ -63,6 +64,8 @@ class Session:
         self.preflight_done = keeper.lease.adopted
         self.rounds = 1
         self.waiting_since: float | None = None
+        self.refused: JudgedReport | None = None
+        self.excluded: dict[str, str] = {}
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []

@@ -150,7 +150,8 @@ class JobSpec:
     its `--`. `predecessor` is the ended job whose machines this one is to get (POOLED). Nodes hold `ask_s` for a
     person's answer where the policy asks one. `deadline_s` (0: none) is when the checks of a node have to end: what still
     runs of a CHECK soon after may be ended. `request` and `trainer` are the gate file's [training] request and
-    model_trainer, `image` the training's own; `tags` are for the engine's console.
+    model_trainer, `image` the training's own; `tags` are for the engine's console. It must not get the nodes of `exclude`
+    (only launchers with `excludes_failed` are asked so).
     """
 
     name: str
@@ -171,6 +172,7 @@ class JobSpec:
     trainer: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     instance_type: str = ""
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,8 @@ class Launcher(Protocol):
     """Hands jobs to an engine that exists. All but `submit` are idempotent, and `submit` adopts.
 
     It may be asked every `poll_s`. A job may take `start_s` until it runs, and the engine may be silent for `silence_s`,
-    before it is given up. An ended job's machines are kept for `keeps_s` (None: no such limit).
+    before it is given up. An ended job's machines are kept for `keeps_s` (None: no such limit). With `excludes_failed` its
+    options ask that a refused gate tries other nodes than those that failed.
     """
 
     placement: Placement
@@ -281,6 +284,7 @@ class Launcher(Protocol):
     silence_s: float
     keeps_s: float | None
     delays: Delays
+    excludes_failed: bool
 
     @property
     def offers(self) -> Mapping[Placement, float]:

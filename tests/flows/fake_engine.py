@@ -72,6 +72,7 @@ class Engine:
     lines: tuple[PreflightCheck, ...] = ()
     silent: list[str] = field(default_factory=list)
     repairs: bool = False
+    excludes_failed: bool = False
     holds_release: bool = False
     matches: bool = True
     nodes_say: Answer | None = None

@@ -14,7 +14,7 @@ from checks.documents.answer import AnswerWord
 from checks.model import Answer
 from tasks.gate.outcome import Decision, Outcome
 from tasks.in_job import JobStarts
-from tasks.launchers.base import JobState, Placement
+from tasks.launchers.base import JobState, LaunchRejected, Placement
 from tests.flows.answering import answered
 from tests.flows.driving import gate_it, play, request_of, run
 from tests.flows.fake_engine import Engine
@@ -81,6 +81,62 @@ def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert "node-1/rank-3" in page and "no-go 2 of 2: the job was ended" in page
     assert engine.idle
+
+
+@pytest.mark.parametrize("placement", [Placement.IN_JOB, Placement.PINNED])
+def test_the_next_job_does_without_the_nodes_that_failed(
+    tmp_path: Path, engine: Engine, placement: Placement
+) -> None:
+    """It is gated anew. The GO names what is excluded, and people are notified of it after the GO."""
+    engine.placement, engine.excludes_failed = placement, True
+    engine.parts = ["wrong", "healthy"]
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+    first = "train" if placement is Placement.IN_JOB else "check"
+    jobs = {name.removeprefix(f"{outcome.gate_id}-"): job.exclude for name, job in engine.jobs.items()}
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert (jobs[f"{first}-1"], jobs[f"{first}-2"]) == ((), ("node-1",))
+    assert "excluded after a refusal: node-1: " in outcome.reason
+    assert "NO-GO" in page.splitlines()[0] and "node-1/rank-3" in page
+    assert engine.idle
+
+
+def test_attempts_without_the_nodes_that_failed_are_counted(tmp_path: Path, engine: Engine) -> None:
+    """The last refusal stands, and its page names the node."""
+    engine.excludes_failed, engine.parts = True, ["wrong"]
+
+    _, outcome = gate_it(fake_gate(tmp_path, more="max_attempts = 2"))
+
+    assert (Decision.REFUSED, 1) == (outcome.decision, outcome.code)
+    assert [f"{outcome.gate_id}-train-1", f"{outcome.gate_id}-train-2"] == list(engine.jobs)
+    assert engine.idle
+
+
+def test_where_no_other_nodes_are_to_be_had_the_refusal_stands(tmp_path: Path, engine: Engine) -> None:
+    """Slurm refuses a job that it could never start; that is no rejection of the request."""
+    engine.excludes_failed, engine.parts = True, ["wrong"]
+    engine.hook = lambda verb, job: (
+        engine.refusals.append(LaunchRejected("Requested node configuration is not available"))
+        if (verb, job[-8:]) == ("submit", "-train-2")
+        else None
+    )
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    assert ("Refused", Decision.REFUSED, 1) == (state.name, outcome.decision, outcome.code)
+    assert "node-1/rank-3" in state.message
+    assert "then: Requested node configuration is not available" in outcome.reason
+
+
+def test_missing_evidence_excludes_no_node(tmp_path: Path, engine: Engine) -> None:
+    """What could not be told is no failure of a node."""
+    engine.excludes_failed, engine.parts = True, ["lone"]
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (3, 1) == (outcome.code, len(engine.jobs))
 
 
 def test_the_stricter_gate_stops_the_job(tmp_path: Path, engine: Engine) -> None:

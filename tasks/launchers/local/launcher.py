@@ -54,6 +54,7 @@ class LocalLauncher:
     start_s = 120.0
     silence_s = 120.0
     keeps_s: float | None = None
+    excludes_failed = False
     delays = Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
 
     def __init__(self, root: Path, options: LocalOptions | None = None) -> None:

@@ -48,6 +48,7 @@ class SageMakerLauncher:
     """Jobs of one account and region; everything that is known of them is in SageMaker, S3 and CloudWatch."""
 
     silence_s = SILENCE_S
+    excludes_failed = False
     # Judgement: the roll call of the agents may take 180 s, and their code comes from S3 before it. Reports are copied to S3
     # every few seconds; SageMaker uploads outputs, and says so, within minutes.
     delays = Delays(begins_s=300.0, reports_s=30.0, ends_s=900.0)

@@ -29,6 +29,7 @@ from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.slurm.options import FOLDER, SlurmOptions
 
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
+NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 # What would change srun, a shell on the way to the training, or the gate's agent; the last five are bash's own, and read only.
@@ -130,7 +131,7 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
         "qos": options.qos,
         "reservation": options.reservation,
         "constraint": options.constraint,
-        "exclude": options.exclude,
+        "exclude": ",".join(filter(None, (options.exclude, *job.exclude))),
         "gres": options.gres,
         "gpus-per-node": str(options.gpus_per_node or ""),
         "mem": "0" if options.exclusive else "",
@@ -204,6 +205,11 @@ def _require_possible(job: JobSpec) -> None:
         raise LaunchRejected(
             f"{job.name}: [training] request and model_trainer are for SageMaker. Slurm's options are in [cluster.options]."
         )
+    for node in job.exclude:
+        if not re.fullmatch(NODE, node):
+            raise LaunchRejected(
+                f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
+            )
     for name in job.files:
         if name in OWN_FILES or not re.fullmatch(FILE_NAME, name):
             raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")

@@ -30,7 +30,7 @@ from tasks.launchers.base import (
 from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
-from tasks.launchers.slurm.batch_script import JOB_NAME, make_plan
+from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, Attempts, FinalState, ScriptEnd, SharedJobFolder
 from tasks.launchers.slurm.job_states import PROLOG, Row, row_for, submitted_row
 from tasks.launchers.slurm.options import SlurmOptions
@@ -39,7 +39,6 @@ from tasks.text.inert import one_line
 __all__ = ["Options", "SlurmLauncher", "launcher"]
 
 Options = SlurmOptions
-NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 # Neither slurmctld nor the accounting has the job: our own word, which no STATES has.
 FORGOTTEN = "FORGOTTEN"
 BY_ITSELF = ("FAILED", FORGOTTEN)
@@ -69,6 +68,7 @@ class SlurmLauncher:
         self.placement = self.options.strength
         self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
         self.poll_s = self.options.poll_seconds
+        self.excludes_failed = self.options.exclude_failed
         self.start_s = self.options.start_minutes * 60
         self.silence_s = self.options.silence_s
         # The prolog, and the roll call of the agents; then what an NFS client may not see yet.

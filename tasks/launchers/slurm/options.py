@@ -38,7 +38,8 @@ class SlurmOptions:
     python3 there. `container_*` need pyxis. `interface` is the network interface of the collectives.
 
     `requeue` lets Slurm start a job again after it lost a node, unless it trains on nodes that passed before (PINNED).
-    Where checks and training are one job, `auto_resume` lets HyperPod replace the node instead. `start_minutes` is how
+    Where checks and training are one job, `auto_resume` lets HyperPod replace the node instead. With `exclude_failed` a
+    refused gate submits another job, without the nodes that failed ([training] max_attempts). `start_minutes` is how
     long a job may wait in the queue, `silence_s` how long slurmctld may be silent, `grace_s` how long a command may take
     to end after SIGTERM (below slurm.conf's KillWait).
     """
@@ -51,6 +52,7 @@ class SlurmOptions:
     reservation: Word = ""
     constraint: Word = ""
     exclude: Word = ""
+    exclude_failed: bool = False
     gres: Word = ""
     gpus_per_node: Annotated[int, Range(0, 64)] = 0
     exclusive: bool = True
@@ -75,6 +77,10 @@ class SlurmOptions:
         if self.auto_resume and self.strength is not Placement.IN_JOB:
             raise LaunchRejected(
                 'auto_resume needs placement = "in_job": a replaced node was not among those that passed.'
+            )
+        if self.auto_resume and self.exclude_failed:
+            raise LaunchRejected(
+                "auto_resume and exclude_failed would both start a refused job again. Set one of them."
             )
 
     @property

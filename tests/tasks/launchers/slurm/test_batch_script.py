@@ -248,3 +248,28 @@ def test_the_scripts_of_two_jobs_say_how_they_belong_together() -> None:
     )
     assert "#   squeue --noheader --states=all --name=gate-1-check-1 --format=%N" in script(second, pinned)
     assert "of two jobs" not in script(replace(second, files=JOB.files), pinned) + script()
+
+
+@pytest.mark.parametrize(
+    ("option", "line"), [("", "--exclude=n1,gpu-2.x"), ("n[4-5]", "--exclude=n[4-5],n1,gpu-2.x")]
+)
+def test_a_job_does_not_get_the_nodes_that_failed(option: str, line: str) -> None:
+    """Beside those that the gate file excludes."""
+    job = replace(JOB, exclude=("n1", "gpu-2.x"))
+
+    assert [word for word in directives(script(job, SlurmOptions(exclude=option))) if "exclude" in word] == [
+        line
+    ]
+
+
+@pytest.mark.parametrize("name", ["n1 --partition=other", "n1\n#SBATCH --uid=0", "", "-n"])
+def test_a_name_that_is_no_nodes_is_put_on_no_line(name: str) -> None:
+    """It came from a node's own report."""
+    with pytest.raises(LaunchRejected, match="cannot be the name of a node"):
+        plan(replace(JOB, exclude=(name,)))
+
+
+def test_two_that_start_a_refused_job_again_are_refused() -> None:
+    """HyperPod and the gate."""
+    with pytest.raises(LaunchRejected, match="Set one of them"):
+        SlurmOptions(auto_resume=True, exclude_failed=True)
