@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,12 +27,12 @@ from checks.judge.verdict import decide
 from checks.model import Cause, Finding, Level, Profile, Scope
 from checks.process.stderr import say
 from checks.process.tree import end_children
-from checks.runner.journal import JournalError
 from checks.runner.single_node import checked, declare, read_policy
 
 # The deadline counts from the start of the checks; then their processes are ended, and the report is judged.
 MARGIN_S = 15.0
-SCONTROL_S = 20.0
+# slurmd kills a health check after 60 s (slurm.conf(5), HealthCheckProgram): the default deadline, the margin and this are less.
+DRAIN_S = 10.0
 REASON_CHARACTERS = 200
 NO_REASON = ("", "none")
 # slurmd starts a prolog without one (slurm.conf(5)).
@@ -43,30 +44,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Check this node; print one line about it if it is not well, and drain it if that was asked for. Returns the exit code."""
     os.environ.setdefault("PATH", PATH)
     passes = arguments.cannot_tell == "pass"
-    signal.signal(signal.SIGALRM, partial(_late, passes))
-    signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
     declared = declare(arguments.instance_type, 1, builtin())
     rules = read_policy(arguments.policy, declared.instance_type)
     made = bundles.make(
         f"node-{uuid.uuid4().hex[:8]}", declared, Profile.QUICK, rules, builtin(),
         deadline_s=arguments.deadline_s, skip=tuple(sorted(RANKS & rules.checks.keys())),
     )  # fmt: skip
-    try:
-        with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
-            report = load(checked(made, Path(folder)))
-    except (OSError, JournalError) as error:
-        code, said = _untold(f"the checks left no report: {error}", passes)
-    else:
-        code, said = answer_of(decide(report, rules, builtin()).findings, passes)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    if said:
-        print(f"prelaunch: {said}", flush=True)
-    if code and arguments.drain:
-        _drain(
-            arguments.node or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0],
-            said,
-        )
-    return code
+    with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
+        signal.signal(signal.SIGALRM, partial(_late, arguments, folder))
+        signal.setitimer(signal.ITIMER_REAL, arguments.deadline_s + MARGIN_S)
+        try:
+            code, said = answer_of(
+                decide(load(checked(made, Path(folder))), rules, builtin()).findings, passes
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was measured
+            code, said = _untold(f"the checks left no report: {type(error).__name__}: {error}", passes)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return _end(arguments, code, said)
 
 
 def answer_of(findings: Sequence[Finding], passes: bool) -> tuple[Exit, str]:
@@ -85,9 +79,27 @@ def _untold(said: str, passes: bool) -> tuple[Exit, str]:
     return (Exit.GO, f"{whole} (the site lets this pass)") if passes else (Exit.CANNOT_TELL, whole)
 
 
-def _late(passes: bool, number: int, frame: object) -> None:
-    code, said = _untold("the checks did not end in time", passes)
-    print(f"prelaunch: {said}", flush=True)
+def _end(arguments: argparse.Namespace, code: Exit, said: str) -> Exit:
+    """Print the line, and drain the node where that was asked for, in a time of its own."""
+    if said:
+        print(f"prelaunch: {said}", flush=True)
+    if code and arguments.drain:
+        signal.signal(signal.SIGALRM, lambda number, frame: _leave(code))
+        signal.setitimer(signal.ITIMER_REAL, DRAIN_S)
+        host = socket.gethostname().partition(".")[0]
+        _drain(arguments.node or os.environ.get("SLURMD_NODENAME") or host, said)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return code
+
+
+def _late(arguments: argparse.Namespace, folder: str, number: int, frame: object) -> None:
+    """The checks hang: end them, and give the answer that follows."""
+    end_children(0.0, kill_s=1.0)
+    shutil.rmtree(folder, ignore_errors=True)
+    _leave(_end(arguments, *_untold("the checks did not end in time", arguments.cannot_tell == "pass")))
+
+
+def _leave(code: Exit) -> None:
     end_children(0.0, kill_s=1.0)
     os._exit(code)
 
@@ -106,10 +118,8 @@ def _drain(node: str, said: str) -> None:
 def _slurm(*argv: str) -> str:
     """What the command prints; what goes wrong is said, and nothing more can be done about it here."""
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SCONTROL_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
         say(f"prelaunch: {argv[0]}: {error}")
         return ""
     if done.returncode:

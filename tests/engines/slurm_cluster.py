@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,29 @@ class SlurmCluster:
         path.write_text(f"#!/bin/bash\nexport PATH={os.environ['PATH']}\n{text}\n")
         path.chmod(0o755)
         path.replace(self.folder / name)
+
+    @contextmanager
+    def nodes_only_read(self) -> Iterator[None]:
+        """Until the end of the block the nodes have the small file system mounted read-only."""
+        self._remount("ro")
+        try:
+            yield
+        finally:
+            self._remount("rw")
+
+    def _remount(self, way: str) -> None:
+        for node in self.nodes:
+            inside = ("nsenter", f"--mount=/proc/{self.pid(node)}/ns/mnt")
+            remount = ("mount", "-o", f"remount,bind,{way}", str(self.small))
+            subprocess.run((*inside, *remount), check=True, capture_output=True, timeout=20)
+
+    def health_checks_every(self, seconds: int) -> None:
+        """How often slurmd runs the site's health check from now on."""
+        conf = self.folder / "slurm.conf"
+        conf.write_text(
+            re.sub(r"(?m)^HealthCheckInterval=.*$", f"HealthCheckInterval={seconds}", conf.read_text())
+        )
+        self.run("scontrol", "reconfigure")
 
     def up(self) -> None:
         """Start everything, and wait until every node is idle."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tasks.launchers.base import (
+    EngineUnavailable,
     JobHandle,
+    JobSpec,
     JobState,
     JobStatus,
+    Launcher,
     LaunchRejected,
     PreflightResult,
     Trouble,
@@ -189,7 +195,7 @@ def test_a_node_that_is_drained_while_the_job_waits_is_left_alone(slurm: SlurmCl
         (SlurmOptions(auto_resume=True), "auto_resume: this is no HyperPod cluster.*Leave auto_resume out"),
         (
             SlurmOptions(container_image="docker://ubuntu:22.04"),
-            "pyxis: srun has no --container-image.*Install pyxis",
+            "pyxis: it is not installed: srun has no --container-image.*Install pyxis",
         ),
     ],
 )
@@ -251,45 +257,53 @@ def test_what_slurm_would_take_and_never_run_is_found_before(
     assert {check.result for check in found} == {PreflightResult.OK, result}
 
 
-def test_a_folder_that_the_nodes_do_not_see_is_found_before_anything_runs(
+def test_a_folder_that_the_nodes_cannot_use_is_found_before_anything_runs(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
-    """A file is written here and looked for on a node."""
-    launcher = SlurmLauncher(tmp_path / "shared", SlurmOptions())
-    plan = launcher.plan(Bench(lambda: launcher, tmp_path).job(SAY))
-    seen = {check.subject: check.result for check in launcher.preflight((plan,))}
-    hidden = SlurmLauncher(slurm.hidden, SlurmOptions())
-    plan = hidden.plan(Bench(lambda: hidden, tmp_path).job(SAY))
-    unseen = {check.subject: check.result for check in hidden.preflight((plan,))}
+    """A file is written here, and a node looks for it and whether it could write."""
+    folders = {"seen": tmp_path / "shared", "hidden": slurm.hidden, "read-only": slurm.small}
+    job = Bench(lambda: SlurmLauncher(tmp_path, SlurmOptions()), tmp_path).job(SAY)
+    told, before = dict[str, PreflightResult](), [*slurm.hidden.iterdir(), *slurm.small.iterdir()]
+    with slurm.nodes_only_read():
+        for name, folder in folders.items():
+            launcher = SlurmLauncher(folder, SlurmOptions())
+            plan = launcher.plan(job)
+            lines = {check.subject: check.result for check in launcher.preflight((plan,))}
+            told[name] = lines["the shared folder"]
 
-    assert (seen["the shared folder"], unseen["the shared folder"]) == (
-        PreflightResult.OK,
-        PreflightResult.WRONG,
-    )
-    assert not (tmp_path / "shared").exists() and list(slurm.hidden.iterdir()) == []
+    assert told == {
+        "seen": PreflightResult.OK, "hidden": PreflightResult.WRONG, "read-only": PreflightResult.WRONG,
+    }  # fmt: skip
+    assert not (tmp_path / "shared").exists() and [*slurm.hidden.iterdir(), *slurm.small.iterdir()] == before
 
 
-def test_a_full_shared_folder_gives_no_wrong_answer(
-    slurm: SlurmCluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
+def fill(folder: Path) -> Path:
+    """Use all the space of a file system; returns the file that does."""
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 65536):
+            continue
+    return filler
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "read-only"])
+def test_a_shared_folder_that_takes_no_file_gives_no_wrong_answer(
+    slurm: SlurmCluster, bench: Bench, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     """A job that could not write anything has not succeeded, and is over."""
     monkeypatch.setattr("tasks.launchers.slurm.launcher.SETTLE_S", 1.0)
     launcher = SlurmLauncher(slurm.small, SlurmOptions(grace_s=1.0, poll_seconds=0.1))
     job = bench.job(SAY)
-    launcher.submit(launcher.plan(job))
-    filler = slurm.small / "filler"
-    with open(filler, "wb", buffering=0) as file:
-        try:
-            while file.write(b"\0" * 65536):
-                continue
-        except OSError:
-            pass
-    try:
+    with contextlib.ExitStack() as after:
+        if not full:
+            after.enter_context(slurm.nodes_only_read())
+        after.callback(shutil.rmtree, slurm.small / "jobs", ignore_errors=True)
+        launcher.submit(launcher.plan(job))
+        if full:
+            after.callback(fill(slurm.small).unlink)
         status = until_final(launcher, job.name, 90.0)
-    finally:
-        filler.unlink()
 
-    assert status.state is not JobState.SUCCEEDED, status
+    assert (status.state, status.exit_codes) == (JobState.FAILED, {}), status
 
 
 @pytest.mark.long
@@ -313,6 +327,45 @@ def test_a_silent_slurmctld_is_no_end_of_a_job(slurm: SlurmCluster, bench: Bench
         (JobState.UNKNOWN, False, before.attempt)
     }
     assert (before.state, after.state, after.attempt) == (JobState.RUNNING, JobState.RUNNING, before.attempt)
+
+
+@pytest.mark.long
+def test_a_slurmctld_that_is_silent_for_a_minute_delays_a_job_and_its_end(
+    slurm: SlurmCluster, bench: Bench
+) -> None:
+    """What sbatch gave up may have been taken: there is one job, and later none."""
+    launcher, job = bench.again(), bench.job(WAIT)
+    with silent_for(slurm, 45.0):
+        submitted(launcher, job)
+    until_told(bench, launcher, job.name, job.nodes)
+    named = names(slurm)
+    with silent_for(slurm, 45.0):
+        launcher.cancel(job.name)
+
+    assert set(named) == {job.name} and launcher.state(job.name).state is JobState.CANCELLED
+    assert names(slurm) == [] and all(slurm.processes(node) == [] for node in slurm.nodes)
+    assert len(list((bench.folder / "shared" / "jobs" / job.name / "out").glob("*/agent"))) == 1
+
+
+@contextlib.contextmanager
+def silent_for(slurm: SlurmCluster, seconds: float) -> Iterator[None]:
+    """slurmctld does nothing for so long."""
+    slurm.kill("slurmctld", signal.SIGSTOP)
+    awake = threading.Timer(seconds, slurm.kill, ("slurmctld", signal.SIGCONT))
+    awake.start()
+    try:
+        yield
+    finally:
+        awake.join()
+
+
+def submitted(launcher: Launcher, job: JobSpec) -> None:
+    """As a gate does it: whether a job that was not answered is there is asked once more."""
+    plan = launcher.plan(job)
+    try:
+        launcher.submit(plan)
+    except EngineUnavailable:
+        launcher.submit(plan)
 
 
 @pytest.mark.long

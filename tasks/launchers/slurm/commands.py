@@ -21,6 +21,10 @@ PASSED = (
 )  # fmt: skip
 
 
+class MissingCommand(EngineUnavailable):
+    """This machine has no such command, so asking again is of no use."""
+
+
 @dataclass(frozen=True)
 class Said:
     """How a command ended, and what it printed."""
@@ -36,7 +40,7 @@ class Said:
 
 
 def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
-    """Run a command to its end. Raises EngineUnavailable if it is not there or does not answer."""
+    """Run a command to its end. Raises MissingCommand, and EngineUnavailable if it does not answer."""
     try:
         done = subprocess.run(
             argv,
@@ -47,7 +51,7 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
             env=environment_of(os.environ),
         )
     except FileNotFoundError as error:
-        raise EngineUnavailable(
+        raise MissingCommand(
             f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
         ) from error
     except subprocess.TimeoutExpired as error:

@@ -31,6 +31,8 @@ AS_A_JOB = ("--export=NONE", "/bin/bash", "-c", LOGIN)
 ON_A_NODE = """\
 echo "node ${SLURMD_NODENAME:-$HOSTNAME}"
 if test -e "$1"; then echo "seen True"; else echo "seen False"; fi
+if test -w "$1"; then echo "writes True"; else echo "writes False"; fi
+if type -P enroot >/dev/null; then echo "enroot True"; else echo "enroot False"; fi
 shift
 for python in "$@"; do
     if type -P "$python" >/dev/null; then
@@ -153,16 +155,22 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         yield _unseen("the shared folder", f"no node could be asked: {said.words}")
         return
     node = told.get("node", "a node")
-    if told["seen"] == "True":
+    lacks = "does not see" if told["seen"] != "True" else "cannot write to"
+    if told["seen"] == told.get("writes") == "True":
         yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} sees {root}")
     else:
         yield _wrong(
             "the shared folder",
-            f"node {node} does not see {root}",
-            "Set folder in [cluster.options] to a path on a file system that the nodes share.",
+            f"node {node} {lacks} {root}",
+            "Set folder in [cluster.options] to a path on a file system that the nodes share and may write to.",
         )
     if not options.container_image:  # the container has its own
         yield _python(plans, options, told, said)
+    if _image(plans, options) and told.get("enroot") != "True":
+        # slurmd may have another PATH, on which pyxis finds it.
+        yield _unseen(
+            "enroot", f"it was not found on the PATH of node {node}, and pyxis starts containers with it"
+        )
 
 
 def _python(
@@ -198,8 +206,7 @@ def _python(
 
 def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """Whether srun knows the options of pyxis and of HyperPod that are asked for."""
-    image = options.container_image or any(plan.job.image for plan in plans)
-    if image:
+    if _image(plans, options):
         yield _option(
             "pyxis", "--container-image", "Install pyxis, or leave container_image and [training] image out."
         )
@@ -211,11 +218,15 @@ def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflig
             yield _option("auto_resume", "--auto-resume", remedy)
 
 
+def _image(plans: tuple[Plan, ...], options: SlurmOptions) -> bool:
+    return bool(options.container_image) or any(plan.job.image for plan in plans)
+
+
 def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
     said = commands.run("srun", "--help")
     if option in said.out:
         return PreflightCheck(subject, PreflightResult.OK, f"srun has {option}")
-    return _wrong(subject, f"srun has no {option} here", remedy)
+    return _wrong(subject, f"it is not installed: srun has no {option} here", remedy)
 
 
 def _reboots() -> Iterator[PreflightCheck]:

@@ -18,6 +18,7 @@ from tasks.launchers.base import (
     QuotaExceeded,
 )
 from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import MissingCommand
 from tasks.launchers.slurm.job_folder import SharedJobFolder
 from tasks.launchers.slurm.job_states import submitted_row
 
@@ -25,6 +26,8 @@ from tasks.launchers.slurm.job_states import submitted_row
 ADOPT_S = 30.0
 LOOK_S = 0.5
 AGAIN_S = 5.0
+# slurm.conf(5), SlurmctldTimeout: after so long without the controller its backup answers.
+SILENT_S = 120.0
 # slurm_strerror() of Slurm 22.05: limits of an account or QOS, for which waiting is of no use.
 LIMITS = re.compile(
     r"Job violates accounting/QOS policy|Requested time limit is invalid|Job size limit is exceeded"
@@ -59,15 +62,25 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
     if folder.exists():
         folder.close()
     deadline, asked = time.monotonic() + within_s, 0.0
-    while rows := [row for row in commands.jobs_named(name) if not row.job_state.final]:
-        if time.monotonic() > deadline:
+    while True:
+        try:
+            rows = [row for row in commands.jobs_named(name) if not row.job_state.final]
+            if not rows:
+                return
             said = "; ".join(row.detail for row in rows)
+            if time.monotonic() - asked > AGAIN_S:
+                asked = time.monotonic()
+                commands.end_jobs(row.job_id for row in rows)
+        except MissingCommand:
+            raise
+        except (
+            EngineUnavailable
+        ) as error:  # it may come back, and a job that is left would run to its time limit
+            said = str(error)
+        if time.monotonic() > deadline:
             raise LaunchError(
                 f"{name} is not ended after {within_s:.0f} s: {said}. Look at squeue, and at the nodes' slurmd."
             )
-        if time.monotonic() - asked > AGAIN_S:
-            asked = time.monotonic()
-            commands.end_jobs(row.job_id for row in rows)
         time.sleep(poll_s)
 
 
@@ -88,7 +101,7 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
         return
 
     def found() -> bool:
-        return _recorded(plan.job.name, folder) or folder.job_id() is not None
+        return _answered(lambda: _recorded(plan.job.name, folder)) or folder.job_id() is not None
 
     if not _within(ADOPT_S, found):
         _sbatch(plan, folder)
@@ -103,7 +116,7 @@ def _sbatch(plan: Plan, folder: SharedJobFolder) -> None:
         folder.write_submitted(int(number[1]))
         return
     refused = said.code > 0 and not UNANSWERED.search(said.err)
-    if _recorded(name, folder, refused):
+    if _answered(lambda: _recorded(name, folder, refused)):
         return
     if said.code == 0:
         raise EngineUnavailable(f"sbatch took {name} and returned no number: {said.words}")
@@ -128,6 +141,20 @@ def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool
     if row is not None:
         folder.write_submitted(row.job_id)
     return row is not None
+
+
+def _answered(ask: Callable[[], bool]) -> bool:
+    """What slurmctld answers, asked again while it is silent. Raises EngineUnavailable."""
+    deadline = time.monotonic() + SILENT_S
+    while True:
+        try:
+            return ask()
+        except MissingCommand:
+            raise
+        except EngineUnavailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(AGAIN_S)
 
 
 def _within(seconds: float, so: Callable[[], bool]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,66 @@ def test_a_node_that_somebody_drained_keeps_its_reason(
     words = ("update", "nodename=n1", "state=drain", "reason=prelaunch: HARDWARE: gpu.ecc: 3 errors")
 
     assert asked[1:] == ([("scontrol", *words)] if drains else [])
+
+
+HANGS = """
+import subprocess, sys, time
+from checks import cli
+from checks.runner import slurm_hooks
+
+def hang(made, folder):
+    (folder / "half a report").touch()
+    subprocess.Popen(["sleep", "77"])
+    time.sleep(77)
+
+slurm_hooks.checked, slurm_hooks.MARGIN_S, slurm_hooks.DRAIN_S = hang, 0.1, 0.5
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "sinfo", "code", "asked"),
+    [
+        (("prolog",), "echo none", 3, []),
+        (("prolog", "--cannot-tell", "pass"), "echo none", 0, []),
+        (("healthcheck", "--drain"), "echo none", 0, []),
+        (("healthcheck", "--cannot-tell", "fail"), "echo none", 3, []),
+        (
+            ("healthcheck", "--drain", "--cannot-tell", "fail"), "echo none", 3,
+            ["update nodename=n1 state=drain reason=prelaunch: EVIDENCE: the checks did not end in time"],
+        ),
+        (("healthcheck", "--drain", "--cannot-tell", "fail"), "exec sleep 77", 3, []),
+    ],
+)  # fmt: skip
+def test_a_hook_ends_in_time_whatever_hangs(
+    tmp_path: Path, words: tuple[str, ...], sinfo: str, code: int, asked: list[str]
+) -> None:
+    """Checks that hang are what could not be measured, and so is drained where the site asked for that. Nothing is left."""
+    (tmp_path / "tmp").mkdir()
+    for name, text in (("sinfo", sinfo), ("scontrol", f'echo "$*" >>{tmp_path}/asked')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    argv = (
+        sys.executable,
+        "-c",
+        HANGS,
+        words[0],
+        "--instance-type",
+        "cpu",
+        "--deadline-s",
+        "0.1",
+        *words[1:],
+    )
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": str(tmp_path / "tmp"), "SLURMD_NODENAME": "n1",
+    }  # fmt: skip
+    root, begun = str(LOCAL.parents[2]), time.monotonic()
+    done = subprocess.run(
+        argv, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )  # it also ends only when nobody has its output open
+
+    assert (done.returncode, time.monotonic() - begun < 30) == (code, True), done.stderr
+    assert done.stdout.startswith("prelaunch: EVIDENCE: the checks did not end in time")
+    assert list((tmp_path / "tmp").iterdir()) == []
+    said = tmp_path / "asked"
+    assert (said.read_text().splitlines() if said.exists() else []) == asked

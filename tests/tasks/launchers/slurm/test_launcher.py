@@ -19,13 +19,15 @@ NAME = JOB.name
 REFUSED = Said(1, "", "sbatch: error: Batch job submission failed: Invalid account")
 TAKEN = Said(0, "5\n", "")
 DONE = Said(0, "", "")
+SILENT = Said(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
 
 
 @dataclass
 class Answers:
-    """What each command answers; `asked` is what was called."""
+    """What each command answers; `asked` is what was called. The first `silent` calls of squeue are not answered."""
 
     squeue: str = ""
+    silent: int = 0
     sbatch: Said = TAKEN
     scancel: Said = DONE
     sinfo: Said = DONE
@@ -34,6 +36,9 @@ class Answers:
     def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
         """In the place of commands.run."""
         self.asked.append(argv)
+        if argv[0] == "squeue" and self.silent:
+            self.silent -= 1
+            return SILENT
         told = {
             "squeue": Said(0, self.squeue, ""),
             "sbatch": self.sbatch,
@@ -49,6 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     told = Answers()
     monkeypatch.setattr(commands, "run", told)
     monkeypatch.setattr("tasks.launchers.slurm.submit.ADOPT_S", 0.0)
+    monkeypatch.setattr("tasks.launchers.slurm.submit.AGAIN_S", 0.0)
     return told
 
 
@@ -147,6 +153,44 @@ def test_a_lost_answer_of_a_job_that_was_taken(answers: Answers, slurm: SlurmLau
 
     assert not slurm.submit(slurm.plan(JOB)).adopted
     assert slurm._folder(NAME).job_id() == 7
+
+
+@pytest.mark.parametrize("listed", ["", "7|PENDING||None\n"])
+def test_a_controller_that_is_silent_while_a_job_is_submitted_is_asked_again(
+    answers: Answers, slurm: SlurmLauncher, listed: str
+) -> None:
+    """It restarts, or its backup takes over. Whether it has the job is asked before anything is submitted a second time."""
+    answers.sbatch, answers.squeue, answers.silent = SILENT, listed, 3
+    if listed:
+        slurm.submit(slurm.plan(JOB))
+        assert slurm._folder(NAME).job_id() == 7
+    else:
+        with pytest.raises(EngineUnavailable, match="not known"):
+            slurm.submit(slurm.plan(JOB))
+        answers.sbatch, answers.silent = TAKEN, 3
+        assert slurm.submit(slurm.plan(JOB)).adopted
+
+    assert answers.silent == 0
+    assert [argv[0] for argv in answers.asked].count("sbatch") == (1 if listed else 2)
+
+
+def test_a_job_is_ended_once_the_controller_answers_again(answers: Answers, slurm: SlurmLauncher) -> None:
+    """It would otherwise run to its time limit, with nobody who waits for it."""
+    slurm.submit(slurm.plan(JOB))
+    answers.squeue, answers.silent = "5|RUNNING|n1|None\n", 2
+    with pytest.raises(LaunchError, match="is not ended after 0 s: job 5 is RUNNING"):
+        submit.cancel(NAME, slurm._folder(NAME), 0.3, 0.1)
+
+    assert ("scancel", f"--user={os.geteuid()}", "5") in answers.asked
+
+
+def test_where_slurm_is_not_installed_nothing_is_waited_for(
+    slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A command that is not there will not answer later."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineUnavailable, match="there is no squeue on this machine"):
+        slurm.cancel(NAME)
 
 
 def test_one_answer_without_the_job_ends_nothing(answers: Answers, slurm: SlurmLauncher) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +33,7 @@ PARTITIONS = (
     + PARTITION.format("closed", "NO", "UNLIMITED", "DOWN")
     + PARTITION.format("long", "NO", "7-00:00:00", "UP")
 )
-SEEN = "node n0\nseen True\npython python3\nversion 3 11\ntorch True\n"
+SEEN = "node n0\nseen True\nwrites True\nenroot False\npython python3\nversion 3 11\ntorch True\n"
 OK, WRONG, NO_CAPACITY = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.NO_CAPACITY
 HOUR = replace(JOB, max_runtime_s=3600.0)
 DAY = replace(JOB, max_runtime_s=86400.0)
@@ -158,11 +161,67 @@ def test_of_a_refused_job_no_line_says_that_it_waits(monkeypatch: pytest.MonkeyP
 def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And the folder, which the node sees, is all right."""
     options = SlurmOptions(python="/nowhere/python")
-    found = look(monkeypatch, tmp_path, options=options, seen="node n0\nseen True\n")
+    found = look(monkeypatch, tmp_path, options=options, seen="node n0\nseen True\nwrites True\n")
 
     assert found["the shared folder"].result is OK
     assert found["Python"].result is WRONG
     assert "the interpreter /nowhere/python was not found on node n0" in found["Python"].message
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        ("seen False\nwrites False", "node n0 does not see {}"),
+        ("seen True\nwrites False", "node n0 cannot write to {}"),
+    ],
+)
+def test_a_folder_that_a_node_cannot_use_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: str, message: str
+) -> None:
+    """A job there could record nothing."""
+    found = look(monkeypatch, tmp_path, seen=SEEN.replace("seen True\nwrites True", seen))[
+        "the shared folder"
+    ]
+
+    assert (found.result, found.message) == (WRONG, message.format(tmp_path))
+    assert "Set folder in [cluster.options]" in found.remedy
+
+
+def test_a_folder_that_cannot_be_written_here_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A read-only mount on the login node; nothing is started on a node."""
+
+    make = tempfile.NamedTemporaryFile
+
+    def refuse(*words: Any, **options: Any) -> Any:
+        if options.get("dir") == tmp_path:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return make(*words, **options)
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    found = look(monkeypatch, tmp_path / "shared")["the shared folder"]
+
+    assert (found.result, found.message) == (
+        WRONG,
+        f"{tmp_path}/shared cannot be written: Read-only file system",
+    )
+
+
+@pytest.mark.parametrize(("enroot", "result"), [("True", None), ("False", PreflightResult.UNSEEN)])
+def test_what_starts_containers_is_looked_for_on_a_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, enroot: str, result: PreflightResult | None
+) -> None:
+    """slurmd's own PATH may be another one, so its absence is no refusal; a missing pyxis is one."""
+    seen = SEEN.replace("enroot False", f"enroot {enroot}")
+    found = look(
+        monkeypatch, tmp_path, options=SlurmOptions(container_image="docker://ubuntu:22.04"), seen=seen
+    )
+
+    assert (found["enroot"].result if "enroot" in found else None) is result
+    assert (found["pyxis"].result, found["pyxis"].message) == (
+        WRONG, "it is not installed: srun has no --container-image here",
+    )  # fmt: skip
 
 
 def rank_checks() -> JobSpec:
@@ -205,8 +264,8 @@ def test_without_rank_checks_and_torchrun_no_torch_is_needed(
 @pytest.mark.parametrize(
     ("pythons", "says"),
     [
-        (("/nowhere/python",), ["seen True"]),
-        (("/nowhere/python", sys.executable), ["seen True", f"python {sys.executable}"]),
+        (("/nowhere/python",), []),
+        (("/nowhere/python", sys.executable), [f"python {sys.executable}"]),
     ],
 )
 def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], says: list[str]) -> None:
@@ -215,8 +274,9 @@ def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], says: lis
     version = "version {} {}".format(*sys.version_info[:2])
     lines = said.out.splitlines()
 
-    assert lines[1 : 1 + len(says)] == says
-    assert lines[1 + len(says) :][:1] == ([version] if len(says) > 1 else [])
+    assert lines[1:3] == ["seen True", "writes True"] and lines[3].startswith("enroot ")
+    assert lines[4 : 4 + len(says)] == says
+    assert lines[4 + len(says) :][:1] == ([version] if says else [])
 
 
 def test_a_job_that_only_trains_needs_no_torch_for_checks(
