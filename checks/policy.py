@@ -66,6 +66,7 @@ SENSIBLE: Mapping[str, Range] = {
     "most_hiccups": Range(0.0001, 0.2),
     "most_cost": Range(0.0, 1.0),
     "detects_slow_node": Range(0.01, 0.9),
+    "lost_share": Range(0.0, 1.0),
     "resent": Range(0.0, 1e9),
     "all_pairs_nodes": Range(2, 1_000_000),
     "matchings": Range(3, 1_000_000),

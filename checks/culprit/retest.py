@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Better, Decoded, Matrix, Part, Span, Tolerance
 from checks.culprit.rounds import Pair
-from checks.culprit.test_rows import Trial
+from checks.culprit.test_rows import NOTHING_LOST, Trial, lost_percent
 from checks.model import PairOutcome
 
 # Judgement: a value below half of the usual one is measured again.
@@ -21,23 +21,36 @@ RATIO = 0.5
 # Linux waits at least 200 ms before it sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h); half of it is what one
 # way of such a round trip shows.
 PAUSE_US = 90_000.0
+# With segments of 1,448 bytes and round trips of 0.1 ms TCP carries at most 4.5 Gbit/s if it loses one segment in a thousand (Mathis
+# and others, The macroscopic behavior of the TCP congestion avoidance algorithm, 1997: 1.22 segments / round trip / root of the loss).
+LOST_SHARE = 0.001
 # If a larger share of the nodes looks bad, the reason is the fabric or a busy host, and more tests would not tell these apart.
 SUSPECT_SHARE, LEAST_SUSPECTS = 0.25, 4
 GOOD_PARTNERS = 3
+# With this ratio to the usual value, only the floor decides what is bad.
+ONLY_THE_FLOOR = 1e-9
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The thresholds of the policy for bandwidths: `ratio` of the usual one, and floors in 10^9 bytes/s (0: none)."""
+    """The thresholds of the policy: `ratio` of the usual bandwidth, floors in 10^9 bytes/s (0: none), and the share of TCP segments
+    that a test may lose.
+    """
 
     ratio: float = RATIO
     floor_gbps: float = 0.0
     floor_inside_gbps: float = 0.0
+    lost_share: float = LOST_SHARE
 
     def tolerance(self, span: Span) -> Tolerance:
         """The thresholds for the pairs inside nodes, or for those between nodes."""
         floor = self.floor_inside_gbps if span is Span.INSIDE else self.floor_gbps
         return Tolerance(self.ratio, floor or None)
+
+    @property
+    def lost(self) -> Tolerance:
+        """The thresholds for lost segments, in percent."""
+        return Tolerance(ONLY_THE_FLOOR, 100 * self.lost_share, paths=False)
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,7 @@ class Entry:
     outcome: PairOutcome
     in_round: int = 0
     began_s: float = 0.0
+    lost_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,18 +82,30 @@ class Note:
 def write(tests: Sequence[Trial], able: bool, hung: bool = False) -> str:
     """A rank's note as text."""
     rows = [
-        [t.peer, t.bandwidth_gbps, t.slowest_us, t.ending.outcome.value, t.in_round, round(t.began_s, 3)]
+        [
+            t.peer,
+            t.bandwidth_gbps,
+            t.slowest_us,
+            t.ending.outcome.value,
+            t.in_round,
+            round(t.began_s, 3),
+            _lost(t),
+        ]
         for t in tests
     ]
     return json.dumps([able, hung, rows])
+
+
+def _lost(test: Trial) -> float | None:
+    return lost_percent(test.retransmits, test.data_segments, test.needless_retransmits)
 
 
 def read(rank: int, text: str) -> Note:
     """The note of a rank, without tests that never ran, because these say nothing about the pair."""
     able, hung, tests = json.loads(text)
     every = [
-        Entry(rank, peer, rate, slow, PairOutcome(word), in_round, began_s)
-        for peer, rate, slow, word, in_round, began_s in tests
+        Entry(rank, peer, rate, slow, PairOutcome(word), in_round, began_s, lost)
+        for peer, rate, slow, word, in_round, began_s, lost in tests
     ]
     ran = tuple(test for test in every if not test.outcome.never_ran)
     return Note(able, hung, ran, tuple({test.target for test in ran if test.outcome.is_silence}))
@@ -137,7 +163,8 @@ def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bound
     ]
     for matrix, found in _decoded(tests, ranks_per_node, bounds):
         bad = ((matrix.sources[test], matrix.targets[test]) for test in found.bad)
-        cells += found.confirm or (bad if found.answer is Answer.FABRIC else ())
+        all_bad = found.answer is Answer.FABRIC and matrix.better is Better.HIGHER
+        cells += found.confirm or (bad if all_bad else ())
     return tuple(cells)
 
 
@@ -149,7 +176,7 @@ def goes_on(counts: Sequence[int]) -> bool:
 
 
 def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:
-    """The bandwidths between nodes and inside of them."""
+    """The bandwidths between nodes and inside of them, and the lost segments between nodes."""
     if not tests:
         return
     ranks = 1 + max(max(test.source, test.target) for test in tests)
@@ -165,6 +192,23 @@ def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Ite
                 "bandwidth", "GB/s", Better.HIGHER, span, parts, sources, targets, values, rounds, moments
             )
             yield matrix, decode(matrix, bounds.tolerance(span))
+    counted = [
+        t
+        for t in tests
+        if t.lost_percent is not None and t.source // ranks_per_node != t.target // ranks_per_node
+    ]
+    if counted:
+        yield _lost_segments(counted, parts, bounds)
+
+
+def _lost_segments(tests: Sequence[Entry], parts: tuple[Part, ...], bounds: Bounds) -> tuple[Matrix, Decoded]:
+    values = [max(NOTHING_LOST, t.lost_percent or 0.0) for t in tests]
+    sources, targets = [t.source for t in tests], [t.target for t in tests]
+    rounds, moments = [t.in_round for t in tests], [t.began_s for t in tests]
+    matrix = Matrix(
+        "segments lost", "%", Better.LOWER, Span.BETWEEN, parts, sources, targets, values, rounds, moments
+    )
+    return matrix, decode(matrix, bounds.lost)
 
 
 def _part(rank: int, ranks_per_node: int) -> Part:

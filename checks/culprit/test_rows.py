@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeGuard
 
 from checks.model import PairOutcome, Value
 
 TABLE_LINES = 40
+# A test that lost nothing counts as this many percent, so that there can be a ratio to it.
+NOTHING_LOST = 0.001
+# What a host counts of its TCP segments during a test.
+TCP_METRICS = ("retransmits", "data_segments", "needless_retransmits")
+
+
+def lost_percent(resent: object, data: object, needless: object) -> float | None:
+    """How many segments were lost, in percent of those that carried new data; None if that was not counted, or none was sent.
+
+    A segment that was sent again too early, because its receiver was busy, was not lost.
+    """
+    if not (_is_count(resent) and _is_count(data) and _is_count(needless)) or data < 1:
+        return None
+    return 100 * max(0.0, resent - needless) / data
+
+
+def _is_count(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
 @dataclass(frozen=True)
@@ -43,9 +62,11 @@ class Trial:
     wrong_elements: int | None = None
     in_round: int = 0
     began_s: float = 0.0
+    data_segments: int | None = None
+    needless_retransmits: int | None = None
 
 
-def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: bool) -> dict[str, Value]:
+def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: bool) -> dict[str, Value]:
     """The row's metrics. The entries of a list are in the order of the tests."""
     row: dict[str, Value] = {
         "peers": tuple(test.peer for test in tests),
@@ -60,7 +81,9 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_retransmits: 
         "rounds": done,
         "rounds_left_out": left_out,
     }
-    return {**row, "retransmits": tuple(t.retransmits for t in tests)} if with_retransmits else row
+    if not with_segments:
+        return row
+    return {**row, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
 
 
 def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ class Job:
     folder: Path
     process: subprocess.Popen[bytes]
     turn: int = 0
+    nodes: int = NODES
 
     def tournament(
         self, silent: frozenset[int] = frozenset(), timeout_s: float = 60.0
@@ -49,7 +50,9 @@ class Job:
         """Run one, wait for the rows of all but the silent, and give the report and the seconds that it took."""
         begun = time.monotonic()
         (self.folder / f"go-{self.turn}").touch()
-        wanted = [self.folder / f"row-{self.turn}-{rank}.json" for rank in range(NODES) if rank not in silent]
+        wanted = [
+            self.folder / f"row-{self.turn}-{rank}.json" for rank in range(self.nodes) if rank not in silent
+        ]
         while not all(path.exists() for path in wanted):
             assert time.monotonic() - begun < timeout_s, [path.name for path in wanted if not path.exists()]
             time.sleep(0.05)
@@ -57,26 +60,26 @@ class Job:
         rows = tuple(decode(Observation, json.loads(path.read_text())) for path in wanted)
         for row in rows:
             assert row.outcome is Outcome.MEASURED, (row.subject, row.reason)
-        return _report(rows), time.monotonic() - begun
+        return _report(rows, self.nodes), time.monotonic() - begun
 
     def pid(self, rank: int) -> int:
         """The rank's own process."""
         return int(json.loads((self.folder / "pids").read_text())[rank])
 
 
-def _report(rows: tuple[Observation, ...]) -> Report:
-    report = healthy(NODES, 1)
-    names = [f"node-{rank}" for rank in range(NODES)]
+def _report(rows: tuple[Observation, ...], count: int) -> Report:
+    report = healthy(count, 1)
+    names = [f"node-{rank}" for rank in range(count)]
     nodes = tuple(Node(name, rank, "a", "c", True, {}) for rank, name in enumerate(names))
     plan = (Planned(PAIRS, Scope.RANK, tuple(rows[0].metrics)),)
     return replace(report, nodes=nodes, observations=rows, plan=plan)
 
 
 @contextmanager
-def job(folder: Path) -> Iterator[Job]:
-    """A job of eight hosts in a network of its own, whose ranks have met."""
-    with network(NODES) as name:
-        address = local_network.find(name, NODES).addresses[0]
+def job(folder: Path, nodes: int = NODES) -> Iterator[Job]:
+    """A job of so many hosts in a network of its own, whose ranks have met."""
+    with network(nodes) as name:
+        address = local_network.find(name, nodes).addresses[0]
         environment = {
             **os.environ,
             "GLOO_SOCKET_IFNAME": "eth0",
@@ -89,21 +92,21 @@ def job(folder: Path) -> Iterator[Job]:
             tournament_host.__name__,
             str(folder),
             name,
-            str(NODES),
+            str(nodes),
             address,
             "29511",
         ]
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
         try:
-            yield Job(name, folder, process)
+            yield Job(name, folder, process, nodes=nodes)
             (folder / "stop").touch()
         finally:
             process.kill()  # and the kernel its ranks
             process.wait()
 
 
-def _named(report: Report) -> list[Finding]:
+def findings_of(report: Report) -> list[Finding]:
     """What the engine finds, under the local policy's line for this check alone."""
     policy = replace(LOCAL, checks={PAIRS: LOCAL.checks[PAIRS]})
     found = [f for f in decide(report, policy, builtin()).findings if f.check == PAIRS]
@@ -114,7 +117,7 @@ def _named(report: Report) -> list[Finding]:
 
 def _blamed(report: Report) -> set[str]:
     """Whom a FAIL with the cause HARDWARE names."""
-    return {f.subject for f in _named(report) if (f.level, f.cause) == (Level.FAIL, Cause.HARDWARE)}
+    return {f.subject for f in findings_of(report) if (f.level, f.cause) == (Level.FAIL, Cause.HARDWARE)}
 
 
 def _between(row: Observation, silent: int) -> list[str]:
@@ -184,7 +187,7 @@ def test_who_falls_silent_in_the_middle_is_named_and_the_others_are_measured(
         else:
             os.kill(ranks.pid(6), signal.SIGSTOP if how == "frozen" else signal.SIGKILL)
         report, seconds = ranks.tournament(frozenset() if how == "cut off" else frozenset({6}), 40.0)
-    found = _named(report)
+    found = findings_of(report)
     first = next(f for f in found if f.level is Level.FAIL)
     rows = [row for row in report.observations if row.subject != "node-6/rank-6"]
     measured = [said for row in rows for said in _between(row, 6)]

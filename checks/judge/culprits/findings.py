@@ -11,7 +11,7 @@ from types import MappingProxyType
 from checks.culprit.decode import decode
 from checks.culprit.doubt import MEASURED_AGAIN
 from checks.culprit.matrix import Answer, Kind, Matrix, Span, Suspect, Tolerance, link
-from checks.culprit.retest import PAUSE_US
+from checks.culprit.retest import LOST_SHARE, PAUSE_US
 from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
 from checks.facts import profile_options
@@ -48,7 +48,13 @@ from checks.policy import Policy
 
 # A part that is worse than the others in these matrices gets a FAIL. Latency is not among them: a busy host answers late, and trains
 # as fast.
-CONDEMNS = (MatrixSubject.DATA, MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.RESENT)
+CONDEMNS = (
+    MatrixSubject.DATA,
+    MatrixSubject.BANDWIDTH,
+    MatrixSubject.PAUSE,
+    MatrixSubject.LOST,
+    MatrixSubject.RESENT,
+)
 # What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
 SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
 SURE = 0.9
@@ -164,7 +170,7 @@ class CheckFindings:
             elif left:
                 yield Finding(
                     unexplained_level(reading, self.most_cost), Cause.EVIDENCE, self.check, CLUSTER,
-                    wording.unexplained(matrix, result, len(left)), wording.cells(matrix, left, self.tests), wording.AGAIN,
+                    wording.unexplained(matrix, result, left), wording.cells(matrix, left, self.tests), wording.AGAIN,
                 )  # fmt: skip
         elif (
             result.answer is Answer.NOBODY
@@ -253,7 +259,8 @@ def tolerance(
 
     slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within one, none),
     floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual latency, 0.1), pause_us
-    (half a round trip, 90 ms), resent (TCP segments per test, 8), most_hiccups (share of good tests that may be bad by chance, 0.05).
+    (half a round trip, 90 ms), lost_share (of the TCP segments of a test, 0.001), resent (TCP segments per test, 8; for tests of
+    which it is unknown how many were lost), most_hiccups (share of good tests that may be bad by chance, 0.05).
     """
     most = policy.max_unfit_fraction
     if what is MatrixSubject.DATA:
@@ -268,6 +275,8 @@ def tolerance(
         return Tolerance(options.get("late_ratio", 0.1), None, most)
     if what is MatrixSubject.PAUSE:
         return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most, paths=False)
+    if what is MatrixSubject.LOST:
+        return Tolerance(1e-9, 100 * options.get("lost_share", LOST_SHARE), most, paths=False)
     return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most, paths=False)
 
 

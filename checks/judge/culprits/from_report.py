@@ -14,7 +14,7 @@ from itertools import pairwise
 from operator import itemgetter
 
 from checks.culprit.matrix import Better, Matrix, Part, Span
-from checks.culprit.test_rows import FINE
+from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
 from checks.documents.compatibility import pair_outcome
 from checks.model import Observation, PairOutcome, Report, node_of
 
@@ -31,6 +31,7 @@ class MatrixSubject(str, Enum):
     DATA = "correct data"
     BANDWIDTH = "bandwidth"
     PAUSE = "slowest answer"
+    LOST = "segments lost"
     RESENT = "segments sent again"
     LATENCY = "latency"
 
@@ -40,6 +41,7 @@ ORDER = (
     MatrixSubject.DATA,
     MatrixSubject.BANDWIDTH,
     MatrixSubject.PAUSE,
+    MatrixSubject.LOST,
     MatrixSubject.RESENT,
     MatrixSubject.LATENCY,
 )
@@ -47,6 +49,7 @@ COLUMNS: Mapping[MatrixSubject, tuple[str, str, Better]] = {
     MatrixSubject.DATA: ("wrong_elements", "", Better.HIGHER),
     MatrixSubject.BANDWIDTH: ("bandwidth_gbps", "GB/s", Better.HIGHER),
     MatrixSubject.PAUSE: ("slowest_us", "us", Better.LOWER),
+    MatrixSubject.LOST: ("retransmits", "%", Better.LOWER),
     MatrixSubject.RESENT: ("retransmits", "segments + 1", Better.LOWER),
     MatrixSubject.LATENCY: ("latency_us", "us", Better.LOWER),
 }
@@ -213,7 +216,7 @@ def _add(
     made.failures.extend([str(failures[entry]) for entry in kept])
     made.outcomes.extend([outcomes[entry] for entry in kept])
     for what, (column, _, _) in COLUMNS.items():
-        values = row.metrics.get(column)
+        values = _losses(row) if what is MatrixSubject.LOST else row.metrics.get(column)
         made.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
@@ -227,9 +230,17 @@ def _add(
             rates[test] = None
 
 
+def _losses(row: Observation) -> tuple[float | None, ...] | None:
+    """The percentage of lost segments of each test; None if the row does not have the counters: rows of 0.1.0 do not."""
+    counters = [_list(row, name) for name in TCP_METRICS]
+    if any(len(its) != len(_list(row, "peers")) for its in counters):
+        return None
+    return tuple(lost_percent(*its) for its in zip(*counters, strict=True))
+
+
 def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
     """The matrices that have a test. The matrix of bandwidths has every test, None for those that failed; the others have the tests
-    with a number.
+    with a number. Segments that were sent again count only where it is unknown whether they had been lost.
     """
     nodes = [part.node for part in tests.parts]
     found: dict[tuple[MatrixSubject, Span], Matrix] = {}
@@ -237,6 +248,8 @@ def matrices(tests: Table) -> dict[tuple[MatrixSubject, Span], Matrix]:
     for what in ORDER:
         for span in Span:
             kept = [k for k, within in enumerate(inside) if within is (span is Span.INSIDE)]
+            if what is MatrixSubject.RESENT:
+                kept = [k for k in kept if tests.columns[MatrixSubject.LOST][k] is None]
             made = _matrix(tests, what, span, kept)
             if made is not None:
                 found[what, span] = made
@@ -294,4 +307,6 @@ def _value(what: MatrixSubject, value: object) -> float | None:
         return 1.0 if value == 0 else None
     if what is MatrixSubject.RESENT:  # so that there can be a ratio to none
         return value + 1.0
+    if what is MatrixSubject.LOST:
+        return max(NOTHING_LOST, value)
     return float(value) or None  # a rate or a time of zero was not measured

@@ -110,7 +110,7 @@ def _of_table(one: DecodedTable) -> Iterator[Finding]:
         said = prefix + wording.fabric(matrix, decoded)
         yield Finding(Level.FAIL, Cause.CONFIGURATION, CHECK, SUBJECT, said, evidence, wording.FABRIC_REMEDY)
     elif decoded.answer is Answer.UNEXPLAINED:
-        yield _evidence(prefix + wording.unexplained(matrix, decoded, len(decoded.bad)), evidence, AGAIN)
+        yield _evidence(prefix + wording.unexplained(matrix, decoded, decoded.bad), evidence, AGAIN)
     elif decoded.answer is Answer.TOO_FEW:
         yield _evidence(
             prefix + wording.too_few(matrix),

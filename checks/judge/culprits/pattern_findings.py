@@ -16,11 +16,13 @@ FABRIC = {
     MatrixSubject.BANDWIDTH: Level.FAIL,
     MatrixSubject.PAUSE: Level.FAIL,
 }
-# Bad tests that no part explains. A host may pause once, and on any network segments are sent again and answers are late.
+# Bad tests that no part explains. A host may pause once, on any network segments are sent again, and on a busy one answers are late.
 UNEXPLAINED = {
     MatrixSubject.DATA: Level.FAIL,
     MatrixSubject.BANDWIDTH: Level.FAIL,
     MatrixSubject.PAUSE: Level.WARN,
+    MatrixSubject.LOST: Level.WARN,
+    MatrixSubject.RESENT: Level.WARN,
 }
 # Judgement: on an idle cluster one test in a hundred is bad, and good when it is measured again.
 HICCUPS = 0.05

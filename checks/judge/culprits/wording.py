@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from checks.culprit.matrix import Better, Congestion, Decoded, Direction, Kind, Matrix, SlowPaths, Suspect
@@ -38,15 +39,20 @@ MAJORITY_REMEDY = (
 )
 MOST_CELLS = 40
 MOST_NAMES = 4
+# Judgement: of a node with fewer bad tests than these it is not said that they are its.
+LEAST_IN_COMMON = 3
+# Judgement: "most" leaves this share to others.
+OTHERS = 0.2
 
 
 def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
     """What was measured of the suspect, how probable it is, and what else could be the reason."""
     said = f"{matrix.what} {_where(found)}: {found.bad} of {found.tests} tests are bad"
-    if found.ratio is not None:
-        said += (
-            f", their median is {found.ratio:.3g} times the typical {number(result.noise.usual, matrix.unit)}"
-        )
+    usual = result.noise.usual
+    if found.ratio is not None and matrix.better is Better.LOWER:
+        said += f", their median is {number(found.ratio * usual, matrix.unit)}"
+    elif found.ratio is not None:
+        said += f", their median is {found.ratio:.3g} times the typical {number(usual, matrix.unit)}"
     elif matrix.unit:
         said += ", none gave a value"
     if result.noise.line > 0 and matrix.unit:
@@ -81,15 +87,32 @@ def fabric(matrix: Matrix, result: Decoded) -> str:
     return said
 
 
-def unexplained(matrix: Matrix, result: Decoded, bad: int) -> str:
-    """Bad tests that no part explains, and what they cost."""
+def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
+    """Bad tests that no part explains, the nodes to which most of them belong, and what they cost."""
     tests = len(matrix.values)
-    said = (
-        f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests are bad, and no single part explains them"
-    )
-    if result.unmeasured:
-        return f"{said}; {len(result.unmeasured)} of them are of pairs that have not been good yet"
+    said = f"{matrix.what} {matrix.span.value}: {len(bad)} of {tests} tests are bad, and no single part explains them"
+    if common := _common(matrix, bad):
+        said += f"; most of them are of {', '.join(f'{node} ({some})' for node, some in common)}"
+    if unmeasured := set(result.unmeasured).intersection(bad):
+        return f"{said}; {len(unmeasured)} of them are of pairs that have not been good yet"
     return f"{said}; {_costs(result.cost)}" if result.cost > 0 else said
+
+
+def _common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
+    """The fewest nodes to which most of the bad tests belong, with the number of tests of each; none if that takes too many."""
+    left = {
+        test: {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}
+        for test in bad
+    }
+    found: list[tuple[str, int]] = []
+    while len(left) > OTHERS * len(bad):
+        counts = Counter(node for ends in left.values() for node in sorted(ends))
+        node, some = max(counts.items(), key=lambda its: (its[1], its[0]))
+        if some < LEAST_IN_COMMON or len(found) == MOST_NAMES:
+            return []
+        found.append((node, some))
+        left = {test: ends for test, ends in left.items() if node not in ends}
+    return found
 
 
 def congestion(matrix: Matrix, one: Congestion) -> str:

@@ -8,8 +8,6 @@ Options: pings; min_bytes, max_bytes (of the messages of a stream); seconds (of 
 size that counts, of which the fastest is used); round_s (a silence of this length means no answer); budget_s (planned rounds beyond
 it are left out); all_pairs_nodes (with more nodes there are `matchings` rounds between nodes, then all pairs of the nodes that look
 bad); confirms (how often each stage of retests measures the doubtful pairs; retest_rounds has the stages).
-
-`resent` reads the number of TCP segments that a host sent again from the text of /proc/net/snmp. It is pure.
 """
 
 from __future__ import annotations
@@ -23,32 +21,19 @@ from typing import Any
 
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.culprit import test_rows
-from checks.culprit.retest import RATIO, Bounds
+from checks.culprit.retest import LOST_SHARE, RATIO, Bounds
 from checks.culprit.rounds import Round, planned
+from checks.culprit.test_rows import TCP_METRICS
 from checks.model import Part, Scope
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Buffers, Sizes, whole
 from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
-
-NAME = "RetransSegs"
-
-
-def resent(text: str) -> int | None:
-    """The counter of a network namespace since it was created; None if the text has none.
-
-    Two lines begin with "Tcp:", the names and the values (net/ipv4/proc.c in Linux).
-    """
-    lines = [line.split()[1:] for line in text.splitlines() if line.startswith("Tcp:")]
-    if len(lines) != 2 or NAME not in lines[0] or len(lines[0]) != len(lines[1]):
-        return None
-    value = lines[1][lines[0].index(NAME)]
-    return int(value) if value.isdigit() else None
-
+from checks.probes.pairs.tcp_counters import counted
 
 MIB = 1 << 20
-SNMP = Path("/proc/self/net/snmp")
+SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
 BUDGET_SHARE = 0.5  # the share of the deadline for planned rounds, so that there is time to measure again
 
 END_SHARE = 0.8  # the share of the deadline for all tests, so that the row is on disk before the watchdog ends the process
@@ -73,7 +58,7 @@ _number = itertools.count()
     "collective.pairs",
     Scope.RANK,
     timeout_s=60,
-    metrics=(*METRICS, "retransmits"),
+    metrics=(*METRICS, *TCP_METRICS),
     needs="torch",
     cost="seconds",
     min_ranks=2,
@@ -88,11 +73,12 @@ def collective_pairs(context: Context) -> Measurement:
     other's global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing about the pair) and `failures`
     "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half
     the median round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` in the data that came from it;
-    `retransmits` the TCP segments that this host sent again during the test; `in_round` the number of the round, the same on all
-    ranks; `began_s` when it began, in seconds since this rank's first round. `rounds_left_out` are the rounds for which the time
-    budget was too short.
+    `data_segments` the TCP segments with new data that this host sent during the test, `retransmits` those that it sent again, and
+    `needless_retransmits` how many of these had not been lost, as their receivers said; `in_round` the number of the round, the same
+    on all ranks; `began_s` when it began, in seconds since this rank's first round. `rounds_left_out` are the rounds for which the
+    time budget was too short.
     """
-    return _measure(context, with_retransmits=True)
+    return _measure(context, with_segments=True)
 
 
 @check(
@@ -110,19 +96,19 @@ def collective_pairs(context: Context) -> Measurement:
 def nccl_pairs(context: Context) -> Measurement:
     """Measures each pair of GPUs by itself in rounds of disjoint pairs, both ways, and compares what arrives.
 
-    It measures the same as collective.pairs, without `retransmits`. An exchange that hangs ends the pair tests of its two ranks.
+    It measures the same as collective.pairs, without TCP segments. An exchange that hangs ends the pair tests of its two ranks.
     """
-    return _measure(context, with_retransmits=False)
+    return _measure(context, with_segments=False)
 
 
-def _measure(context: Context, with_retransmits: bool) -> Measurement:
+def _measure(context: Context, with_segments: bool) -> Measurement:
     import torch
 
     place = _place(context)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the ranks of a host measure at the same time, and share its cores
     try:
-        return _run_tests(context, place, with_retransmits)
+        return _run_tests(context, place, with_segments)
     finally:
         torch.set_num_threads(threads)
 
@@ -141,19 +127,19 @@ def _place(context: Context) -> RankPlace:
     return place
 
 
-def _run_tests(context: Context, place: RankPlace, with_retransmits: bool) -> Measurement:
+def _run_tests(context: Context, place: RankPlace, with_segments: bool) -> Measurement:
     options, declared = context.options, context.declared
     most = int(options.get("all_pairs_nodes", 256))
     rounds = planned(declared.nodes, declared.ranks_per_node, most, int(options.get("matchings", 12)))
     schedule = _schedule_of(context, place)
     try:
-        return _run_rounds(context, schedule, rounds, most, with_retransmits)
+        return _run_rounds(context, schedule, rounds, most, with_segments)
     finally:
         schedule.leave()
 
 
 def _run_rounds(
-    context: Context, schedule: RankSchedule, rounds: Sequence[Round], most: int, with_retransmits: bool
+    context: Context, schedule: RankSchedule, rounds: Sequence[Round], most: int, with_segments: bool
 ) -> Measurement:
     options, declared = context.options, context.declared
     schedule.run(rounds)
@@ -179,7 +165,7 @@ def _run_rounds(
             else []
         ),
     ]
-    made = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_retransmits)
+    made = test_rows.metrics(schedule.tests, schedule.index, schedule.left_out, with_segments)
     return Measurement(made, test_rows.table(schedule.me, schedule.tests, notes))
 
 
@@ -190,7 +176,12 @@ def _bounds(context: Context) -> Bounds:
     if instance is not None and instance.network_gbit_s is not None:
         share_gbps = float(instance.network_gbit_s) / 8 / context.declared.ranks_per_node
         floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
-    return Bounds(options.get("slow_ratio", RATIO), floor, options.get("floor_inside_gbps", 0.0))
+    return Bounds(
+        options.get("slow_ratio", RATIO),
+        floor,
+        options.get("floor_inside_gbps", 0.0),
+        options.get("lost_share", LOST_SHARE),
+    )
 
 
 def _lost(gone: Sequence[int]) -> str:
@@ -227,7 +218,7 @@ def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
         PairWait(place.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
-        resent=lambda: resent(SNMP.read_text(encoding="ascii")),
+        counters=lambda: counted(SNMP.read_text(encoding="ascii"), NETSTAT.read_text(encoding="ascii")),
     )
 
 

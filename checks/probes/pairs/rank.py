@@ -13,6 +13,7 @@ from checks.probes.pairs.gossip import Gossip
 from checks.probes.pairs.pair_test import TAGS, Buffers, PairTest, Sizes
 from checks.probes.pairs.pair_wait import PairWait, broken, left, not_run, unsure
 from checks.probes.pairs.rendezvous import NoteStore
+from checks.probes.pairs.tcp_counters import TcpCounters
 
 FIRST_ESTIMATE = (
     4  # after this many rounds their cost is estimated, and again each time their number has doubled
@@ -26,7 +27,7 @@ WAIT_SHARE = 0.1
 class RankSchedule:
     """The pair tests of one rank. `number` counts such runs of this process, so that the tags of two runs differ.
 
-    `resent` reads how many TCP segments this host has sent again since it started, None if that is unknown. `unsure`: other ranks
+    `counters` reads how many TCP segments this host has sent since it started. `unsure`: other ranks
     may stop before a round that this one runs. `gone`: the ranks, as all ranks agreed, without which no collective of all ranks can
     complete.
     """
@@ -37,7 +38,7 @@ class RankSchedule:
     pair_wait: PairWait
     number: int
     budget_s: float
-    resent: Callable[[], int | None]
+    counters: Callable[[], TcpCounters]
     tests: list[Trial] = field(default_factory=list)
     index: int = 0
     left_out: int = 0
@@ -126,12 +127,16 @@ class RankSchedule:
     def _meet(self, peer: int) -> Trial:
         tag = self.number % 1024 * RUN_TAGS + self.index * TAGS
         pair_test = PairTest(self.me, peer, tag, self.sizes, self.buffers, self.gossip.words())
-        before = self.resent()
+        before = self.counters()
         given_up = self.pair_wait.wait(pair_test, self.index)
-        after = self.resent()
-        test = replace(pair_test.test, peer=peer)
-        if before is not None and after is not None:
-            test.retransmits = max(0, after - before)
+        after = self.counters()
+        test = replace(
+            pair_test.test,
+            peer=peer,
+            retransmits=_grown(before.resent, after.resent),
+            data_segments=_grown(before.data, after.data),
+            needless_retransmits=_grown(before.needless, after.needless),
+        )
         if pair_test.abandoned:
             self._abandon(peer)
         if given_up or pair_test.error:
@@ -169,3 +174,7 @@ class RankSchedule:
             self.gossip.heard(self.me, self.index)
         elif outcome is PairOutcome.PEER_LEFT:
             self.gossip.accuse(peer, peer, self.index)
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from checks.culprit.rounds import planned
+from checks.culprit.test_rows import TCP_METRICS
 from checks.documents.compatibility import pair_outcome
 from checks.facts import profile_options
 from checks.judge.culprits.from_report import COLLECTIVE
@@ -13,11 +14,13 @@ from checks.model import Node, Observation, Outcome, Planned, Profile, Report, S
 
 FAST = 2.0
 AGAIN = 3
+# What a test of three messages of 1 MiB sends, measured.
+SEGMENTS = 2300
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
 METRICS = (
     "peers", "results", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "in_round", "began_s",
-    "rounds", "rounds_left_out", "retransmits",
+    "rounds", "rounds_left_out", *TCP_METRICS,
 )  # fmt: skip
 
 
@@ -26,7 +29,7 @@ def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | 
     off = 1.0 + ((one * 7 + other * 13) % 11 - 5) / 100
     return {
         "failures": "ok", "bandwidth_gbps": fast * off, "latency_us": 50.0 * off, "slowest_us": 400.0 * off,
-        "wrong_elements": 0, "retransmits": 0,
+        "wrong_elements": 0, "retransmits": 0, "data_segments": SEGMENTS, "needless_retransmits": 0,
     }  # fmt: skip
 
 
@@ -53,7 +56,7 @@ def row(
     tests = [{**healthy_test(rank, peer, fast), **change(rank, peer)} for peer in peers]
     columns: dict[str, Value] = {
         key: tuple(test[key] for test in tests)  # type: ignore[misc]
-        for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "retransmits")
+        for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", *TCP_METRICS)
     }
     columns["results"] = results_of(columns["failures"])
     # Retests come after the planned rounds, each in a round of its own.

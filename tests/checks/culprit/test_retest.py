@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from checks.culprit import retest
-from checks.culprit.test_rows import FINE, Ending, Trial, metrics, table
+from checks.culprit.test_rows import FINE, Ending, Trial, lost_percent, metrics, table
 from checks.model import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
-from checks.probes.pairs.pairs import resent
 from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode
+from checks.probes.pairs.tcp_counters import TcpCounters, counted
 
 MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
@@ -173,12 +173,37 @@ def test_a_pause_does_not_end_the_growth_and_a_slow_link_does() -> None:
     assert SIZES.following(1 << 16, [0.1]) == (0, 0)
 
 
-def test_segments_sent_again_are_read_by_name() -> None:
-    """A kernel that prints no such counter, or half a table, gives no number."""
-    text = "Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 77 5\nUdp: x\n"
+SNMP = "Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 77 5\nUdp: x\n"
+NETSTAT = (
+    "TcpExt: TCPDSACKRecv TCPDSACKOfoRecv TCPOrigDataSent TCPDSACKRecvSegs\nTcpExt: 2 1 60 4\nIpExt: x\n"
+)
 
-    assert resent(text) == 5
-    assert [resent(text.replace("RetransSegs", "Other")), resent("Tcp: a\n"), resent("")] == [None] * 3
+
+def test_tcp_counters_are_read_by_name() -> None:
+    """A kernel that prints no such counter, or half a table, gives no number; one before 5.9 counts reports, not segments."""
+    old = NETSTAT.replace("TCPDSACKRecvSegs", "Other")
+
+    assert counted(SNMP, NETSTAT) == TcpCounters(resent=5, data=60, needless=4)
+    assert counted(SNMP.replace("RetransSegs", "Other"), old) == TcpCounters(None, 60, 3)
+    assert counted("Tcp: a\n", "TcpExt: a b\nTcpExt: 1\n") == counted("", "") == TcpCounters()
+
+
+@pytest.mark.parametrize(
+    ("resent", "data", "needless", "percent"),
+    [
+        (5, 100, 1, 4.0),
+        (90, 2424, 90, 0.0),
+        (1, 100, 2, 0.0),
+        (0, 100, 0, 0.0),
+        (1, 0, 0, None),
+        (None, 9, 0, None),
+    ],
+)
+def test_what_its_receiver_had_already_was_not_lost(
+    resent: int | None, data: int | None, needless: int | None, percent: float | None
+) -> None:
+    """A busy healthy receiver answers late, and the sender sends again; its answer says that it was needless."""
+    assert percent == lost_percent(resent, data, needless)
 
 
 def test_the_row_has_an_entry_a_test_and_the_account_names_the_worst_first() -> None:
@@ -188,11 +213,11 @@ def test_the_row_has_an_entry_a_test_and_the_account_names_the_worst_first() -> 
         Trial(2, FINE, 1.0, 1.0, 2.0, 0, 0),
         Trial(3, Ending(PairOutcome.CLOSED, "said so")),
     ]
-    row = metrics(made, 3, 0, with_retransmits=True)
+    row = metrics(made, 3, 0, with_segments=True)
 
     assert (row["peers"], row["bandwidth_gbps"]) == ((1, 2, 3), (9.0, 1.0, None))
     assert [line.split(":")[0].split()[-1] for line in table(0, made, []).splitlines()[2:]] == ["3", "2", "1"]
-    assert "retransmits" not in metrics(made, 3, 0, with_retransmits=False)
+    assert "retransmits" not in metrics(made, 3, 0, with_segments=False)
 
 
 @pytest.mark.parametrize(

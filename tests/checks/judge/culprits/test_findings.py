@@ -89,7 +89,7 @@ def test_what_one_matrix_explains_another_only_adds_to() -> None:
     (found,) = _found(tournament(8, 1, lambda a, b: slow if 3 in (a, b) else {}))
 
     assert "node-3" == found.subject and found.message.startswith("bandwidth to and from it: 56 of 56 tests")
-    for word in ("slowest answer", "segments sent again", "latency"):
+    for word in ("slowest answer", "segments lost", "latency"):
         assert f"{word}: " in found.message.partition("also")[2]
 
 

@@ -177,6 +177,16 @@ def test_nodes_that_are_slow_towards_some_partners_are_refused() -> None:
     assert [one for one in found(report) if one.level.value == "FAIL"]
 
 
+def uncounted(report: Report) -> Report:
+    """The same without what says how many segments were lost: the rows of 0.1.0."""
+    left = ("data_segments", "needless_retransmits")
+    rows = (
+        replace(row, metrics={k: v for k, v in row.metrics.items() if k not in left})
+        for row in report.observations
+    )
+    return replace(report, observations=tuple(rows))
+
+
 def at_times(
     report: Report, who: set[int], metric: str, value: float, times: set[int], other: int | None = None
 ) -> Report:
@@ -238,6 +248,19 @@ def test_what_lasts_for_most_of_the_sweep_is_no_congestion(metric: str, who: set
     findings = found(at_times(tournament(16, 1), who, metric, 5e5, set(range(3, 99))))
 
     assert {(f"node-{n}", "FAIL HARDWARE") for n in who} == set(said(findings))
+
+
+@pytest.mark.parametrize("begin", [10, 12])
+@pytest.mark.parametrize("counted", [True, False])
+def test_losses_that_begin_late_and_do_not_end_are_a_warning_that_names_the_nodes(
+    begin: int, counted: bool
+) -> None:
+    """Two nodes at once may be congestion, of which nobody knows whether it has passed; nothing was said of it."""
+    base = tournament(16, 1) if counted else uncounted(tournament(16, 1))
+    findings = found(at_times(base, {3, 9}, "retransmits", 500, set(range(begin, 99))))
+
+    assert [(CLUSTER, "WARN EVIDENCE")] == said(findings)
+    assert all(node in findings[0].message for node in ("node-3 (", "node-9 ("))
 
 
 @pytest.mark.parametrize("moment", [lambda at: 0.0, lambda at: 7.5, lambda at: 100.0 - at])
