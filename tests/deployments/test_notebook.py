@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from flows.cli.output import json_text
+from tasks.gate.outcome import ending_json
 from tests.flows.cloud import Account, account, cloud_gate
-from tests.flows.gates import write_gate
+from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.survival.faulty_network import needs_root
 
 __all__ = ["account"]
@@ -76,10 +78,22 @@ def test_its_cells_plan_start_and_read_a_gate(tmp_path: Path, account: Account) 
     assert "exit code 0 - " in printed and "decision: launched" in printed, printed
 
 
-@pytest.mark.timeout(240)
-@pytest.mark.usefixtures("prefect_backend")
-def test_its_cells_read_a_refusal(tmp_path: Path) -> None:
-    """On a no-go the node is named, and what to do. The document is that of every launcher, so this machine is enough."""
-    printed = ran(write_gate(tmp_path), FAKE_NODE="wrong")
+COMMAND = """#!/bin/sh
+[ "$1" = plan ] && exit 0
+cat "$(dirname "$0")/said.json"
+exit 1
+"""
 
-    assert "exit code 1 - " in printed and "FAIL HARDWARE node-1" in printed, printed
+
+def test_its_cells_read_a_refusal(tmp_path: Path) -> None:
+    """On a no-go the node is named, and what to do. The command is made up; what it prints is written as the real one does."""
+    verdict = verdict_of(wrong_sums(healthy()))
+    said = ending_json("refused", verdict, None, "report.json", "report.html", "g-1", "no-go")
+    (tmp_path / "said.json").write_text(json_text(said))
+    command = tmp_path / "prelaunch"
+    command.write_text(COMMAND)
+    command.chmod(0o755)
+    printed = ran(tmp_path / "gate.toml", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    assert "exit code 1 - decision: refused" in printed and "FAIL HARDWARE node-1" in printed, printed
+    assert "    do: " in printed

@@ -21,11 +21,12 @@ from tasks.orchestration.follow import FollowedRun, NoSuchRun, kept_report, kept
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
 from tasks.store.layout import summary_key
-from tests.flows.driving import Play, play, request_of, run
-from tests.flows.gates import write_gate
+from tests.flows.driving import request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
 async def _followed(path: Path, **more: Any) -> tuple[Outcome, FollowedRun, UUID]:
@@ -36,11 +37,11 @@ async def _followed(path: Path, **more: Any) -> tuple[Outcome, FollowedRun, UUID
 
 
 @pytest.mark.parametrize(("part", "code"), [("healthy", 0), ("wrong", 1), ("silent", 3)])
-def test_the_exit_code_is_the_gates_own(tmp_path: Path, play: Play, part: str, code: int) -> None:
+def test_the_exit_code_is_the_gates_own(tmp_path: Path, engine: Engine, part: str, code: int) -> None:
     """Go, no-go and cannot-tell arrive with the verdict, and the report is the one that was judged."""
-    play(part)
+    engine.parts = [part]
 
-    outcome, followed, _ = asyncio.run(_followed(write_gate(tmp_path)))
+    outcome, followed, _ = asyncio.run(_followed(fake_gate(tmp_path)))
 
     said = followed.announced
     assert said is not None and outcome.judged is not None, followed.why
@@ -79,7 +80,7 @@ def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
 
 def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
     """The verdict's digest says which report it is of."""
-    _, followed, _ = asyncio.run(_followed(write_gate(tmp_path)))
+    _, followed, _ = asyncio.run(_followed(fake_gate(tmp_path)))
     said = followed.announced
     assert said is not None
     report = tmp_path / "store" / "gates" / said.gate_id / "health_check_metrics.json"
@@ -95,7 +96,7 @@ def _written(folder: Path) -> tuple[RunStatus, dict[str, Any]]:
     """A good announcement as it lies in the database."""
 
     async def data() -> tuple[RunStatus, dict[str, Any]]:
-        _, followed, run_id = await _followed(write_gate(folder))
+        _, followed, run_id = await _followed(fake_gate(folder))
         from prefect.client.orchestration import get_client
 
         async with get_client() as client:
@@ -150,7 +151,7 @@ def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> No
     from prefect.states import Failed
 
     async def followed() -> tuple[FollowedRun, FollowedRun]:
-        _, before, run_id = await _followed(write_gate(tmp_path))
+        _, before, run_id = await _followed(fake_gate(tmp_path))
         async with get_client() as client:
             await client.set_flow_run_state(run_id, Failed(name="Rejected"), force=True)
         return before, await follow.follow(run_id, lambda progress: None, 60.0)

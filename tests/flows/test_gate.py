@@ -1,12 +1,10 @@
-"""The flow on a real Prefect server and the real local launcher; only the checks' measurements are made up."""
+"""The flow on a real Prefect server and the real local launcher, or an engine in this process; the measurements are made up."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,15 @@ from typing import Any
 import pytest
 from prefect.utilities import collections
 
-from tasks.gate.outcome import Decision
-from tasks.orchestration.server.server import EmbeddedServer
-from tests.flows.answering import answered
+from flows.cli.main import main
+from tasks.gate.outcome import Decision, Outcome
+from tasks.launchers.base import JobState
 from tests.flows.driving import Play, gate_it, logs, play, request_of, run
+from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
+__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
@@ -63,9 +63,9 @@ async def _read(path: Path) -> tuple[Any, dict[str | None, Any]]:
         return flow_run, {a.key: a for a in await client.read_artifacts(artifact_filter=chosen)}
 
 
-def test_the_run_can_be_read_in_prefect(tmp_path: Path, prefect_backend: EmbeddedServer) -> None:
+def test_the_run_can_be_read_in_prefect(tmp_path: Path, engine: Engine) -> None:
     """Its name is a sentence; verdict, nodes and report are artifacts under stable keys."""
-    flow_run, artifacts = asyncio.run(_read(write_gate(tmp_path)))
+    flow_run, artifacts = asyncio.run(_read(fake_gate(tmp_path)))
 
     assert flow_run.name == "gate test: 2 nodes, quick"
     assert {"gate-verdict-test", "gate-nodes-test", "gate-report-test", "gate-progress-test"} <= set(
@@ -74,17 +74,19 @@ def test_the_run_can_be_read_in_prefect(tmp_path: Path, prefect_backend: Embedde
     assert artifacts["gate-verdict-test"].description.startswith("GO test: 2 of 2 nodes")
 
 
-def test_the_progress_ends_with_what_was_seen(tmp_path: Path, play: Play) -> None:
+def test_the_progress_ends_with_what_was_seen(tmp_path: Path, engine: Engine) -> None:
     """Of two nodes one never reports: that is not all of it, though the checks are over."""
-    play("lone")
+    engine.parts = ["lone"]
 
-    _, artifacts = asyncio.run(_read(write_gate(tmp_path)))
+    _, artifacts = asyncio.run(_read(fake_gate(tmp_path)))
 
     assert artifacts["gate-progress-test"].description.startswith("1 of 2 nodes report")
     assert float(artifacts["gate-progress-test"].data) < 100.0
 
 
-def test_wrong_sums_refuse_and_name_the_rank(tmp_path: Path, play: Play) -> None:
+def test_wrong_sums_refuse_and_name_the_rank(
+    tmp_path: Path, play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
     """NO-GO: nothing was launched, the state says Refused, the page names the culprit."""
     play("wrong")
 
@@ -98,30 +100,16 @@ def test_wrong_sums_refuse_and_name_the_rank(tmp_path: Path, play: Play) -> None
     stored = tmp_path / "store" / "gates" / outcome.gate_id
     pages = [page, (stored / "report.html").read_text(), (stored / "summary.md").read_text()]
     assert all("Training was not started." in text for text in pages)
-    _require_the_same_again(tmp_path, outcome.gate_id)
+    _require_the_same_again(tmp_path, outcome.gate_id, capsys)
 
 
-def _require_the_same_again(folder: Path, gate_id: str) -> None:
+def _require_the_same_again(folder: Path, gate_id: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the gate kept says which report it is of, and judging that again says the same."""
     kept = folder / "store" / "gates" / gate_id
     data = (kept / "health_check_metrics.json").read_bytes()
     said = json.loads((kept / "verdict.json").read_bytes())
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "flows.cli.main",
-            "judge",
-            kept,
-            "--policy",
-            folder / "policy.toml",
-            "--format",
-            "json",
-        ],
-        capture_output=True,
-        check=False,
-    )
-    again = json.loads(ended.stdout)
+    assert 1 == main(["judge", str(kept), "--policy", str(folder / "policy.toml"), "--format", "json"])
+    again = json.loads(capsys.readouterr().out)
 
     assert hashlib.sha256(data).hexdigest() == said["digests"]["report"]
     for key in ("level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests"):
@@ -133,8 +121,6 @@ def _require_the_same_again(folder: Path, gate_id: str) -> None:
     [
         ("silent", "its command ended with exit code 7; its log ends: fake node node-0: silent"),
         ("lone", "node-1: its command ended with exit code 7"),
-        ("half", "its report is incomplete: it ends before the last check"),
-        ("truncated", "its report cannot be read"),
     ],
 )
 def test_missing_evidence_is_cannot_tell(tmp_path: Path, play: Play, part: str, said: str) -> None:
@@ -143,10 +129,34 @@ def test_missing_evidence_is_cannot_tell(tmp_path: Path, play: Play, part: str, 
 
     state, outcome = gate_it(write_gate(tmp_path))
 
+    require_cannot_tell(state, outcome, said)
+    assert logs(tmp_path, "train") == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("half", "its report is incomplete: it ends before the last check"),
+        ("truncated", "its report cannot be read"),
+    ],
+)
+def test_a_report_that_is_not_whole_is_cannot_tell(
+    tmp_path: Path, engine: Engine, part: str, said: str
+) -> None:
+    """Nothing is launched."""
+    engine.parts = [part]
+
+    state, outcome = gate_it(fake_gate(tmp_path))
+
+    require_cannot_tell(state, outcome, said)
+    assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs)
+
+
+def require_cannot_tell(state: Any, outcome: Outcome, said: str) -> None:
+    """The end of a gate that lacks evidence, and a finding that says so."""
     assert (state.name, outcome.decision, outcome.code) == ("CannotTell", Decision.CANNOT_TELL, 3)
     assert outcome.judged is not None
     assert any(said in finding.message for finding in outcome.judged.verdict.findings)
-    assert logs(tmp_path, "train") == ""
 
 
 def test_checks_that_hang_are_ended(tmp_path: Path, play: Play) -> None:
@@ -160,14 +170,14 @@ def test_checks_that_hang_are_ended(tmp_path: Path, play: Play) -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_observe_mode_launches_anyway(tmp_path: Path, play: Play) -> None:
+def test_observe_mode_launches_anyway(tmp_path: Path, engine: Engine) -> None:
     """The verdict is recorded and paged, the training runs, and the exit code is 0."""
-    play("wrong")
+    engine.parts = ["wrong"]
 
-    state, outcome = gate_it(write_gate(tmp_path, policy='mode = "observe"'))
+    state, outcome = gate_it(fake_gate(tmp_path, policy='mode = "observe"'))
 
     assert (state.name, outcome.decision, outcome.code) == ("Observed", Decision.OBSERVED, 0)
-    assert logs(tmp_path, "train").count("trained") == 2
+    assert engine.last[f"{outcome.gate_id}-train-1"].state is JobState.SUCCEEDED
     assert "observed only" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
 
 
@@ -176,28 +186,15 @@ def test_observe_mode_launches_anyway(tmp_path: Path, play: Play) -> None:
     [("go", Decision.LAUNCHED, 0), ("refuse", Decision.REFUSED, 1), ("ask", Decision.AWAITING, 1)],
 )
 def test_a_warning_does_what_the_policy_says(
-    tmp_path: Path, play: Play, on_warn: str, decision: Decision, code: int
+    tmp_path: Path, engine: Engine, on_warn: str, decision: Decision, code: int
 ) -> None:
     """Go on, refuse, or leave it to a person, whom nobody can reach on an embedded server."""
-    play("warn")
+    engine.parts = ["warn"]
 
-    _, outcome = gate_it(write_gate(tmp_path, on_warn=on_warn))
+    _, outcome = gate_it(fake_gate(tmp_path, on_warn=on_warn))
 
     assert (outcome.decision, outcome.code) == (decision, code)
-    assert bool(logs(tmp_path, "train")) is (code == 0)
-
-
-@pytest.mark.parametrize(
-    ("action", "decision"), [("launch-anyway", Decision.LAUNCHED), ("block", Decision.REFUSED)]
-)
-def test_a_person_decides(tmp_path: Path, play: Play, action: str, decision: Decision) -> None:
-    """The paused run goes on as the answer says, and the answer's author is recorded."""
-    play("warn")
-
-    outcome = answered(request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=1), action)
-
-    assert outcome.decision is decision
-    assert "Ada" in outcome.reason
+    assert (f"{outcome.gate_id}-train-1" in engine.jobs) is (code == 0)
 
 
 def test_a_failed_training_is_neither_go_nor_no_go(tmp_path: Path) -> None:
@@ -220,7 +217,10 @@ def test_a_training_that_outlives_its_time_is_ended(tmp_path: Path) -> None:
     assert outcome.code == 4
 
 
-@pytest.mark.parametrize("wait", ["verdict", "started"])
+@pytest.mark.parametrize(
+    "wait",
+    ["verdict", pytest.param("started", marks=pytest.mark.long)],  # test_gate_pooled.py has both
+)
 def test_a_training_that_is_handed_over_runs_on(tmp_path: Path, wait: str) -> None:
     """Not waiting for the end does not end it."""
     done = tmp_path / "done"

@@ -18,10 +18,12 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Outcome
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
-from tests.flows.driving import gate_it, play, run
-from tests.flows.gates import runs, write_gate
+from tests.flows.driving import gate_it, run
+from tests.flows.fake_engine import Engine
+from tests.flows.gates import write_gate
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
+__all__ = ["engine"]
 
 
 def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
@@ -45,15 +47,13 @@ def doctored(gate_file: Path, outcome: Outcome, factor: float) -> Baseline:
     return replace(made, groups=groups)
 
 
-@pytest.mark.usefixtures("prefect_backend", "play")
-def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path, engine: Engine) -> None:
     """The same nodes: fit by themselves, refused beside the faster baseline, let through beside their own.
 
     An older PASS does not stand for it: it was found without the baseline.
     """
-    path = write_gate(
-        tmp_path, on_warn="refuse", policy="reuse_pass_minutes = 60", training=("{python}", "-V")
-    )
+    path = fake_gate(tmp_path, on_warn="refuse", policy="reuse_pass_minutes = 60")
     _, first = gate_it(path)
     found = []
     for factor in (1.0, 2.0):
@@ -68,7 +68,7 @@ def test_a_gate_below_its_baseline_warns_and_may_refuse(tmp_path: Path) -> None:
     assert [0, 0, 1] == [first.code, *(outcome.code for outcome in found)]
     assert found[1].judged is not None
     assert any("below the learned band" in finding.message for finding in found[1].judged.verdict.findings)
-    assert 6 == runs(tmp_path / "store")
+    assert 3 == sum("-check-" in job for job in engine.jobs)
     kept = tmp_path / "store" / "gates" / found[1].gate_id / "verdict.json"
     assert json.loads(kept.read_bytes())["digests"]["baseline"]
 

@@ -11,10 +11,12 @@ import pytest
 
 from tasks.gate.outcome import JudgedReport
 from tasks.judge import find_fresh_pass
-from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of
+from tests.flows.driving import gate_it, logs, open_session, play, request_of
+from tests.flows.fake_engine import Engine
 from tests.flows.gates import runs, write_gate
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
+__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
@@ -65,14 +67,13 @@ def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> N
     assert second.judged is not None and second.judged.reused == first.gate_id
 
 
-def test_a_refusal_voids_an_older_pass(tmp_path: Path, play: Play) -> None:
+def test_a_refusal_voids_an_older_pass(tmp_path: Path, engine: Engine) -> None:
     """After a FAIL the cluster has no PASS to stand on."""
-    path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
-    gate_it(path)
-    play("wrong")
-    gate_it(path, "policy.reuse_pass_minutes=0")
-    play("healthy")
+    engine.parts = ["healthy", "wrong", "healthy"]
+    path = fake_gate(tmp_path, policy="reuse_pass_minutes = 60")
+    first, refused, last = (
+        gate_it(path, *said)[1].code for said in ((), ("policy.reuse_pass_minutes=0",), ())
+    )
 
-    gate_it(path)
-
-    assert runs(tmp_path / "store") == 6
+    assert (0, 1, 0) == (first, refused, last)
+    assert 3 == sum("-check-" in job for job in engine.jobs)

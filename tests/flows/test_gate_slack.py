@@ -15,11 +15,12 @@ from tasks.gate.outcome import Decision
 from tasks.notifiers.slack import notifier as notifier_module
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
-from tests.flows.driving import Play, gate_it, play, request_of, run
-from tests.flows.gates import processes_below, write_gate
+from tests.flows.driving import gate_it, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlackServer]:
 
 def gate_with(slack: SlackServer, folder: Path, on_warn: str = "go", more: str = "") -> Path:
     """A gate file that tells Slack."""
-    path = write_gate(folder, on_warn=on_warn)
+    path = fake_gate(folder, on_warn=on_warn)
     tables = f'[notify]\norder = ["slack"]\nowner = ["slack"]\n[notify.slack]\nchannel = "#gates"\napi_url = "{slack.url}"\n'
     tables += 'mention = ["U123"]\nowner_mention = ["U789"]\n'
     path.write_text(f"{path.read_text()}\n{tables}{more}", encoding="utf-8")
@@ -43,13 +44,13 @@ def gate_with(slack: SlackServer, folder: Path, on_warn: str = "go", more: str =
 def test_a_refused_gate_is_one_message(
     slack: SlackServer,
     tmp_path: Path,
-    play: Play,
+    engine: Engine,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """In its final state, with a thread and a picture; and the token is kept nowhere."""
     caplog.set_level(logging.DEBUG)
-    play("wrong")
+    engine.parts = ["wrong"]
 
     _, outcome = gate_it(gate_with(slack, tmp_path))
 
@@ -68,9 +69,9 @@ def test_a_refused_gate_is_one_message(
     assert slack.token not in f"{caplog.text}{out}{err}"
 
 
-def test_what_nobody_can_tell_calls_the_owner(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+def test_what_nobody_can_tell_calls_the_owner(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
     """Missing evidence is not the hardware on-call's business."""
-    play("silent")
+    engine.parts = ["silent"]
 
     gate_it(gate_with(slack, tmp_path))
 
@@ -89,9 +90,9 @@ def test_a_go_calls_nobody(slack: SlackServer, tmp_path: Path) -> None:
     assert not [reply for reply in slack.thread(message) if reply.broadcast or "<@" in reply.text]
 
 
-def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
     """Buttons while it waits; then the same message says how it ended, and the thread who decided and why."""
-    play("warn")
+    engine.parts = ["warn"]
     path = gate_with(slack, tmp_path, on_warn="ask", more='[approval]\napprovers = ["U789"]\n')
     seen: list[list[str]] = []
 
@@ -122,14 +123,14 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
 
 @pytest.mark.parametrize("failure", [Failure.HANG, pytest.param(Failure.RESET, marks=pytest.mark.long)])
 def test_without_slack_nothing_else_changes(
-    slack: SlackServer, tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch, failure: Failure
+    slack: SlackServer, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, failure: Failure
 ) -> None:
     """Down for the whole run: the same verdict and exit code, hardly later, the page is kept, and the failure is said."""
     monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
     monkeypatch.setattr(notifier_module, "SHOW_S", 0.4)
-    play("wrong")
+    engine.parts = ["wrong"]
     begun = time.monotonic()
-    gate_it(write_gate(tmp_path / "plain"))
+    gate_it(fake_gate(tmp_path / "plain"))
     plain_s = time.monotonic() - begun
     slack.fail(failure, times=10_000)
 
@@ -144,15 +145,15 @@ def test_without_slack_nothing_else_changes(
     assert (kept / f"pages/{outcome.gate_id}.txt").read_text().startswith("NO-GO test")
 
 
-def test_a_cancelled_gate_does_not_seem_to_run_on(slack: SlackServer, tmp_path: Path, play: Play) -> None:
+def test_a_cancelled_gate_does_not_seem_to_run_on(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
     """Nobody is paged, and the message says that the run stopped."""
-    play("hang")
+    engine.parts = ["hang"]
     path = gate_with(slack, tmp_path)
 
     async def cancel() -> None:
         running = asyncio.create_task(run(request_of(path)))
-        while len(processes_below(tmp_path)) < 3:
-            await asyncio.sleep(0.05)
+        while not engine.count("state"):
+            await asyncio.sleep(0.02)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

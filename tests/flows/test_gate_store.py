@@ -19,12 +19,13 @@ from tasks.store.history import listed
 from tasks.store.index import Index
 from tasks.store.open import open_store
 from tasks.store.s3_client import Limits
-from tests.flows.driving import Play, gate_it, logs, play
-from tests.flows.gates import write_gate
+from tests.flows.driving import gate_it
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def in_s3(path: Path) -> str:
 
 def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
     """GO: report, verdict, page, record and logs are there; lease and local copies are gone; the list has it."""
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
     store = open_store(in_s3(path))
     state, outcome = gate_it(path)
 
@@ -79,7 +80,7 @@ def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
 
 def test_a_short_outage_while_publishing_costs_nothing(tmp_path: Path, server: Flaky) -> None:
     """S3 asks for patience, and gets it."""
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
     in_s3(path)
     server.faults = ["ok"] * 8 + ["slow", "ok", "lost", "ok"] * 3
     _, outcome = gate_it(path)
@@ -89,11 +90,11 @@ def test_a_short_outage_while_publishing_costs_nothing(tmp_path: Path, server: F
 
 
 def test_an_outage_in_the_middle_of_publishing_launches_nothing(
-    tmp_path: Path, server: Flaky, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, server: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that nobody can read again is none: cannot tell, with the store's words; what was kept stays whole."""
     monkeypatch.setattr(s3, "Limits", lambda: Limits(10, 10, 1.5))
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
     store = open_store(in_s3(path))
     server.dies_at = "verdict.json"
     state, outcome = gate_it(path)
@@ -101,7 +102,7 @@ def test_an_outage_in_the_middle_of_publishing_launches_nothing(
 
     assert ("CannotTell", 3, Decision.CANNOT_TELL) == (state.name, outcome.code, outcome.decision)
     assert "no answer in 1.5 s" in outcome.reason
-    assert "" == logs(tmp_path, "train")
+    assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs)
     for key in store.list(f"gates/{outcome.gate_id}"):
         if key.endswith(".json"):
             assert json.loads(store.get(key) or b"")
@@ -111,7 +112,7 @@ def test_an_index_that_fails_changes_nothing_and_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The training is launched, everything is kept, and the list has it all the same."""
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
     (tmp_path / "store" / "index.sqlite").mkdir(parents=True)
     with caplog.at_level(logging.WARNING, "prelaunch"):
         _, outcome = gate_it(path)
@@ -122,10 +123,10 @@ def test_an_index_that_fails_changes_nothing_and_is_said(
     assert [outcome.gate_id] == [record.gate_id for record in found.records]
 
 
-def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, play: Play) -> None:
+def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, engine: Engine) -> None:
     """What a list shows of it."""
-    play("wrong")
-    _, outcome = gate_it(write_gate(tmp_path))
+    engine.parts = ["wrong"]
+    _, outcome = gate_it(fake_gate(tmp_path))
     (found,) = listed(
         open_store(str(tmp_path / "store")), Index("", tmp_path / "store" / "index.sqlite")
     ).records

@@ -20,9 +20,10 @@ from tasks.notifiers.pagerduty import PagerDutyNotifier
 from tasks.notifiers.secret_refs import secret
 from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
-from tests.flows.driving import Play, gate_it
-from tests.flows.driving import play as play
-from tests.flows.gates import write_gate
+from tests.flows.driving import gate_it
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine as engine
+from tests.flows.pools import fake_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 
@@ -38,7 +39,7 @@ def told_gate(
     folder: Path, pagerduty: PagerDuty, hardware: str = "env:PD", owner: str = "env:PD_OWNER"
 ) -> Path:
     """A gate file whose both sides have PagerDuty."""
-    path = write_gate(folder)
+    path = fake_gate(folder)
     tables = f"""
 [notify]
 order = ["pagerduty"]
@@ -69,14 +70,14 @@ def save_block(name: str, value: str) -> None:
 
 
 def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
-    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The culprit's, on the hardware's service; the routing key comes from a block of the server and is in no record."""
     key, owner = pagerduty.service(), pagerduty.service()
     save_block("pd-hardware", key)
     monkeypatch.setenv("PD_OWNER", owner)
     path = told_gate(tmp_path, pagerduty, hardware="block:secret/pd-hardware")
-    play("wrong")
+    engine.parts = ["wrong"]
     _, outcome = gate_it(path)
     (incident,) = pagerduty.open(key)
 
@@ -84,7 +85,7 @@ def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
     assert ["pagerduty: incident prelaunch/test/node-1"] == kept(tmp_path, outcome, "outcome.json")["told"][
         "told"
     ]
-    play("healthy")
+    engine.parts = ["healthy"]
     _, outcome = gate_it(path)
 
     assert ([], []) == (pagerduty.open(key), pagerduty.incidents[owner])
@@ -93,13 +94,13 @@ def test_an_incident_opens_with_a_refusal_and_closes_with_a_go(
 
 
 def test_cannot_tell_calls_the_owner(
-    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nobody's hardware."""
     key, owner = pagerduty.service(), pagerduty.service()
     monkeypatch.setenv("PD", key)
     monkeypatch.setenv("PD_OWNER", owner)
-    play("silent")
+    engine.parts = ["silent"]
     _, outcome = gate_it(told_gate(tmp_path, pagerduty))
 
     assert (Decision.CANNOT_TELL, 3) == (outcome.decision, outcome.code)
@@ -110,7 +111,7 @@ def test_cannot_tell_calls_the_owner(
 
 
 def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
-    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The go is a go, and resolves; what is left is another matter, which it does not resolve."""
 
@@ -132,7 +133,7 @@ def test_a_go_that_leaves_machines_to_be_paid_for_tells_the_owner(
 
 def test_what_is_missing_is_known_at_the_start(
     tmp_path: Path,
-    play: Play,
+    engine: Engine,
     pagerduty: PagerDuty,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -149,7 +150,7 @@ def test_what_is_missing_is_known_at_the_start(
 
 @pytest.mark.parametrize("part", ["hangs", "no page"])
 def test_no_failure_to_tell_changes_the_end(
-    tmp_path: Path, play: Play, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch, part: str
+    tmp_path: Path, engine: Engine, pagerduty: PagerDuty, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """The verdict, the exit code and the state are the verdict's own; what failed is in the outcome."""
     released = threading.Event()
@@ -164,7 +165,7 @@ def test_no_failure_to_tell_changes_the_end(
         monkeypatch.setattr(PagerDutyNotifier, "send", lambda self, page: released.wait() and "")
     else:
         monkeypatch.setattr("tasks.page.page_of", defect)
-    play("wrong")
+    engine.parts = ["wrong"]
     state, outcome = gate_it(told_gate(tmp_path, pagerduty))
     released.set()
     told = kept(tmp_path, outcome, "outcome.json")["told"]

@@ -16,26 +16,27 @@ from tasks import publish
 from tasks.gate.outcome import Decision
 from tasks.orchestration import artifacts
 from tasks.render.picture.canvas import PictureUnavailable
-from tests.flows.driving import Play, gate_it, play, request_of, run
-from tests.flows.gates import write_gate
+from tests.flows.driving import gate_it, request_of, run
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
 def _gates(folder: Path) -> list[Path]:
     return sorted((folder / "store" / "gates").iterdir(), key=lambda path: path.stat().st_mtime)
 
 
-def test_the_figures_are_artifacts_under_stable_keys(tmp_path: Path, play: Play) -> None:
+def test_the_figures_are_artifacts_under_stable_keys(tmp_path: Path, engine: Engine) -> None:
     """Findings, bandwidths, pairs and the picture, which stands in its artifact and in the store alike."""
-    play("wrong")
+    engine.parts = ["wrong"]
 
     async def read() -> dict[str | None, Any]:
         from prefect.client.orchestration import get_client
         from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 
-        state, _ = await run(request_of(write_gate(tmp_path)))
+        state, _ = await run(request_of(fake_gate(tmp_path)))
         async with get_client() as client:
             chosen = ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id])
@@ -85,7 +86,7 @@ def test_without_the_extra_the_gate_goes_on(tmp_path: Path, monkeypatch: pytest.
         raise PictureUnavailable("matplotlib is not installed")
 
     monkeypatch.setattr(publish, "picture", none)
-    _, outcome = gate_it(write_gate(tmp_path))
+    _, outcome = gate_it(fake_gate(tmp_path))
     (gate,) = _gates(tmp_path)
 
     assert Decision.LAUNCHED is outcome.decision
@@ -97,7 +98,7 @@ def test_a_trend_that_cannot_be_made_is_said_on_the_page(
 ) -> None:
     """Whatever goes wrong in it, the verdict stands."""
     monkeypatch.setattr(publish, "past_of", lambda *of: 1 / 0)
-    _, outcome = gate_it(write_gate(tmp_path))
+    _, outcome = gate_it(fake_gate(tmp_path))
     (gate,) = _gates(tmp_path)
 
     assert Decision.LAUNCHED is outcome.decision
@@ -105,12 +106,12 @@ def test_a_trend_that_cannot_be_made_is_said_on_the_page(
 
 
 @pytest.mark.long
-def test_a_second_gate_shows_the_first(tmp_path: Path, play: Play) -> None:
+def test_a_second_gate_shows_the_first(tmp_path: Path, engine: Engine) -> None:
     """The page has the cluster's earlier verdict, and its own as the last."""
-    path = write_gate(tmp_path)
-    play("wrong")
+    path = fake_gate(tmp_path)
+    engine.parts = ["wrong"]
     gate_it(path)
-    play("healthy")
+    engine.parts = ["healthy"]
     gate_it(path)
     page = (_gates(tmp_path)[-1] / "report.html").read_text()
     strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tasks.orchestration.server.server import EmbeddedServer
+from tests.flows.cli.test_gate import KEYS
 from tests.flows.gates import processes_below, write_gate
 from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
 
@@ -38,20 +39,21 @@ def _pipeline(folder: Path, node: str, server: Mapping[str, str]) -> Played:
 def test_what_the_gate_refuses_is_not_trained_on(
     tmp_path: Path, prefect_backend: EmbeddedServer, node: str, code: int, decision: str
 ) -> None:
-    """The exit code is the design's, the results are kept either way, the summary is on the step's page.
-
-    The go is on a server of the gate's own, the refusal on one that the pipeline names.
-    """
-    server = prefect_backend.client_environment({}) if code else {"PREFECT_API_URL": ""}
-    played = _pipeline(tmp_path, node, server)
+    """The exit code is the design's, the results are kept either way, the summary is on the step's page."""
+    played = _pipeline(tmp_path, node, prefect_backend.client_environment({}))
+    out = tmp_path / "prelaunch-results"
 
     assert (played.code, (tmp_path / "trained").exists()) == (code, code == 0), played.said
     assert played.kept == RESULTS
     assert f"exit-code={code}\ndecision={decision}\n" in played.output
-    assert played.summary.startswith(("# ", "## ")) and ("NO-GO" in played.summary) is (code == 1)
-    cases = ElementTree.parse(tmp_path / "prelaunch-results" / "junit.xml").getroot()
-    assert (int(cases.get("failures", "0")) > 0) is (code == 1)
-    assert json.loads((tmp_path / "prelaunch-results" / "prelaunch.json").read_text())["decision"] == decision
+    assert played.summary.startswith("# NO-GO test: " if code else "# GO test: ")
+    cases = ElementTree.parse(out / "junit.xml").getroot()
+    assert (int(cases.get("failures", "0")) > 0) is bool(cases.findall(".//failure")) is (code == 1)
+    assert "<html" in (out / "report.html").read_text()
+    said = json.loads((out / "prelaunch.json").read_text())
+    assert (KEYS, decision) == (set(said), said["decision"])
+    assert {"job_id": None, "state": None} == said["training"]
+    assert ("PAGE NO-GO test: collective.all_reduce on node-1/rank-3" in played.said) is (code == 1)
 
 
 def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -106,33 +108,33 @@ def test_a_deployment_without_a_server_is_rejected(tmp_path: Path) -> None:
     assert "Set PREFECT_API_URL" in done.stderr
 
 
-def test_a_cancelled_pipeline_ends_the_gate_and_its_nodes(
-    tmp_path: Path, prefect_backend: EmbeddedServer
-) -> None:
-    """SIGTERM reaches the gate, which ends what it started; the pages say that nothing was judged."""
-    gate = write_gate(tmp_path)
-    env = {
-        **os.environ,
-        **prefect_backend.client_environment({}),
-        "PRELAUNCH": prelaunch(),
-        "FAKE_NODE": "hang",
-        "PRELAUNCH_GATE_FILE": str(gate),
-    }
+# Ends as `prelaunch gate` does: tests/flows/cli/test_gate.py has how that ends what it started, and its pages.
+CANCELLED = """#!/bin/sh
+trap 'sleep 0.2; echo told >told; exit 5' TERM
+echo "$$" >began
+while :; do sleep 0.05; done
+"""
+
+
+def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path) -> None:
+    """SIGTERM reaches the gate, and its exit code is the pipeline's."""
+    command = tmp_path / "prelaunch"
+    command.write_text(CANCELLED)
+    command.chmod(0o755)
+    env = {**os.environ, "PRELAUNCH": str(command), "PRELAUNCH_GATE_FILE": "gate.toml"}
     running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + 60
-        while not list(tmp_path.glob("store/clusters/*/jobs/*/nodes/*/log")) and time.monotonic() < until:
+        while not (tmp_path / "began").exists() and time.monotonic() < until:
             assert running.poll() is None
-            time.sleep(0.1)
+            time.sleep(0.02)
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
     finally:
         running.kill()
 
-    assert running.returncode == 143, said
-    # The script itself is below the folder no more, and neither is anything that the gate started.
+    assert (5, "told\n") == (running.returncode, (tmp_path / "told").read_text()), said
     assert processes_below(tmp_path) == []
-    assert "CANNOT TELL" in (tmp_path / "prelaunch-results" / "summary.md").read_text()
 
 
 SCHEMAS = (

@@ -7,34 +7,46 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from flows.cli.main import main
 from tests.flows.gates import processes_below, write_gate
 from tests.pipelines.pipeline import ROOT, prelaunch
 from tests.world import World
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command said, and with which code it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Ended]
 
 
 @pytest.fixture
-def command(world: World, tmp_path: Path) -> Command:
-    """The command, on the world's server."""
+def command(
+    at_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Command]:
+    """The command in this process, on the world's server: only how a signal ends it needs a process of its own."""
+    monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [prelaunch(), *words],
-            cwd=tmp_path,
-            env=world.environment(),
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+    def run(*words: str) -> Ended:
+        capsys.readouterr()
+        code = main(list(words))
+        return Ended(code, *capsys.readouterr())
 
-    return run
+    heeded = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, heeded)
 
 
 def _deployed(world: World, folder: Path, node: str) -> str:

@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as xml
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tasks.launchers.base import JobState
 from tasks.orchestration.server.server import EmbeddedServer
+from tests.flows.driving import gate_it
 from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
@@ -114,25 +115,6 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
     assert clean(tmp_path)
 
 
-def test_a_refusal_prints_one_document_and_the_files(tmp_path: Path, prefect_backend: EmbeddedServer) -> None:
-    """Exit code 1; JUnit, summary and HTML are written as well."""
-    files = [tmp_path / name for name in ("j.xml", "s.md", "h.html")]
-    words = [
-        word
-        for pair in zip(("--junit", "--summary", "--html"), map(str, files), strict=True)
-        for word in pair
-    ]
-
-    code, said, stderr = gate(write_gate(tmp_path), *words, FAKE_NODE="wrong", **told(prefect_backend))
-
-    assert (code, set(said), said["decision"]) == (1, KEYS, "refused")
-    assert said["training"] == {"job_id": None, "state": None}
-    assert "PAGE NO-GO test: collective.all_reduce on node-1/rank-3" in stderr
-    assert xml.parse(files[0]).getroot().findall(".//failure")
-    assert files[1].read_text().startswith("# NO&#45;GO") or "GO test" in files[1].read_text()
-    assert "<html" in files[2].read_text()
-
-
 @pytest.mark.parametrize("form", ["text", "markdown", "junit"])
 @pytest.mark.long
 def test_every_format_begins_with_the_answer(tmp_path: Path, form: str) -> None:
@@ -206,21 +188,28 @@ def test_a_read_only_store_is_rejected(read_only: Path) -> None:
     assert "embedded" not in stderr
 
 
-def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(
+def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_first(
     tmp_path: Path, prefect_backend: EmbeddedServer
 ) -> None:
-    """Before any server is started; the first one goes on."""
+    """The second is rejected before any server is started, and takes nothing from the first; then that one ends what it started."""
     path = write_gate(tmp_path)
-    first = start(path, FAKE_NODE="slow", FAKE_SECONDS="6", **told(prefect_backend))
-    until(lambda: runs(tmp_path / "store"), first)
+    first = start(path, "--summary", "page.md", FAKE_NODE="hang", **told(prefect_backend))
+    until(lambda: runs(tmp_path / "store") == 2, first)
+    lease = tmp_path / "store" / "leases" / "test.json"
 
     code, said, stderr = gate(path)
-    ended, launched, _ = finish(first)
+    holder = json.loads(lease.read_bytes())["gate_id"]
+    alive = first.poll() is None and len(processes_below(tmp_path)) > 2
+    first.send_signal(signal.SIGINT)
+    ended, document, _ = finish(first)
 
-    assert (code, ended) == (2, 0)
-    assert launched["gate_id"] in said["error"]["message"]
+    assert (2, True) == (code, alive)
+    assert holder == document["gate_id"] and holder in said["error"]["message"]
     assert str(first.pid) in said["error"]["message"]
     assert "embedded" not in stderr
+    assert (130, KEYS, None) == (ended, set(document), document["decision"])
+    assert "CANNOT TELL" in (tmp_path / "page.md").read_text()
+    assert clean(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +217,7 @@ def test_a_second_gate_is_rejected_and_told_who_holds_the_cluster(
     [
         ("early", signal.SIGINT, 130),
         pytest.param("early", signal.SIGTERM, 143, marks=pytest.mark.long),
-        ("checks", signal.SIGINT, 130),
-        pytest.param("checks", signal.SIGTERM, 143, marks=pytest.mark.long),
+        pytest.param("checks", signal.SIGTERM, 143, marks=pytest.mark.long),  # SIGINT: the test above
         pytest.param("training", signal.SIGINT, 130, marks=pytest.mark.long),
         ("training", signal.SIGTERM, 143),
     ],
@@ -278,16 +266,19 @@ def test_a_gate_that_was_killed_while_checking_is_adopted(tmp_path: Path) -> Non
     assert said["training"]["job_id"].endswith("-train-1")
 
 
-def test_a_gate_that_was_killed_while_training_is_adopted(tmp_path: Path) -> None:
-    """The training is started once, and the next run sees its end."""
-    slow = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(12); print('trained')")
+def test_a_gate_that_was_killed_while_training_is_adopted(
+    tmp_path: Path, prefect_backend: EmbeddedServer
+) -> None:
+    """The training is started once, and the next run, of another process, sees its end."""
+    slow = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(8); print('trained')")
     path, store = write_gate(tmp_path, training=slow), tmp_path / "store"
     began = "clusters/*/jobs/*-train-*/nodes/*/began"
-    killed(path, lambda: len(list(store.glob(began))) == 2)
+    killed(path, lambda: len(list(store.glob(began))) == 2, **told(prefect_backend))
 
-    code, said, _ = gate(path)
+    _, outcome = gate_it(path)
 
-    assert (code, said["training"]["state"]) == (0, "succeeded")
+    assert 0 == outcome.code
+    assert outcome.training is not None and outcome.training.state is JobState.SUCCEEDED
     assert [file.read_text() for file in store.glob(began)] == ["x", "x"]
     assert runs(store) == 2
     assert clean(tmp_path)
