@@ -144,6 +144,17 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+MODULES = {"frozen": 0}  # how many had been imported when the collector last set aside what it need not look at
+
+
+def pytest_runtest_logfinish() -> None:
+    """What a test imported (Prefect, torch, moto) lives until the end as well, and is set aside too."""
+    if len(sys.modules) > MODULES["frozen"] + 200:
+        gc.collect()
+        gc.freeze()
+        MODULES["frozen"] = len(sys.modules)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _forks_of_stand_ins_end() -> Iterator[None]:
     """The process that the stand-ins of SageMaker are forks of (tests/fakes/sagemaker/bench.py) is no leftover of a test."""

@@ -21,6 +21,7 @@ from tasks.launchers.sagemaker.errors import Refused, clean, explained, refused
 
 T = TypeVar("T")
 AGENT = "prelaunch"
+_LOADERS: dict[tuple[str, ...], Any] = {}
 # TrainingJobName (botocore 1.44.5).
 JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 Described = Mapping[str, Any]
@@ -193,10 +194,13 @@ class Clients:
 
     def _new(self, service: str) -> Any:
         import boto3
+        import botocore.session
         from botocore.config import Config
 
         if self._session is None:
-            self._session = boto3.session.Session(region_name=self.region)
+            core = botocore.session.get_session()
+            self._session = boto3.session.Session(botocore_session=core, region_name=self.region)
+            core.register_component("data_loader", _kept(core.get_component("data_loader")))
         config = Config(
             connect_timeout=self.limits.connect_s,
             read_timeout=self.limits.read_s,
@@ -205,6 +209,11 @@ class Clients:
             max_pool_connections=16,
         )
         return self._session.client(service, config=config)
+
+
+def _kept(loader: Any) -> Any:
+    """The process's first loader with these search paths, which keeps AWS's descriptions of its services once it decoded them."""
+    return _LOADERS.setdefault(tuple(loader.search_paths), loader)
 
 
 def _quietly(done: Callable[[], T | None]) -> T | None:

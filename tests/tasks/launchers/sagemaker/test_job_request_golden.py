@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -96,14 +97,21 @@ def requests_in(path: Path) -> list[dict[str, Any]]:
     return found if isinstance(found, list) else [found]
 
 
-def taken(body: Mapping[str, Any]) -> None:
-    """botocore's own validation; it raises."""
+@functools.cache
+def real_client() -> Any:
+    """botocore's client, which no test lets send anything."""
     from botocore.session import Session
-    from botocore.stub import Stubber
 
-    client = Session().create_client(
+    return Session().create_client(
         "sagemaker", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
     )
+
+
+def taken(body: Mapping[str, Any]) -> None:
+    """botocore's own validation; it raises."""
+    from botocore.stub import Stubber
+
+    client = real_client()
     with Stubber(client) as stub:
         arn = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{body['TrainingJobName']}"
         stub.add_response("create_training_job", {"TrainingJobArn": arn}, dict(body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tasks.launchers.sagemaker import job_states
 from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, CAPACITY, described, ended
 
 
+@functools.cache
 def shape() -> Any:
     """What botocore knows of DescribeTrainingJob's answer."""
     return get_session().get_service_model("sagemaker").operation_model("DescribeTrainingJob").output_shape
