@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     gating.add_argument(
         "--ask-s",
-        type=_seconds,
+        type=seconds(0.0, ASKED_S),
         default=0.0,
         help="wait this long for an approval in OUT/ATTEMPT/answer.json if the policy requires one",
     )
@@ -142,7 +143,10 @@ def _hook_options(parser: argparse.ArgumentParser, otherwise: str) -> None:
     parser.add_argument("--instance-type", required=True, help="the instance type of this machine")
     parser.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
     parser.add_argument(
-        "--deadline-s", type=float, default=30.0, help="how many seconds the checks may take (default 30)"
+        "--deadline-s",
+        type=seconds(1.0, 86400.0),
+        default=30.0,
+        help="how many seconds the checks may take (default 30)",
     )
     parser.add_argument(
         "--cannot-tell",
@@ -159,11 +163,19 @@ def _hook(arguments: argparse.Namespace) -> int:
     return slurm_hooks.run(arguments)
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value <= ASKED_S:
-        raise ValueError
-    return value
+def seconds(least: float, most: float) -> Callable[[str], float]:
+    """The type of an argument: a number within bounds, which "nan" is not."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number from {least:g} to {most:.0f}")
+        return value
+
+    return read
 
 
 def _list(arguments: argparse.Namespace) -> int:

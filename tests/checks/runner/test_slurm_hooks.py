@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks import cli
 from checks.exit_codes import Exit
 from checks.model import Cause, Finding, Level
 from checks.runner import slurm_hooks
@@ -79,6 +80,19 @@ def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-5", "0", "soon"])
+@pytest.mark.parametrize("hook", ["prolog", "healthcheck"])
+def test_a_deadline_that_is_none_is_refused(
+    hook: str, seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong word in slurm.conf's script must not let a node pass, and the sentence names the option."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([hook, "--instance-type", "cpu", "--deadline-s", seconds])
+
+    assert ended.value.code == Exit.REJECTED
+    assert f"--deadline-s: '{seconds}' is not a number from 1 to 86400" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("reason", "drains"), [("none", True), ("jdoe: fan", False)])
 def test_a_node_that_somebody_drained_keeps_its_reason(
     monkeypatch: pytest.MonkeyPatch, reason: str, drains: bool
@@ -107,7 +121,7 @@ def hang(made, folder):
     subprocess.Popen(["sleep", "77"])
     time.sleep(77)
 
-slurm_hooks.checked, slurm_hooks.MARGIN_S, slurm_hooks.DRAIN_S = hang, 0.1, 0.5
+slurm_hooks.checked, slurm_hooks.MARGIN_S, slurm_hooks.DRAIN_S = hang, -0.7, 0.5
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -142,7 +156,7 @@ def test_a_hook_ends_in_time_whatever_hangs(
         "--instance-type",
         "cpu",
         "--deadline-s",
-        "0.1",
+        "1",
         *words[1:],
     )
     environment = {
