@@ -56,6 +56,7 @@ VERBS = {
         "flows.cli.node",
         "list the checks of a node, run or judge them there, or put a gate in front of a command",
     ),
+    "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
     "examples": (
         "flows.cli.examples",

@@ -12,7 +12,7 @@ from checks.model import Value
 from checks.probes.collectives import nccl_log, nccl_tests_json, nccl_tests_result, nccl_tests_text
 from checks.probes.collectives.nccl_log import Line, Log
 from checks.probes.collectives.nccl_tests_result import Run, faults
-from checks.probes.collectives.transport import crosses, evidence, measured
+from checks.probes.collectives.transport import crosses, evidence, measured, other_networks
 
 # From this size on a message shows a network's rate and not its latency: 64 MiB ran at 28% of the network's rate on 2 x p5,
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
@@ -73,6 +73,8 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
     logged = bool(found.channels)
     if logged:
         parts.append(_transport(found, instance, nodes))
+    elif found.chosen and nodes > 1:
+        parts.append(_chosen(found, instance, nodes))
     if nodes > 1:
         carried, why = _network(runs, instance, nodes)
         parts += carried
@@ -82,7 +84,7 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
     said = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_named(run) for run in runs))
     title = f"{said}, {form}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
-    return Reading(Kind.NCCL_TESTS, title, tuple(parts), tuple(dict.fromkeys(unread)))
+    return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(found)}", tuple(parts), tuple(dict.fromkeys(unread)))
 
 
 def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
@@ -97,7 +99,9 @@ def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
         unread.append("no instance type is declared, so it is unknown what should have carried the data")
     parts = [_transport(found, instance, nodes)] if found.channels else []
     version = f" {found.versions[0]}" if found.versions else ""
-    title = f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels"
+    title = (
+        f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels{_carrier(found)}"
+    )
     unread += _victims(text_)
     return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread))
 
@@ -153,6 +157,26 @@ def _transport(found: Log, instance: Instance | None, nodes: int) -> Part:
         "warnings": _each(found.warnings),
     }
     return Part("nccl.transport", metrics, lines, evidence(found))
+
+
+def _chosen(found: Log, instance: Instance | None, nodes: int) -> Part:
+    """What the lines in which NCCL chose its network say, where the log has no line about a channel."""
+    metrics = measured(found, instance, nodes)
+    kept = {name: metrics[name] for name in ("nics_missing", "warnings")}
+    other = other_networks(found, instance)
+    lines = {"fallback_channels": _each(other), "nics_missing": _each(found.chosen)}
+    fallback = {"fallback_channels": len(other)} if other else {}
+    return Part(
+        "nccl.transport", {**kept, **fallback}, {**lines, "warnings": _each(found.warnings)}, evidence(found)
+    )
+
+
+def _carrier(found: Log) -> str:
+    """What NCCL's log names as the network, with libfabric's provider and how many devices it found."""
+    providers = [f"libfabric's provider {name}" for name in dict.fromkeys(found.providers.values())]
+    devices = [f"{'/'.join(map(str, found.nics))} devices"] if found.nics else []
+    named = [*(f"network {name}" for name in found.networks), *providers, *devices]
+    return f"; NCCL chose {', '.join(named)}" if named else ""
 
 
 def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tuple[list[Part], str]:

@@ -148,6 +148,12 @@ def _bare_version(text: str) -> list[Line]:
     return [Line(0, "", "INFO", found[1])] if found else []
 
 
+def chosen_by(line: Line) -> str:
+    """The network or the libfabric provider that a line of `chosen` names."""
+    match = _NETWORK.search(line.said) or _PROVIDER.search(line.said)
+    return match[1].strip() if match else ""
+
+
 def _all(pattern: re.Pattern[str], lines: Sequence[Line]) -> tuple[str, ...]:
     found = (pattern.search(line.said) for line in lines)
     return tuple(dict.fromkeys(match[1].strip() for match in found if match))

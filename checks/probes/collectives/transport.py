@@ -108,6 +108,18 @@ def _fallback(
     return [*others, *wrong], silent
 
 
+def other_networks(log: Log, instance: Instance | None) -> list[Line]:
+    """The lines in which NCCL chose something else than EFA, on a type that has it."""
+    if instance is None or not instance.efa_devices:
+        return []
+    return [line for line in log.chosen if not _is_efa(nccl_log.chosen_by(line))]
+
+
+def _is_efa(name: str) -> bool:
+    """Whether a provider is EFA's, or a network may use it."""
+    return name in (EFA, "OFI") or "Libfabric" in name
+
+
 def evidence(log: Log) -> str:
     """The lines in which NCCL chose its transport, then how many channels use which, then one example of each."""
     ways = Counter(_way(channel) for channel in log.channels)

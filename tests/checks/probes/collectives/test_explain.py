@@ -47,6 +47,35 @@ def test_nccls_lines_in_the_same_file_are_read() -> None:
     assert "NET/Socket" in transport.lines["fallback_channels"]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "fallback"),
+    [
+        ("NET/OFI Selected Provider is efa (found 32 nics)\nNCCL INFO Using network AWS Libfabric", None),
+        ("NET/OFI Selected Provider is tcp;ofi_rxm (found 32 nics)\nNCCL INFO Using network Libfabric", 1),
+        ("Using network Socket", 1),
+    ],
+)
+def test_the_line_that_names_the_provider_is_judged_without_those_of_channels(
+    chosen: str, fallback: int | None
+) -> None:
+    """Two lines of the log above the table, as `grep "Selected Provider is"` shows them; the title names the provider."""
+    text = f"NCCL INFO {chosen}\n{recorded('two_nodes_2.17.txt')}"
+    reading = explain.read(text, ReadOptions(declared("p5.48xlarge", 2)))
+    (transport,) = (part for part in reading.parts if part.check == "nccl.transport")
+
+    assert fallback == transport.metrics.get("fallback_channels")
+    assert fallback is None or chosen.partition("\n")[0] in transport.lines["fallback_channels"]
+    assert chosen.split(" (found")[0].rpartition(" ")[2] in reading.title
+
+
+def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
+    """The provider's line says how many it found."""
+    text = "NCCL INFO NET/OFI Selected Provider is efa (found 31 nics)\n" + recorded("two_nodes_2.17.txt")
+    parts = explain.read(text, ReadOptions(declared("p5.48xlarge", 2))).parts
+
+    assert 1 in [part.metrics.get("nics_missing") for part in parts]
+
+
 def test_small_messages_tell_nothing_of_a_network() -> None:
     """Their rate is latency's."""
     small = without(r"^ +(268435456|536870912|1073741824|2147483648|134217728) ")(

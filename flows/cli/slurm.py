@@ -1,0 +1,63 @@
+"""`prelaunch slurm`: what a Slurm cluster can do for jobs: srun, enroot and pyxis, each run on some nodes."""
+
+from __future__ import annotations
+
+import argparse
+
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, write_stdout
+from flows.cli.rejection import report_rejection
+from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, look
+from tasks.launchers.slurm.commands import MissingCommand
+from tasks.reports.read import InputError
+
+# The worst counts, in this order. What is not installed could not be checked.
+CODES = {Outcome.FAILS: Exit.NO_GO, Outcome.MISSING: Exit.CANNOT_TELL, Outcome.UNSEEN: Exit.CANNOT_TELL}
+MOST_NODES = 100_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """[CHECK...] --nodes N --partition P --account A --image I --format text|json."""
+    parser.add_argument(
+        "checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)"
+    )
+    parser.add_argument(
+        "-N", "--nodes", type=_nodes, default=2, metavar="N", help="on how many nodes (default 2)"
+    )
+    parser.add_argument("-p", "--partition", default="", metavar="P", help="the partition (default: Slurm's)")
+    parser.add_argument("-A", "--account", default="", metavar="A", help="the account (default: Slurm's)")
+    parser.add_argument(
+        "--image", default=IMAGE, metavar="IMAGE", help=f"the image that pyxis starts (default {IMAGE})"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line per check; exit code 1 if one fails, 3 if one could not run, 2 if this is no machine with Slurm."""
+    unknown = [name for name in arguments.checks if name not in NAMES]
+    if unknown:
+        said = f"{unknown[0]!r:.80} is no check of a cluster. The checks are: {', '.join(NAMES)}"
+        return report_rejection(arguments.format, InputError("command line", said))
+    options = {"partition": arguments.partition, "account": arguments.account}
+    place = tuple(f"--{name}={value}" for name, value in options.items() if value)
+    found = []
+    try:
+        for check in look(arguments.checks or NAMES, arguments.nodes, place, arguments.image):
+            found.append(check)
+            if arguments.format == "text":
+                write_stdout(f"{check.text}\n")
+    except MissingCommand as error:
+        return report_rejection(arguments.format, InputError("Slurm", str(error)))
+    if arguments.format == "json":
+        rows = [{**vars(check), "outcome": check.outcome.value} for check in found]
+        write_stdout(json_text({"checks": rows}))
+    outcomes = {check.outcome for check in found}
+    return int(next((code for outcome, code in CODES.items() if outcome in outcomes), Exit.GO))
+
+
+def _nodes(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:9]) <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of nodes from 1 to {MOST_NODES}")
+    return int(text)

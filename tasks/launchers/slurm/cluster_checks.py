@@ -1,0 +1,128 @@
+"""What a Slurm cluster can do for jobs, seen by doing it: srun, enroot and pyxis, each as a check of its own.
+
+srun      srun -N 2 hostname                                        every node answers
+enroot    srun -N 2 enroot version                                  it is on the PATH of every node
+pyxis     srun -N 2 --container-image docker://ubuntu:22.04 hostname    a container starts on every node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import Said
+
+NAMES = ("srun", "enroot", "pyxis")
+IMAGE = "docker://ubuntu:22.04"
+# Nodes are asked only if they are free at once; an image that no node has yet is downloaded first.
+FREE_S, ANSWER_S, DOWNLOAD_S = 10, 60.0, 900.0
+REMEDY = "Look at `sinfo -R`, and at slurmd's log on the nodes that did not answer."
+NODE = 'echo "prelaunch-node ${SLURMD_NODENAME:-$(hostname)} $('
+ASK_SRUN = ("/bin/sh", "-c", f'{NODE}hostname)"')
+ASK_ENROOT = ("/bin/sh", "-c", f'{NODE}command -v enroot >/dev/null && enroot version)"')
+
+
+class Outcome(Enum):
+    """How a check of the cluster ended."""
+
+    WORKS = "works"
+    FAILS = "fails"
+    MISSING = "not installed"
+    UNSEEN = "could not be seen"
+
+
+@dataclass(frozen=True)
+class ClusterCheck:
+    """One line of the answer; `remedy` is what to do unless it works."""
+
+    name: str
+    outcome: Outcome
+    message: str
+    remedy: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.name}: {self.outcome.value}: {self.message}" + (
+            f". {self.remedy}" if self.remedy else ""
+        )
+
+
+def look(
+    names: Sequence[str], nodes: int, place: Sequence[str], image: str = IMAGE
+) -> Iterator[ClusterCheck]:
+    """Run the named checks on so many nodes; `place` are options of srun, such as a partition. Raises MissingCommand."""
+    made: Mapping[str, Callable[[], ClusterCheck]] = {
+        "srun": lambda: _srun(nodes, place),
+        "enroot": lambda: _enroot(nodes, place),
+        "pyxis": lambda: _pyxis(nodes, place, image),
+    }
+    for name in names:
+        try:
+            yield made[name]()
+        except commands.MissingCommand:
+            raise
+        except EngineUnavailable as error:
+            yield ClusterCheck(name, Outcome.UNSEEN, str(error).rstrip("."))
+
+
+def _srun(nodes: int, place: Sequence[str]) -> ClusterCheck:
+    said, answers = _asked(nodes, place, ASK_SRUN)
+    if len(answers) == nodes:
+        return ClusterCheck("srun", Outcome.WORKS, f"{_named(answers)} answered")
+    return _without_answer("srun", said, answers, nodes)
+
+
+def _enroot(nodes: int, place: Sequence[str]) -> ClusterCheck:
+    said, answers = _asked(nodes, place, ASK_ENROOT)
+    without = [node for node, version in answers.items() if not version]
+    if without:
+        # slurmd may have another PATH, on which pyxis finds it.
+        message = f"it is not on the PATH of {_named(without)}"
+        return ClusterCheck("enroot", Outcome.MISSING, message, "pyxis needs it on every node.")
+    if len(answers) == nodes:
+        versions = "/".join(sorted(set(answers.values())))
+        return ClusterCheck("enroot", Outcome.WORKS, f"version {versions} on {_named(answers)}")
+    return _without_answer("enroot", said, answers, nodes)
+
+
+def _pyxis(nodes: int, place: Sequence[str], image: str) -> ClusterCheck:
+    if "--container-image" not in commands.run("srun", "--help").out:
+        remedy = "Install pyxis, and name it in plugstack.conf, on this machine and on every node."
+        return ClusterCheck("pyxis", Outcome.MISSING, "srun has no option --container-image here", remedy)
+    plain, free = _asked(nodes, place, ASK_SRUN)
+    if len(free) < nodes:
+        return _without_answer("pyxis", plain, free, nodes)
+    said, answers = _asked(nodes, (*place, f"--container-image={image}"), ASK_SRUN, DOWNLOAD_S)
+    if len(answers) == nodes:
+        return ClusterCheck("pyxis", Outcome.WORKS, f"{image} started on {_named(answers)}")
+    silent = _named([node for node in free if node not in answers])
+    return ClusterCheck("pyxis", Outcome.FAILS, f"{image} did not start on {silent}: {said.words}", REMEDY)
+
+
+def _asked(
+    nodes: int, place: Sequence[str], ask: Sequence[str], seconds: float = ANSWER_S
+) -> tuple[Said, dict[str, str]]:
+    """What srun said, and what each node answered. Raises EngineUnavailable."""
+    size = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--immediate={FREE_S}")
+    said = commands.run(
+        "srun", *size, "--chdir=/", "--job-name=prelaunch-look", *place, *ask, timeout_s=seconds
+    )
+    words = (line.split(" ", 2) for line in said.out.splitlines() if line.startswith("prelaunch-node "))
+    return said, {word[1]: "".join(word[2:]).strip() for word in words}
+
+
+def _without_answer(name: str, said: Said, answers: Iterable[str], nodes: int) -> ClusterCheck:
+    """If no node answered, they were not free, or Slurm refused the step; if some did, the others are broken."""
+    if not answers:
+        return ClusterCheck(name, Outcome.UNSEEN, f"no node could be asked: {said.words}")
+    return ClusterCheck(
+        name, Outcome.FAILS, f"only {_named(answers)} of {nodes} nodes answered: {said.words}", REMEDY
+    )
+
+
+def _named(nodes: Iterable[str]) -> str:
+    return ", ".join(sorted(nodes))

@@ -1,0 +1,91 @@
+"""What a site runs on its cluster besides gates: `prelaunch slurm`, and nccl-tests through sbatch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main as command
+from tests.corpus.nccl_cases import recorded
+from tests.engines.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+SBATCH = Path(__file__).resolve().parents[2] / "deployments" / "slurm" / "nccl-tests.sbatch"
+# There are no GPUs here. It writes what was written down before, after a line of NCCL's log from each rank.
+STAND_IN = """#!{python}
+import os, sys
+assert " ".join(sys.argv[1:]) == "--minbytes 8 --maxbytes 16G --stepfactor 2 --ngpus 1 --check 1 --iters 100", sys.argv
+assert (os.environ["NCCL_DEBUG"], os.environ["LD_LIBRARY_PATH"].split(":")[0]) == ("INFO", "{library}")
+host = os.environ["SLURMD_NODENAME"]
+print(host + ":7:7 [0] NCCL INFO NET/OFI Selected provider is {provider}, fabric is efa-direct (found 32 nics)")
+if os.environ["SLURM_PROCID"] == "0":
+    print("# a stand-in of nccl-tests, which measured nothing: these lines were written by hand")
+    print(open("{recording}").read())
+"""
+
+
+def test_srun_works_and_what_is_not_installed_is_said(
+    slurm: SlurmCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plain Slurm has neither enroot nor pyxis; that is no fault, and not a go either."""
+    code = command(["slurm", "--nodes", "4"])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert (code, lines[0]) == (3, "srun: works: n0, n1, n2, n3 answered")
+    assert lines[1].startswith("enroot: not installed: it is not on the PATH of n0, n1, n2, n3.")
+    assert lines[2].startswith("pyxis: not installed: srun has no option --container-image here.")
+    assert command(["slurm", "srun"]) == 0
+
+
+def submitted(slurm: SlurmCluster, folder: Path, program: Path) -> tuple[str, Path]:
+    """The state in which nccl-tests.sbatch ended, and its output. The nodes of this cluster run one task each."""
+    here = (f"--chdir={folder}", "--ntasks-per-node=1", "--export=ALL,MPI=none")
+    job = slurm.run("sbatch", "--parsable", *here, str(SBATCH), str(program), str(folder / "lib")).strip()
+    deadline = time.monotonic() + 40
+    while (state := slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()) not in (
+        "COMPLETED",
+        "FAILED",
+    ):
+        assert time.monotonic() < deadline, state
+        time.sleep(0.1)
+    return state, folder / f"nccl-all_reduce_perf_{job}.out"
+
+
+@pytest.mark.parametrize(
+    ("provider", "code", "says"), [("efa", 0, "PASS"), ("tcp", 1, "fallback_channels is 2")]
+)
+def test_nccl_tests_through_sbatch_are_judged_by_their_output(
+    slurm: SlurmCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    provider: str,
+    code: int,
+    says: str,
+) -> None:
+    """Against what the instance type should reach, with the line of NCCL's log that names the provider. A stand-in of the program."""
+    recording = tmp_path / "recording.txt"
+    recording.write_text(recorded("two_nodes_2.17.txt"))
+    program = tmp_path / "all_reduce_perf"
+    library = tmp_path / "lib"
+    program.write_text(
+        STAND_IN.format(python=sys.executable, library=library, provider=provider, recording=recording)
+    )
+    program.chmod(0o755)
+    state, output = submitted(slurm, tmp_path, program)
+    judged = command(["explain", str(output), "--instance-type", "p5en.48xlarge", "--nodes", "2"])
+    said = capsys.readouterr().out
+
+    assert (state, judged) == ("COMPLETED", code), output.read_text() + said
+    assert f"libfabric's provider {provider}, 32 devices" in " ".join(said.split()) and says in said
+    assert "a stand-in of nccl-tests" in output.read_text()
+
+
+def test_a_program_that_is_not_there_is_said(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Before a step is started."""
+    state, output = submitted(slurm, tmp_path, tmp_path / "all_reduce_perf")
+
+    assert (state, output.read_text()) == ("FAILED", "")
+    assert "nccl-tests: not installed: n0 has no program" in output.with_suffix(".err").read_text()

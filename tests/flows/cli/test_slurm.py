@@ -1,0 +1,59 @@
+"""`prelaunch slurm`: a line per check, and the exit code of the worst."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from flows.cli import slurm
+from flows.cli.main import main
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.cluster_checks import ClusterCheck, Outcome
+
+WORKS = ClusterCheck("srun", Outcome.WORKS, "n0, n1 answered")
+MISSING = ClusterCheck("enroot", Outcome.MISSING, "it is not on the PATH of n1")
+UNSEEN = ClusterCheck("pyxis", Outcome.UNSEEN, "no node could be asked")
+FAILS = ClusterCheck("pyxis", Outcome.FAILS, "it did not start on n1")
+
+
+@pytest.mark.parametrize(
+    ("made", "code"), [((WORKS,), 0), ((WORKS, MISSING), 3), ((WORKS, UNSEEN), 3), ((MISSING, FAILS), 1)]
+)
+def test_the_worst_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    made: tuple[ClusterCheck, ...],
+    code: int,
+) -> None:
+    """1 if one fails; 3 if one could not run, because it is not installed or nothing was free."""
+    monkeypatch.setattr(slurm, "look", lambda *asked: iter(made))
+    codes = main(["slurm"]), main(["slurm", "--format", "json"])
+    lines = capsys.readouterr().out
+    shown = [line.text for line in made]
+
+    assert codes == (code, code)
+    assert lines.splitlines()[: len(made)] == shown
+    document = json.loads("".join(lines.splitlines(keepends=True)[len(made) :]))
+    assert [row["outcome"] for row in document["checks"]] == [line.outcome.value for line in made]
+
+
+def test_a_machine_without_slurm_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the remedy."""
+
+    def run(*argv: str, timeout_s: float = 0.0) -> commands.Said:
+        raise commands.MissingCommand("there is no srun on this machine. Run the gate where it is.")
+
+    monkeypatch.setattr(commands, "run", run)
+
+    assert main(["slurm"]) == 2
+    assert "there is no srun on this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["ssh"], ["--nodes", "0"], ["--nodes", "nan"], ["-N", "-1"]])
+def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Before Slurm is asked."""
+    assert main(["slurm", *words]) == 2
+    assert capsys.readouterr().err.strip()

@@ -1,0 +1,86 @@
+"""What the checks of a cluster make of srun's answers, which are written here as Slurm 22.05 and enroot 3.4 give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.slurm import cluster_checks, commands
+from tasks.launchers.slurm.cluster_checks import ClusterCheck, Outcome
+from tasks.launchers.slurm.commands import Said
+
+BUSY = Said(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
+BOTH = Said(0, "prelaunch-node n1 host-1\nprelaunch-node n0 host-0\n", "")
+ONE = Said(1, "prelaunch-node n0 host-0\n", "srun: error: n1: task 1: Exited with exit code 1")
+VERSIONS = Said(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 3.4.1\n", "")
+WITHOUT = Said(0, "prelaunch-node n0 3.4.1\nprelaunch-node n1 \n", "")
+HELP, PYXIS = Said(0, "  -N, --nodes=N\n", ""), Said(0, "  --container-image=[USER@][REGISTRY#]IMAGE\n", "")
+PULL = Said(1, "", "slurmstepd: error: pyxis: failed to import docker image")
+
+
+def found(
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[tuple[str, ...]], Said]
+) -> ClusterCheck:
+    """The line of one check, where srun answers so."""
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: answer(argv))
+    (line,) = cluster_checks.look((name,), 2, ("--partition=gpu",))
+    return line
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "outcome", "says"),
+    [
+        ("srun", BOTH, Outcome.WORKS, "n0, n1 answered"),
+        ("srun", ONE, Outcome.FAILS, "only n0 of 2 nodes answered: srun: error: n1"),
+        ("srun", BUSY, Outcome.UNSEEN, "no node could be asked: srun: error: Unable to allocate"),
+        ("enroot", VERSIONS, Outcome.WORKS, "version 3.4.1 on n0, n1"),
+        ("enroot", WITHOUT, Outcome.MISSING, "enroot: not installed: it is not on the PATH of n1."),
+        ("enroot", BUSY, Outcome.UNSEEN, "no node could be asked"),
+    ],
+)
+def test_what_nodes_answer(
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Said, outcome: Outcome, says: str
+) -> None:
+    """What is not there is not broken, and a node that is busy says nothing."""
+    line = found(monkeypatch, name, lambda argv: answer)
+
+    assert (line.outcome, says in line.text) == (outcome, True), line.text
+
+
+@pytest.mark.parametrize(
+    ("told", "plain", "contained", "outcome", "says"),
+    [
+        (HELP, BOTH, BOTH, Outcome.MISSING, "pyxis: not installed: srun has no option --container-image here"),
+        (PYXIS, BOTH, BOTH, Outcome.WORKS, "docker://ubuntu:22.04 started on n0, n1"),
+        (PYXIS, BOTH, PULL, Outcome.FAILS, "docker://ubuntu:22.04 did not start on n0, n1: slurmstepd: error: pyxis"),
+        (PYXIS, BOTH, ONE, Outcome.FAILS, "did not start on n1"),
+        (PYXIS, BUSY, BUSY, Outcome.UNSEEN, "no node could be asked"),
+    ],
+)  # fmt: skip
+def test_a_container_is_started_where_srun_has_pyxis(
+    monkeypatch: pytest.MonkeyPatch, told: Said, plain: Said, contained: Said, outcome: Outcome, says: str
+) -> None:
+    """A container that does not start on nodes that answer is a fault of pyxis, enroot or the registry."""
+
+    def answer(argv: tuple[str, ...]) -> Said:
+        if argv == ("srun", "--help"):
+            return told
+        assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
+        return contained if "--container-image=docker://ubuntu:22.04" in argv else plain
+
+    line = found(monkeypatch, "pyxis", answer)
+
+    assert (line.outcome, says in line.text) == (outcome, True), line.text
+
+
+def test_a_silent_slurm_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check says so, and none of them is a fault."""
+
+    def silent(argv: tuple[str, ...]) -> Said:
+        raise EngineUnavailable("srun did not answer within 60 s.")
+
+    line = found(monkeypatch, "srun", silent)
+
+    assert line.text == "srun: could not be seen: srun did not answer within 60 s"
