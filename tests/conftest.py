@@ -144,7 +144,9 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-MODULES = {"frozen": 0}  # how many had been imported when the collector last set aside what it need not look at
+MODULES = {
+    "frozen": 0
+}  # how many had been imported when the collector last set aside what it need not look at
 
 
 def pytest_runtest_logfinish() -> None:
