@@ -123,14 +123,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-# Whole clusters on two cores, and a real measurement of how two ranks share them: beside other tests they would measure the load.
+# Whole clusters on two cores, deadlines of a second or two, and a real measurement of how two ranks share the cores: beside other
+# tests they would measure the load. The mark is given here alone, so that their group collects no other file.
 ALONE = (
-    "tests/survival/test_busy.py",
+    "tests/checks/probes/pairs/test_pairs.py",
+    "tests/flows/cli/test_gate_culprit.py",
+    "tests/survival/test_culprit.py",
     "tests/survival/test_network.py::test_of_",
     "tests/survival/test_ranks.py",
     "tests/survival/test_under_torchrun.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
+ALONE_FILES = frozenset(name.partition("::")[0] for name in ALONE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Importing 600 files to run the few tests of ALONE would take as long as some of them."""
+    wanted = str(config.getoption("markexpr")).startswith("alone")
+    return True if wanted and collection_path.is_file() and not _alone(collection_path) else None
+
+
+def _alone(path: Path) -> bool:
+    return path.relative_to(Path(__file__).parents[1]).as_posix() in ALONE_FILES
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.architecture import tree
 from tests.architecture.tree import ROOT
+from tests.conftest import ALONE
 
 MODULES = 15
 # One verb a file.
@@ -105,3 +106,12 @@ def test_the_prefect_server_of_the_tests_is_imported_once() -> None:
     ]  # fmt: skip
 
     assert ["conftest.py"] == importers
+
+
+def test_tests_that_run_alone_are_named_in_one_place() -> None:
+    """Their group collects the files of this list and no other: a mark elsewhere would select a test that nothing runs."""
+    for name in ALONE:
+        file, _, test = name.partition("::")
+        assert f"def {test.partition('[')[0]}" in (ROOT / file).read_text(encoding="utf-8"), name
+    mark = "pytest.mark." + "alone"
+    assert ["tests/conftest.py"] == [source.name for source in tree.sources("tests") if mark in source.text]

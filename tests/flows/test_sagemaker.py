@@ -26,7 +26,7 @@ FEW = pytest.mark.parametrize(
     "few",
     [
         pytest.param(True, id="few checks"),
-        pytest.param(False, id="all checks", marks=(pytest.mark.alone, pytest.mark.long)),
+        pytest.param(False, id="all checks", marks=pytest.mark.long),
     ],
 )
 

@@ -129,7 +129,7 @@ def _between(row: Observation, silent: int) -> list[str]:
 
 def _slow_everywhere(name: str) -> None:
     for host in range(NODES):
-        shape(name, host)
+        shape(name, host, "400mbit")
 
 
 def _slow_host_and_link(name: str) -> None:
@@ -141,24 +141,36 @@ def _lossy(name: str) -> None:
     lose(name, 4, 0.05)
 
 
-HEALED: tuple[tuple[str, Fault, set[str]], ...] = (
-    ("healthy", lambda _: None, set()),
+SEPARATE: tuple[tuple[str, Fault, set[str]], ...] = (
     ("one host at 100 Mbit/s", lambda name: shape(name, 3), {"node-3"}),
     ("one pair at 100 Mbit/s", lambda name: slow_link(name, 2, 6), {"node-2<->node-6"}),
-    ("5 % of what arrives at one host is lost", _lossy, {"node-4"}),
+)
+TOGETHER: tuple[tuple[str, Fault, set[str]], ...] = (
+    ("healthy", lambda _: None, set()),
     ("a slow host and a slow pair", _slow_host_and_link, {"node-5", "node-1<->node-2"}),
+    ("5 % of what arrives at one host is lost", _lossy, {"node-4"}),
     ("every host equally slow", _slow_everywhere, set()),
 )
 
 
 @needs_root
 @pytest.mark.root
-@pytest.mark.alone
-def test_the_culprit_is_named_and_nobody_else(tmp_path: Path) -> None:
-    """In one job, a tournament a fault."""
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(TOGETHER, id="together"),
+        pytest.param(
+            SEPARATE, id="separate", marks=pytest.mark.long
+        ),  # TOGETHER has both kinds in one tournament
+    ],
+)
+def test_the_culprit_is_named_and_nobody_else(
+    tmp_path: Path, faults: tuple[tuple[str, Fault, set[str]], ...]
+) -> None:
+    """In one job, a tournament for each row."""
     blamed: dict[str, set[str]] = {}
     with job(tmp_path) as ranks:
-        for what, spoil, _ in HEALED:
+        for what, spoil, _ in faults:
             spoil(ranks.network)
             report, seconds = ranks.tournament()
             print(f"--- {what}: {seconds:.1f} s")
@@ -166,12 +178,11 @@ def test_the_culprit_is_named_and_nobody_else(tmp_path: Path) -> None:
             for host in range(NODES):
                 heal(ranks.network, host)
 
-    assert {what: names for what, _, names in HEALED} == blamed
+    assert {what: names for what, _, names in faults} == blamed
 
 
 @needs_root
 @pytest.mark.root
-@pytest.mark.alone
 @pytest.mark.long  # the ranks are in tests/checks/probes/pairs/test_pairs.py, the rows in tests/checks/judge/culprits/test_findings.py
 @pytest.mark.parametrize("how", ["cut off", "frozen", "killed"])
 def test_who_falls_silent_in_the_middle_is_named_and_the_others_are_measured(

@@ -25,7 +25,6 @@ GATES = {gate.name: gate for gate in flow.shipped()}
 pytestmark = [
     needs_root,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.usefixtures("prefect_backend"),

@@ -57,7 +57,6 @@ def first_of_the_heat_map(html: str, title: str) -> str:
 
 @needs_root
 @pytest.mark.root
-@pytest.mark.alone
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "few", [pytest.param(True, id="nodes"), pytest.param(False, id="nodes and ranks", marks=pytest.mark.long)]

@@ -25,8 +25,6 @@ WORLDS: Mapping[str, World] = {
     "hurried": World(8, 1, options={"budget_s": 0.0, "confirms": 0}),
 }
 
-pytestmark = pytest.mark.alone  # thirteen worlds of real ranks, whose deadlines are a second or two
-
 
 @pytest.fixture(scope="module")
 def ended() -> Mapping[str, Ended]:
