@@ -152,7 +152,10 @@ def pytest_collection() -> Iterator[None]:
     """What collecting made lives until the end: looking for garbage in it, again and again, was a tenth of the tests' time."""
     gc.disable()
     try:
-        return (yield)
+        found = yield
+        if "torch" in sys.modules:
+            raise pytest.UsageError("collecting the tests imported torch: each worker would (tests/late.py)")
+        return found
     finally:
         gc.freeze()
         gc.enable()

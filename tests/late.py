@@ -14,4 +14,6 @@ class Late:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)  # pytest looks for marks of its own in whatever a test file holds
         return getattr(pytest.importorskip(self._name), attribute)

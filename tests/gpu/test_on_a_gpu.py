@@ -16,13 +16,17 @@ from checks.facts.rooflines import peak_of
 from checks.model import Declared, Profile, Value
 from checks.probes.compute import device, known_products, sdc
 from tests.corpus.case import context
+from tests.late import Late
 
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="torch finds no CUDA device. Remedy: run on a machine with a GPU"
-)
+torch = Late("torch")
 GPU = "cuda:0"
 WITHIN = 0.97  # of the library's best
+
+
+@pytest.fixture(autouse=True)
+def _on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device. Remedy: run on a machine with a GPU")
 
 
 def run(name: str, tmp_path: Path, **options: float) -> Mapping[str, Value]:

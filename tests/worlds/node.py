@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch.distributed  # noqa: F401 - the fake: each fork has it
-
 from checks.check import Check, RankPlace
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
@@ -35,6 +33,8 @@ OLDER_S = 60.0
 
 def main(argv: list[str]) -> int:
     """Until the input ends."""
+    import torch.distributed  # noqa: F401 - the fake: each fork has it
+
     bundle, roster, node, scratch = argv
     node_context = open_node_context(Path(bundle), Path(roster), node, Path(scratch))
     responder = node_run.open_responder(node_context)
