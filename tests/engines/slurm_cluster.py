@@ -6,6 +6,9 @@ with slurm_cluster(folder, nodes=4) as cluster:
     cluster.kill("n1")                         # its slurmd dies
 
 By hand, until Ctrl-C: python -m tests.engines.slurm_cluster [NODES]
+
+PRELAUNCH_SLURM_ROOT names the files of another Debian, whose Slurm is used instead (test_slurm_of_debian_13.py makes them): all
+nodes and the login node have its libraries and its Slurm, and else the files of this machine, such as its Python.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from tests.architecture.leftovers import MARK
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
 INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
-HOOKS = ("prolog", "healthcheck")
+DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+HOOKS = ("prolog", "epilog", "healthcheck")
+OTHER_ROOT = "PRELAUNCH_SLURM_ROOT"
 UP_S = 30.0
 
 
@@ -41,6 +46,18 @@ def unavailable() -> str:
     if missing:
         return f"not installed: {', '.join(missing)}. Remedy: {INSTALL}"
     return network.unavailable()
+
+
+def of_other_debian() -> tuple[str, ...]:
+    """What lets a process see the other Debian's Slurm and libraries, in the mounts that it has for itself; () where there is none."""
+    if OTHER_ROOT not in os.environ:
+        return ()
+    root = Path(os.environ[OTHER_ROOT])
+    programs = [path.relative_to(root) for name in CLIENTS for path in root.glob(f"usr/bin/{name}")]
+    daemons = [path.relative_to(root) for name in DAEMONS for path in root.glob(f"usr/sbin/{name}-wlm")]
+    (libraries,) = (path.relative_to(root) for path in root.glob("usr/lib/*-linux-gnu"))
+    binds = (f"mount --bind {root / name} /{name}" for name in (libraries, *programs, *daemons))
+    return ("/bin/sh", "-ec", "\n".join((*binds, 'exec "$@"')), "other-debian")
 
 
 class SlurmCluster:
@@ -117,7 +134,7 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def hook(self, name: str, text: str = "exit 0") -> None:
-        """What runs as the site's prolog or health check from now on."""
+        """What runs as the site's prolog, epilog or health check from now on."""
         path = self.folder / f"{name}.new"
         path.write_text(f"#!/bin/bash\nexport PATH={os.environ['PATH']}\n{text}\n")
         path.chmod(0o755)
@@ -171,6 +188,8 @@ class SlurmCluster:
         for node in self.nodes:
             self.start_node(node)
         self._mount("mounts/hidden")  # too late for the nodes, which have their own mounts by now
+        if OTHER_ROOT in os.environ:
+            self._start(login, "ctl", "/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
         self.until_idle()
 
     def unmount(self) -> None:
@@ -191,7 +210,7 @@ class SlurmCluster:
     def _start(self, index: int, host: str, *argv: str) -> None:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
         subprocess.run(
-            (*enter, *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
+            (*enter, *of_other_debian(), *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
 
@@ -199,6 +218,11 @@ class SlurmCluster:
         path = self.folder / "bin" / name
         where = f"/run/netns/{self.name}-{len(self.nodes)}"
         conf = f"SLURM_CONF={self.folder}/slurm.conf"
+        if (
+            OTHER_ROOT in os.environ
+        ):  # its files are seen where one of its processes is, and 24.11 resolves the host's name
+            spaces = f"/proc/$(cat {self.folder}/login.pid)/ns"
+            where += f' --mount={spaces}/mnt --uts={spaces}/uts --wdns="$PWD"'
         path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
         path.chmod(0o755)
 
@@ -252,6 +276,7 @@ MinJobAge=300
 JobRequeue=1
 Prolog={folder}/prolog
 PrologFlags=Alloc
+Epilog={folder}/epilog
 HealthCheckProgram={folder}/healthcheck
 HealthCheckInterval=60
 AccountingStorageType=accounting_storage/none

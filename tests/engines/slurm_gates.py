@@ -17,7 +17,12 @@ TRAINED = ("{python}", "-c", "print('trained')")
 
 
 def slurm_gate(
-    folder: Path, placement: str = "in_job", options: str = "", training: tuple[str, ...] = TRAINED
+    folder: Path,
+    placement: str = "in_job",
+    options: str = "",
+    training: tuple[str, ...] = TRAINED,
+    nodes: int = 2,
+    distributed: str = "none",
 ) -> Path:
     """The gate file below `folder`, which the nodes share; `options` are lines of [cluster.options]."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -25,12 +30,13 @@ def slurm_gate(
     rules.write_text(json.dumps(few_checks.policy_document()))
     python = few_checks.interpreter(folder / "few-python")
     changes = {
+        "\nnodes = 2": f"\nnodes = {nodes}",
         "ranks_per_node = 2": "ranks_per_node = 1",
         'placement = "in_job"': f'placement = "{placement}"\npython = "{python}"\npoll_seconds = 0.2\ngrace_s = 1.0\n{options}',
         '"../policies/local.toml"': json.dumps(str(rules)),
         "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
         'command = ["{here}/../examples/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(training)}",
-        'distributed = "torchrun"': 'distributed = "none"',
+        'distributed = "torchrun"': f'distributed = "{distributed}"',
         'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
     }
     text = SHIPPED.read_text()

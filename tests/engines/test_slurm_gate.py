@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,33 @@ def test_pinned_the_training_gets_the_nodes_that_passed(slurm: SlurmCluster, tmp
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     assert sorted(jobs) == ["check-1", "train-1"]
-    assert "--nodelist=n1,n2\n" in (jobs["train-1"] / "job.sbatch").read_text()
+    passed = sorted(log.stem for log in (jobs["check-1"] / "logs").iterdir())
+    assert len(passed) == 2 and "n0" not in passed
+    assert f"--nodelist={','.join(passed)}\n" in (jobs["train-1"] / "job.sbatch").read_text()
+    assert sorted(log.stem for log in (jobs["train-1"] / "logs").iterdir()) == passed
     assert "all 2 hosts confirmed" in str(kept_by(path, outcome, "outcome.json")["placement"]["proof"])
     assert "jdoe: not yours" in reason  # what somebody drained stays drained
+
+
+@pytest.mark.long
+def test_the_next_job_of_a_refused_gate_gets_other_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """`exclude_failed`: the node that failed is left out, the others train, and people hear of it."""
+    n1 = ("ip", "-n", f"{slurm.name}-1", "link", "set", "eth0", "mtu")
+    subprocess.run((*n1, "1200"), check=True)
+    try:
+        path = slurm_gate(tmp_path / "shared", options="exclude_failed = true", nodes=3)
+        outcome = gate_on_slurm(path)
+    finally:
+        subprocess.run((*n1, "1500"), check=True)
+    first, second = (jobs_below(path)[name] for name in ("train-1", "train-2"))
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert "--exclude" not in (first / "job.sbatch").read_text()
+    assert "#SBATCH --exclude=n1\n" in (second / "job.sbatch").read_text()
+    assert sorted(log.stem for log in (second / "logs").iterdir()) == ["n0", "n2", "n3"]
+    assert not any("\ntrained\n" in log.read_text() for log in (first / "logs").iterdir())
+    assert all("\ntrained\n" in log.read_text() for log in (second / "logs").iterdir())
+    assert "n1" in outcome.reason and slurm.run("squeue", "-h") == ""
 
 
 @pytest.mark.long

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.engines.slurm_gates import SHIPPED, gate_on_slurm, jobs_below, kept_by, slurm_gate
 from tests.survival import few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(400)]
@@ -40,17 +42,12 @@ def until(so: Callable[[], object], seconds: float = 120.0) -> None:
         time.sleep(0.3)
 
 
-@pytest.mark.usefixtures("prefect_backend")
-def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
-    """slurmd is killed while the job trains: Slurm starts it again on other nodes, which check themselves under another token."""
-    marks = tmp_path / "shared" / "marks"
-    marks.mkdir(parents=True)
-    path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", TWICE, str(marks)))
+@contextmanager
+def n1_dies_when(slurm: SlurmCluster, so: Callable[[], object]) -> Iterator[None]:
+    """Kill slurmd of n1 once it is so, and let Slurm start the job again at once. Afterwards n1 is there again."""
 
     def lose() -> None:
-        until(lambda: len(list(marks.iterdir())) == 2)
+        until(so)
         slurm.kill("n1")
         # Slurm waits two minutes before it starts a job again.
         until(lambda: "BeginTime" in slurm.run("squeue", "-h", "-o", "%r"))
@@ -60,11 +57,46 @@ def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
     breaker = threading.Thread(target=lose)
     breaker.start()
     try:
-        outcome = gate_on_slurm(path)
+        yield
         breaker.join()
     finally:
         slurm.start_node("n1")
         slurm.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
+
+
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_training_goes_on_from_its_checkpoint_after_its_node_died(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """The shipped example under torchrun: the second start, on other nodes, begins where the first one had written."""
+    kept = tmp_path / "shared" / "checkpoints"
+    words = ("--steps", "400", "--checkpoint-every", "10", "--checkpoints", str(kept))
+    example = str(SHIPPED.parents[1] / "examples" / "train_tiny.py")
+    path = slurm_gate(tmp_path / "shared", training=(example, *words), distributed="torchrun")
+    with n1_dies_when(slurm, lambda: any(kept.glob("step-*.pt"))):
+        outcome = gate_on_slurm(path)
+    (job,) = jobs_below(path).values()
+    said = re.findall(
+        r"trained (\d+) steps from step (\d+)", "".join(log.read_text() for log in (job / "logs").iterdir())
+    )
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert json.loads((job / "ended.json").read_bytes())["restarts"] == 1
+    ((trained, start),) = said
+    assert (int(trained) + int(start), int(start) >= 10, int(start) % 10) == (400, True, 0)
+
+
+@pytest.mark.usefixtures("prefect_backend")
+def test_a_node_that_dies_is_replaced_and_the_second_start_is_gated_anew(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """slurmd is killed while the job trains: Slurm starts it again on other nodes, which check themselves under another token."""
+    marks = tmp_path / "shared" / "marks"
+    marks.mkdir(parents=True)
+    path = slurm_gate(tmp_path / "shared", training=("{python}", "-c", TWICE, str(marks)))
+
+    with n1_dies_when(slurm, lambda: len(list(marks.iterdir())) == 2):
+        outcome = gate_on_slurm(path)
     (job,) = jobs_below(path).values()
     lives: dict[str, set[str]] = {}
     for mark in marks.iterdir():

@@ -209,6 +209,7 @@ def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
         launcher.submit(plan)
 
     assert any(check.result is PreflightResult.WRONG for check in launcher.preflight((plan,)))
+    slurm.until_idle()  # the look at a node is over
     assert not (tmp_path / "shared" / "jobs").exists() and names(slurm) == []
 
 
