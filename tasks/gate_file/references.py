@@ -7,6 +7,7 @@ PolicyError         the policy cannot be read, or is none; it carries file, path
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from pathlib import Path
 
@@ -65,9 +66,7 @@ def read_policy(path: Path) -> Policy:
     except OSError as error:
         raise PolicyError(path, f"it cannot be read ({error.strerror}). Name another policy file.") from error
     try:
-        policy = load(_table(data, path.suffix.lower() == ".json"))
-        _require_possible(policy)
-        return policy
+        return _policy(data, path.suffix.lower() == ".json")
     except DecodeError as error:
         found = document_kind(data)
         if found and found != "a policy":
@@ -87,6 +86,13 @@ def default_policy(instance_type: str) -> tuple[Path, Policy]:
         known += policy.instance_types
     said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."
     raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
+
+
+@functools.lru_cache(maxsize=32)  # a policy cannot be changed, and reading the largest takes 0.03 s
+def _policy(data: bytes, is_json: bool) -> Policy:
+    policy = load(_table(data, is_json))
+    _require_possible(policy)
+    return policy
 
 
 def _require_possible(policy: Policy) -> None:
