@@ -40,10 +40,14 @@ def test_srun_works_and_what_is_not_installed_is_said(
     assert command(["slurm", "srun"]) == 0
 
 
-def submitted(slurm: SlurmCluster, folder: Path, program: Path) -> tuple[str, Path]:
-    """The state in which nccl-tests.sbatch ended, and its output. The nodes of this cluster run one task each."""
+def submit(slurm: SlurmCluster, folder: Path, program: Path) -> str:
+    """The number of the job of nccl-tests.sbatch. The nodes of this cluster run one task each."""
     here = (f"--chdir={folder}", "--ntasks-per-node=1", "--export=ALL,MPI=none")
-    job = slurm.run("sbatch", "--parsable", *here, str(SBATCH), str(program), str(folder / "lib")).strip()
+    return slurm.run("sbatch", "--parsable", *here, str(SBATCH), str(program), str(folder / "lib")).strip()
+
+
+def state_of(slurm: SlurmCluster, job: str) -> str:
+    """The state in which it ended."""
     deadline = time.monotonic() + 40
     while (state := slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()) not in (
         "COMPLETED",
@@ -51,41 +55,41 @@ def submitted(slurm: SlurmCluster, folder: Path, program: Path) -> tuple[str, Pa
     ):
         assert time.monotonic() < deadline, state
         time.sleep(0.1)
-    return state, folder / f"nccl-all_reduce_perf_{job}.out"
+    return state
 
 
-@pytest.mark.parametrize(
-    ("provider", "code", "says"), [("efa", 0, "PASS"), ("tcp", 1, "fallback_channels is 2")]
-)
 def test_nccl_tests_through_sbatch_are_judged_by_their_output(
-    slurm: SlurmCluster,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    provider: str,
-    code: int,
-    says: str,
+    slurm: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Against what the instance type should reach, with the line of NCCL's log that names the provider. A stand-in of the program."""
+    """Against what the instance type should reach, with the line of NCCL's log that names the provider. A stand-in of the program;
+    one that is not there is said before a step is started.
+    """
     recording = tmp_path / "recording.txt"
     recording.write_text(recorded("two_nodes_2.17.txt"))
-    program = tmp_path / "all_reduce_perf"
-    library = tmp_path / "lib"
-    program.write_text(
-        STAND_IN.format(python=sys.executable, library=library, provider=provider, recording=recording)
+    jobs = {"none": submit(slurm, tmp_path, tmp_path / "none")}
+    for provider in ("efa", "tcp"):
+        program = tmp_path / provider
+        program.write_text(
+            STAND_IN.format(
+                python=sys.executable, library=tmp_path / "lib", provider=provider, recording=recording
+            )
+        )
+        program.chmod(0o755)
+        jobs[provider] = submit(slurm, tmp_path, program)
+    ended = {name: state_of(slurm, job) for name, job in jobs.items()}
+    outputs = {name: tmp_path / f"nccl-all_reduce_perf_{job}.out" for name, job in jobs.items()}
+    judged = dict[str, tuple[int, str]]()
+    for provider in ("efa", "tcp"):
+        code = command(
+            ["explain", str(outputs[provider]), "--instance-type", "p5en.48xlarge", "--nodes", "2"]
+        )
+        judged[provider] = (code, " ".join(capsys.readouterr().out.split()))
+
+    assert ended == {"none": "FAILED", "efa": "COMPLETED", "tcp": "COMPLETED"}
+    assert [code for code, _ in judged.values()] == [0, 1], judged
+    assert all(
+        f"libfabric's provider {provider}, 32 devices" in said for provider, (_, said) in judged.items()
     )
-    program.chmod(0o755)
-    state, output = submitted(slurm, tmp_path, program)
-    judged = command(["explain", str(output), "--instance-type", "p5en.48xlarge", "--nodes", "2"])
-    said = capsys.readouterr().out
-
-    assert (state, judged) == ("COMPLETED", code), output.read_text() + said
-    assert f"libfabric's provider {provider}, 32 devices" in " ".join(said.split()) and says in said
-    assert "a stand-in of nccl-tests" in output.read_text()
-
-
-def test_a_program_that_is_not_there_is_said(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """Before a step is started."""
-    state, output = submitted(slurm, tmp_path, tmp_path / "all_reduce_perf")
-
-    assert (state, output.read_text()) == ("FAILED", "")
-    assert "nccl-tests: not installed: n0 has no program" in output.with_suffix(".err").read_text()
+    assert "PASS" in judged["efa"][1] and "fallback_channels is 2, it must be 0" in judged["tcp"][1]
+    assert "a stand-in of nccl-tests" in outputs["efa"].read_text() and outputs["none"].read_text() == ""
+    assert "nccl-tests: not installed: n" in outputs["none"].with_suffix(".err").read_text()
