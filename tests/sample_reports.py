@@ -224,19 +224,12 @@ def _rows(planned: Planned, declared: Declared, names: tuple[str, ...]) -> list[
 def _metrics(
     name: str, number: int, node: str, names: tuple[str, ...], declared: Declared
 ) -> dict[str, Value]:
-    peers = tuple(other for other in names if other != node)
-    ok = tuple("ok" for _ in peers)
+    if name in PAIRED:
+        return _metrics_of_peers(name, tuple(other for other in names if other != node))
     tables: dict[str, dict[str, Value]] = {
         "system.identity": {"kernel": "6.1.0", "cpu_model": "Toy CPU"},
         "system.clock": {"wall_rate": 1.0, "synchronised": True},
         "gpu.inventory": {"gpus_found": declared.gpus_per_node, "gpus_missing": 0},
-        "network.reachability": {
-            "peers": peers, "failures": ok, "connect_ms": tuple(0.5 for _ in peers), "rendezvous": "ok",
-        },
-        "network.pairs": {
-            "peers": peers, "failures": ok, "latency_us": tuple(30.0 for _ in peers),
-            "bandwidth_gbps": tuple(4.0 + 0.1 * i for i, _ in enumerate(peers)),
-        },
         "compute.gemm": {"wrong_elements": 0, "gflops": 40.0 + number},
         "collective.all_reduce": {
             "wrong_elements": 0, "sizes_bytes": SIZES,
@@ -247,3 +240,16 @@ def _metrics(
         "training.step": {"gflops": 40.0 + number},
     }  # fmt: skip
     return tables[name]
+
+
+def _metrics_of_peers(name: str, peers: tuple[str, ...]) -> dict[str, Value]:
+    ok = ("ok",) * len(peers)
+    if name == "network.reachability":
+        return {"peers": peers, "failures": ok, "connect_ms": (0.5,) * len(peers), "rendezvous": "ok"}
+    bandwidths = tuple(4.0 + 0.1 * i for i, _ in enumerate(peers))
+    return {
+        "peers": peers,
+        "failures": ok,
+        "latency_us": (30.0,) * len(peers),
+        "bandwidth_gbps": bandwidths,
+    }
