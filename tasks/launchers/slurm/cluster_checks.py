@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
@@ -20,9 +21,10 @@ IMAGE = "docker://ubuntu:22.04"
 # Nodes are asked only if they are free at once; an image that no node has yet is downloaded first.
 FREE_S, ANSWER_S, DOWNLOAD_S = 10, 60.0, 900.0
 REMEDY = "Look at `sinfo -R`, and at slurmd's log on the nodes that did not answer."
-NODE = 'echo "prelaunch-node ${SLURMD_NODENAME:-$(hostname)} $('
-ASK_SRUN = ("/bin/sh", "-c", f'{NODE}hostname)"')
-ASK_ENROOT = ("/bin/sh", "-c", f'{NODE}command -v enroot >/dev/null && enroot version)"')
+# "prelaunch-node NAME VERSION-OF-ENROOT", without a version where there is no enroot.
+ASK = (
+    'echo "prelaunch-node ${SLURMD_NODENAME:-$(hostname)} $(command -v enroot >/dev/null && enroot version)"'
+)
 
 
 class Outcome(Enum):
@@ -54,11 +56,15 @@ class ClusterCheck:
 def look(
     names: Sequence[str], nodes: int, place: Sequence[str], image: str = IMAGE
 ) -> Iterator[ClusterCheck]:
-    """Run the named checks on so many nodes; `place` are options of srun, such as a partition. Raises MissingCommand."""
+    """Run the named checks on so many nodes; `place` are options of srun, such as a partition. Raises MissingCommand.
+
+    The nodes are asked once for all of them.
+    """
+    plain = cache(lambda: _asked(nodes, place))
     made: Mapping[str, Callable[[], ClusterCheck]] = {
-        "srun": lambda: _srun(nodes, place),
-        "enroot": lambda: _enroot(nodes, place),
-        "pyxis": lambda: _pyxis(nodes, place, image),
+        "srun": lambda: _srun(nodes, *plain()),
+        "enroot": lambda: _enroot(nodes, *plain()),
+        "pyxis": lambda: _pyxis(nodes, place, image, plain),
     }
     for name in names:
         try:
@@ -69,15 +75,13 @@ def look(
             yield ClusterCheck(name, Outcome.UNSEEN, str(error).rstrip("."))
 
 
-def _srun(nodes: int, place: Sequence[str]) -> ClusterCheck:
-    said, answers = _asked(nodes, place, ASK_SRUN)
+def _srun(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
     if len(answers) == nodes:
         return ClusterCheck("srun", Outcome.WORKS, f"{_named(answers)} answered")
     return _without_answer("srun", said, answers, nodes)
 
 
-def _enroot(nodes: int, place: Sequence[str]) -> ClusterCheck:
-    said, answers = _asked(nodes, place, ASK_ENROOT)
+def _enroot(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
     without = [node for node, version in answers.items() if not version]
     if without:
         # slurmd may have another PATH, on which pyxis finds it.
@@ -89,27 +93,36 @@ def _enroot(nodes: int, place: Sequence[str]) -> ClusterCheck:
     return _without_answer("enroot", said, answers, nodes)
 
 
-def _pyxis(nodes: int, place: Sequence[str], image: str) -> ClusterCheck:
+def _pyxis(
+    nodes: int, place: Sequence[str], image: str, plain: Callable[[], tuple[Said, dict[str, str]]]
+) -> ClusterCheck:
     if "--container-image" not in commands.run("srun", "--help").out:
         remedy = "Install pyxis, and name it in plugstack.conf, on this machine and on every node."
         return ClusterCheck("pyxis", Outcome.MISSING, "srun has no option --container-image here", remedy)
-    plain, free = _asked(nodes, place, ASK_SRUN)
+    before, free = plain()
     if len(free) < nodes:
-        return _without_answer("pyxis", plain, free, nodes)
-    said, answers = _asked(nodes, (*place, f"--container-image={image}"), ASK_SRUN, DOWNLOAD_S)
+        return _without_answer("pyxis", before, free, nodes)
+    same = (f"--nodelist={','.join(free)}", f"--container-image={image}")
+    said, answers = _asked(nodes, (*place, *same), DOWNLOAD_S)
     if len(answers) == nodes:
         return ClusterCheck("pyxis", Outcome.WORKS, f"{image} started on {_named(answers)}")
     silent = _named([node for node in free if node not in answers])
     return ClusterCheck("pyxis", Outcome.FAILS, f"{image} did not start on {silent}: {said.words}", REMEDY)
 
 
-def _asked(
-    nodes: int, place: Sequence[str], ask: Sequence[str], seconds: float = ANSWER_S
-) -> tuple[Said, dict[str, str]]:
+def _asked(nodes: int, place: Sequence[str], seconds: float = ANSWER_S) -> tuple[Said, dict[str, str]]:
     """What srun said, and what each node answered. Raises EngineUnavailable."""
     size = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--immediate={FREE_S}")
     said = commands.run(
-        "srun", *size, "--chdir=/", "--job-name=prelaunch-look", *place, *ask, timeout_s=seconds
+        "srun",
+        *size,
+        "--chdir=/",
+        "--job-name=prelaunch-look",
+        *place,
+        "/bin/sh",
+        "-c",
+        ASK,
+        timeout_s=seconds,
     )
     words = (line.split(" ", 2) for line in said.out.splitlines() if line.startswith("prelaunch-node "))
     return said, {word[1]: "".join(word[2:]).strip() for word in words}

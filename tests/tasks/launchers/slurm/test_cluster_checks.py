@@ -68,7 +68,10 @@ def test_a_container_is_started_where_srun_has_pyxis(
         if argv == ("srun", "--help"):
             return told
         assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
-        return contained if "--container-image=docker://ubuntu:22.04" in argv else plain
+        if "--container-image=docker://ubuntu:22.04" not in argv:
+            return plain
+        assert "--nodelist=n1,n0" in argv
+        return contained
 
     line = found(monkeypatch, "pyxis", answer)
 
