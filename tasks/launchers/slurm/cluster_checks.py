@@ -1,8 +1,8 @@
 """What a Slurm cluster can do for jobs, seen by doing it: srun, enroot and pyxis, each as a check of its own.
 
-srun      srun -N 2 hostname                                        every node answers
-enroot    srun -N 2 enroot version                                  it is on the PATH of every node
-pyxis     srun -N 2 --container-image docker://ubuntu:22.04 hostname    a container starts on every node
+srun      a step on so many nodes: every node answers
+enroot    the same step: each node has it on its PATH
+pyxis     a step with --container-image on the same nodes: a container starts on each of them
 """
 
 from __future__ import annotations
