@@ -144,11 +144,11 @@ def _lossy(name: str) -> None:
 SEPARATE: tuple[tuple[str, Fault, set[str]], ...] = (
     ("one host at 100 Mbit/s", lambda name: shape(name, 3), {"node-3"}),
     ("one pair at 100 Mbit/s", lambda name: slow_link(name, 2, 6), {"node-2<->node-6"}),
+    ("5 % of what arrives at one host is lost", _lossy, {"node-4"}),
 )
 TOGETHER: tuple[tuple[str, Fault, set[str]], ...] = (
     ("healthy", lambda _: None, set()),
     ("a slow host and a slow pair", _slow_host_and_link, {"node-5", "node-1<->node-2"}),
-    ("5 % of what arrives at one host is lost", _lossy, {"node-4"}),
     ("every host equally slow", _slow_everywhere, set()),
 )
 
