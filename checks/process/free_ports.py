@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import socket
+from collections.abc import Iterator
 
 # Below the kernel's range for outgoing connections (ip_local_port_range, from 32768), which take any free port of it.
 RANGE = range(20000, 32000)
 
 
+# By process: what was given before may not be listened on yet, and a fork must not go on where its siblings do.
+_PLACES: dict[int, Iterator[int]] = {}
+
+
+def _candidates() -> Iterator[int]:
+    """Each port of the range once, from this process's own place on."""
+    start = random.SystemRandom().randrange(len(RANGE))
+    places = _PLACES.setdefault(os.getpid(), itertools.count(start))
+    for _ in RANGE:
+        yield RANGE[next(places) % len(RANGE)]
+
+
 def free_ports(count: int, address: str) -> list[int]:
     """Different ports; if an address is given, ports that can be bound there now. Raises OSError."""
     found: list[int] = []
-    for port in random.SystemRandom().sample(RANGE, len(RANGE)):
+    for port in _candidates():
         if not address or _is_free(address, port):
             found.append(port)
         if len(found) == count:

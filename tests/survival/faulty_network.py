@@ -15,9 +15,9 @@ needs_root = pytest.mark.skipif(bool(local_network.unavailable()), reason=local_
 
 
 @contextmanager
-def network(nodes: int) -> Iterator[str]:
-    """A network of its own for one test; its name goes into the launcher's `prepared`."""
-    name = f"plt{uuid.uuid4().hex[:6]}"
+def network(nodes: int, kind: str = "plt") -> Iterator[str]:
+    """A network of its own for one test; its name, which begins with `kind`, goes into the launcher's `prepared`."""
+    name = f"{kind}{uuid.uuid4().hex[:6]}"
     local_network.create(name, nodes, "10.78.0")
     try:
         yield name

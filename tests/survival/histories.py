@@ -29,6 +29,7 @@ from tests.survival.faults import DEADLINE_S, Fault, History, Kind, history
 from tests.survival.faulty_network import cut, network, shape
 
 ROOT = Path(__file__).resolve().parents[2]
+NETWORKS = "plh"  # with what the names of their networks begin
 BUSY_S = 5.0  # this machine plays up to four hosts, the gate and a server on two CPUs, for several histories at a time
 END_S = 45.0  # after the verdict: jobs are ended, the lease is given back
 SETTLE_S = 5.0
@@ -76,7 +77,9 @@ def play(chosen: History, environment: Mapping[str, str], deadline_s: float = DE
         tempfile.TemporaryDirectory(prefix="pl-history-", ignore_cleanup_errors=True) as name,
         ExitStack() as stack,
     ):
-        stage = Stage(chosen, Path(name), stack.enter_context(network(chosen.nodes)), environment, deadline_s)
+        stage = Stage(
+            chosen, Path(name), stack.enter_context(network(chosen.nodes, NETWORKS)), environment, deadline_s
+        )
         stack.callback(stage.clear)
         stage.run()
     return stage.played

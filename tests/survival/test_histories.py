@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from tests.survival.faults import Fault, History, Kind, history
 from tests.survival.faulty_network import needs_root
-from tests.survival.histories import Played, play
+from tests.survival.histories import NETWORKS, Played, play
 
 pytestmark = [
     needs_root,
@@ -28,15 +28,21 @@ BESIDE = 3
 FIRST, MANY = range(10), range(1000, 1200)
 
 
-def played(seeds: Iterable[int]) -> list[Played]:
-    """Each with its seed and what came of it in the output; no namespace is left."""
+@pytest.fixture
+def no_namespace_is_left() -> Iterator[None]:
+    """Of those that a test's histories make."""
     before = _namespaces()
+    yield
+    assert _namespaces() <= before
+
+
+def played(seeds: Iterable[int]) -> list[Played]:
+    """Each with its seed and what came of it in the output."""
     environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
     with ThreadPoolExecutor(BESIDE) as pool:
         found = list(pool.map(lambda seed: play(history(seed), environment), seeds))
     for one in found:
         print(one, *one.faults(), sep="\n    ")
-    assert _namespaces() <= before
     return found
 
 
@@ -44,7 +50,9 @@ def _namespaces() -> set[str]:
     """Those of histories: other tests may make and remove their own meanwhile."""
     folder = Path("/run/netns")
     return (
-        {path.name for path in folder.iterdir() if path.name.startswith("plt")} if folder.is_dir() else set()
+        {path.name for path in folder.iterdir() if path.name.startswith(NETWORKS)}
+        if folder.is_dir()
+        else set()
     )
 
 
@@ -53,6 +61,7 @@ def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
     return {str(one): [*faults, *one.lines[-12:]] for one in found if (faults := list(one.faults()))}
 
 
+@pytest.mark.usefixtures("no_namespace_is_left")
 def test_a_gate_to_which_nothing_happens_goes_and_two_histories_end() -> None:
     """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep; of the kinds, each day has two others."""
     environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
@@ -73,6 +82,7 @@ def todays() -> list[int]:
     return [2 * day % len(Kind), (2 * day + 1) % len(Kind)]
 
 
+@pytest.mark.usefixtures("no_namespace_is_left")
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ten_histories() -> None:
@@ -80,6 +90,7 @@ def test_ten_histories() -> None:
     assert {} == wrong(played(FIRST))
 
 
+@pytest.mark.usefixtures("no_namespace_is_left")
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_two_hundred_histories() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -16,6 +17,25 @@ def test_the_kernel_gives_none_of_them_to_an_outgoing_connection() -> None:
 
     assert max(free_ports.RANGE) < first
     assert set(free_ports.free_ports(50, "127.0.0.1")) < set(free_ports.RANGE)
+
+
+def test_a_process_is_given_another_port_each_time() -> None:
+    """The port that it was given before may not be listened on yet: of 500 chosen at random some would be equal."""
+    assert 500 == len({free_ports.free_port() for _ in range(500)})
+
+
+def test_a_fork_does_not_go_on_where_its_parent_is() -> None:
+    """Else the ranks that are forks of one process would all be given the same port."""
+    free_ports.free_port()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, f"{free_ports.free_port()}".encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        assert abs(int(told.read()) - free_ports.free_port()) > 2
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
