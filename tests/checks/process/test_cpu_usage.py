@@ -106,7 +106,7 @@ def _own_share(seconds: float = 0.7) -> tuple[float, float]:
 def test_other_processes_take_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real ones, with another run's mark or none."""
     monkeypatch.setenv(MARKS[0], uuid.uuid4().hex)
-    with _spinning({MARKS[0]: "another"}):
+    with _spinning({MARKS[0]: uuid.uuid4().hex}):
         taken, used = _own_share()
 
     assert used > 0.9
@@ -120,7 +120,8 @@ def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(MARKS[0], mark)
     ours = cpu_usage._Own(Path("/"))
-    monkeypatch.setenv(MARKS[0], "another")
+    # A mark of its own: the test above may spin in another worker at the same moment.
+    monkeypatch.setenv(MARKS[0], uuid.uuid4().hex)
     theirs = cpu_usage._Own(Path("/"))
     with _spinning({MARKS[0]: mark}) as pids:
         here, before = -sum(os.times()[:4]), (ours.seconds(), theirs.seconds())
