@@ -1,9 +1,14 @@
-"""deployments/prefect.yaml as it is typed in the docs: what a real server holds after it, and what it does to a run."""
+"""deployments/prefect.yaml as it is typed in the docs: what a real server holds after it, and what it does to a run.
+
+It is deployed from a folder that has packages of its own by the names of Prelaunch's, which is where it is hardest: `prefect deploy`
+and the processes of runs have to use Prelaunch's code there. tests/installation/test_hostile_deployments.py has a worker as well.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +16,36 @@ import pytest
 import yaml
 
 from tasks.gate_file.folder import names_in
+from tests.installation.hostile import environment, hostile_folder, imported
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deployments" / "prefect.yaml"
-COMMAND = ("--no-prompt", "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+COMMAND = ("--no-prompt", "deploy", "--all", "--prefect-file")
 
 
 @pytest.fixture(scope="module")
-def held(world: World) -> dict[str, dict[str, Any]]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody's project, with packages called as Prelaunch's are."""
+    return hostile_folder(tmp_path_factory.mktemp("deployed") / "project")
+
+
+def person(world: World, path: str) -> dict[str, str]:
+    """The environment of somebody who uses the world's server, with this PYTHONPATH."""
+    told = world.environment()
+    told.pop("PRELAUNCH_GATES")  # as in a clone: the shipped gate files
+    ours = {name: value for name, value in told.items() if name.startswith(("PREFECT_", "PRELAUNCH_"))}
+    return environment(path, **ours)
+
+
+@pytest.fixture(scope="module")
+def held(world: World, project: Path) -> dict[str, dict[str, Any]]:
     """What the server holds after `prefect deploy --all`, by "flow/name"."""
-    environment = world.environment()
-    environment.pop("PRELAUNCH_GATES")  # as in a clone: the shipped gate files
     done = subprocess.run(
-        (sys.executable, "-m", "prefect", *COMMAND),
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+        (str(Path(sys.executable).with_name("prefect")), *COMMAND, str(FILE)),
+        cwd=project, env=person(world, "."), capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert (0, []) == (done.returncode, imported(project)), done.stdout + done.stderr
     flows = {flow["id"]: flow["name"] for flow in world.api.post("/flows/filter", json={}).json()}
     found = world.api.post("/deployments/filter", json={"limit": 200}).json()
     return {f"{flows[item['flow_id']]}/{item['name']}": item for item in found}
@@ -46,9 +64,9 @@ def name_of(item: dict[str, Any]) -> str:
 
 
 def test_the_server_holds_what_the_file_says(
-    held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
+    held: dict[str, dict[str, Any]], written: list[dict[str, Any]], project: Path
 ) -> None:
-    """Every deployment, with its entry point, pool, tags, parameters, environment and folder."""
+    """Every deployment, with its entry point, pool, tags, parameters, environment and the folder that it was deployed from."""
     assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap"} == set(map(name_of, written))
     for item in written:
         found = held[name_of(item)]
@@ -57,8 +75,32 @@ def test_the_server_holds_what_the_file_says(
         assert item.get("parameters", {}) == found["parameters"]
         assert item["work_pool"]["job_variables"] == found["job_variables"]
         assert item["description"] == found["description"]
-        step = {"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}
+        step = {"prefect.deployments.steps.set_working_directory": {"directory": str(project)}}
         assert [step] == found["pull_steps"]
+
+
+def test_a_run_is_prelaunchs(
+    held: dict[str, dict[str, Any]], world: World, project: Path, tmp_path: Path
+) -> None:
+    """The process of a run, started as a worker does it, with and without the folder on PYTHONPATH."""
+    order = f"/deployments/{held['reap/reap']['id']}/create_flow_run"
+    runs = [
+        world.api.post(order, json={"parameters": {"flow_run_id": str(uuid.uuid4())}}).json()["id"]
+        for _ in range(2)
+    ]
+    processes = [
+        subprocess.Popen(
+            (sys.executable, "-m", "prefect.engine"), cwd=tmp_path, stdin=subprocess.DEVNULL,
+            env={**person(world, path), "PREFECT__FLOW_RUN_ID": run},
+        )
+        for run, path in zip(runs, ("", str(project)), strict=True)
+    ]  # fmt: skip
+
+    assert [0, 0] == [process.wait(100) for process in processes]
+    assert [] == imported(project)
+    assert ["LeftAlone", "LeftAlone"] == [
+        world.api.get(f"/flow_runs/{run}").json()["state_name"] for run in runs
+    ]
 
 
 def test_one_gate_a_cluster_and_the_next_waits(

@@ -1,4 +1,7 @@
-"""Deployments from a folder with packages of its own: `prefect deploy`, a worker and its runs use Prelaunch's code, from source."""
+"""Deployments from a folder with packages of its own: `prefect deploy`, a worker and its runs use Prelaunch's code, from source.
+
+Without a worker: tests/deployments/test_prefect_yaml.py.
+"""
 
 from __future__ import annotations
 
@@ -81,25 +84,6 @@ def project(folder: Path, server: EmbeddedServer, path: str | None) -> Iterator[
     user, _, password = told["PREFECT_API_AUTH_STRING"].partition(":")
     with httpx.Client(base_url=server.url, auth=(user, password), timeout=60, trust_env=False) as api:
         yield Project(hostile_folder(folder), api, environment(path, **told, HOME=str(folder)))
-
-
-def test_a_run_of_a_deployment_is_prelaunchs(tmp_path: Path, server: EmbeddedServer) -> None:
-    """`prefect deploy` with the folder on PYTHONPATH, then the process of a run, started as a worker does it, with and without."""
-    with project(tmp_path / "project", server, ".") as mine:
-        made = mine.deployed()
-        runs = [mine.ordered(made["reap"]) for _ in range(2)]
-        (tmp_path / "run").mkdir()
-        processes = [
-            subprocess.Popen(
-                (sys.executable, "-m", "prefect.engine"), cwd=tmp_path / "run", stdin=subprocess.DEVNULL,
-                env={**mine.environment, "PYTHONPATH": path, "PREFECT__FLOW_RUN_ID": run},
-            )
-            for run, path in zip(runs, ("", "."), strict=True)
-        ]  # fmt: skip
-
-        assert [0, 0] == [process.wait(100) for process in processes]
-        assert [] == imported(mine.folder)
-        assert ["LeftAlone", "LeftAlone"] == [mine.state(run) for run in runs]
 
 
 @pytest.mark.long
