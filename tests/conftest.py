@@ -129,9 +129,6 @@ ALONE = (
     "tests/checks/probes/pairs/test_pairs.py",
     "tests/flows/cli/test_gate_culprit.py",
     "tests/survival/test_culprit.py",
-    "tests/survival/test_network.py::test_of_",
-    "tests/survival/test_ranks.py",
-    "tests/survival/test_under_torchrun.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
 ALONE_FILES = frozenset(name.partition("::")[0] for name in ALONE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from tasks.gate_file.request import GateRequest
 from tests.flows.answering import asked, form, paused
 from tests.flows.driving import open_session, request_of, run
 from tests.flows.gates import runs, write_gate
-from tests.world import World
+from tests.world import ROOT, World
 
 WARNS = {"FAKE_NODE": "warn", "PRELAUNCH_GATES": ""}
 
@@ -57,6 +59,31 @@ def starts(world: World, run: str) -> int:
     return sum(state["type"] == "PENDING" and state["name"] == "Pending" for state in states)
 
 
+def test_the_next_process_of_a_suspended_run_goes_on(tmp_path: Path, world: World) -> None:
+    """The first one has ended, as when its worker was stopped: one gate, one check, one question, one training."""
+    path = write_gate(tmp_path, on_warn="ask")
+    waits = started(world, path, world.pool("no-worker"))
+    process(world, waits)
+    world.wait(waits, "Suspended")
+
+    assert "ACCEPT" == world.resume(waits, form("launch-anyway"))["status"]
+    process(world, waits)
+    world.wait(waits, "Launched")
+
+    require_one_gate(path)
+    approval = kept(path, "outcome.json")["approval"]
+    assert ("Ada", "prefect", False) == (approval["who"], approval["via"], approval["verified"])
+
+
+def process(world: World, run: str) -> None:
+    """One process of the run, as a worker starts it, to its end."""
+    environment = world.environment(**WARNS, PREFECT__FLOW_RUN_ID=run)
+    subprocess.run(
+        (sys.executable, "-m", "prefect.engine"), cwd=ROOT, env=environment, timeout=90, check=True
+    )
+
+
+@pytest.mark.long
 def test_a_pause_survives_a_restart_of_server_and_worker(tmp_path: Path, world: World) -> None:
     """The next worker goes on where it was: one gate, one check, one question, one training."""
     pool, path = world.pool("restarted"), write_gate(tmp_path, on_warn="ask")

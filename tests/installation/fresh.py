@@ -8,6 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 SOURCES = (
@@ -53,6 +55,13 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return python.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    return install_wheel(build_wheel(folder), folder / "environment")
 
 
 def _run(argv: tuple[str, ...], folder: Path) -> None:

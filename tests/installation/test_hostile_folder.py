@@ -1,11 +1,12 @@
-"""A folder with flows/, tasks/, checks/ and tests/ of its own: Prelaunch runs its own code there, from the wheel and from source."""
+"""A folder with flows/, tasks/, checks/ and tests/ of its own: Prelaunch runs its own code there, from the wheel and from source.
+
+A whole gate of the wheel is in tests/documents/test_readme.py, which runs the README's commands in such a folder.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,40 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.documents.test_readme import NODE_RUN, REPORT
-from tests.installation.fresh import ROOT, build_wheel, install_wheel
+from tests.installation.fresh import ROOT, installed
 from tests.installation.hostile import NO_NUMPY, environment, hostile_folder, imported
 
 SOURCE = Path(sys.executable).parent
 LOCAL_POLICY = ROOT / "deployments" / "policies" / "local.toml"
-GATE = """
-name = "here"
-[cluster]
-name = "here"
-launcher = "local"
-[cluster.declared]
-instance_type = "cpu"
-nodes = 1
-ranks_per_node = 1
-[checks]
-profile = "quick"
-stage_s = 120.0
-max_runtime_minutes = 3
-[policy]
-file = {policy}
-[training]
-command = ["{{python}}", "-c", "print('trained')"]
-distributed = "none"
-max_runtime_minutes = 2
-[store]
-path = "store"
-"""
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment in which the wheel is installed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    return install_wheel(build_wheel(folder), folder / "environment")
+__all__ = ["installed"]
 
 
 def run(programs: Path, folder: Path, path: str | None, *words: str) -> subprocess.CompletedProcess[str]:
@@ -74,29 +47,6 @@ def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str
         assert (0, []) == (done.returncode, imported(folder)), (words, done.stderr)
     assert os.access(folder / "new" / "ci" / "gate.sh", os.X_OK)
     assert (folder / "new" / "server" / "prelaunch-worker.service").exists()
-
-
-@pytest.mark.timeout(200)
-def test_a_gate_of_the_wheel_runs_prelaunchs_code(
-    tmp_path: Path, installed: Path, template_dir: Path
-) -> None:
-    """With the folder on PYTHONPATH: the flow, its server, the node and its checks, the ranks; then the report is judged again.
-
-    The database that an earlier gate has migrated is there: migrating is in tests/tasks/orchestration/server.
-    """
-    folder = hostile_folder(tmp_path / "project")
-    shutil.copytree(template_dir, folder / ".cache" / "prelaunch", ignore=shutil.ignore_patterns("world*"))
-    (packages,) = installed.parent.glob("lib/python*/site-packages")
-    policy = packages / "deployments" / "policies" / "local.toml"
-    gate = GATE.format(policy=json.dumps(str(policy)))
-    (folder / "gate.toml").write_text(gate)
-    done = run(installed, folder, ".", "gate", "gate.toml", "--format", "json")
-    said = json.loads(done.stdout)
-
-    assert [] == imported(folder), done.stderr
-    assert "launched" == said["decision"], done.stderr
-    judged = run(installed, folder, ".", "judge", said["report"], "--policy", str(policy))
-    assert (0, []) == (judged.returncode, imported(folder)), judged.stderr
 
 
 @pytest.mark.timeout(200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.sagemaker import inside
 from tests.fakes.sagemaker.bench import Cloud, stand_in
 from tests.fakes.sagemaker.images import ROOT
 
@@ -19,7 +21,7 @@ import sys, time
 from pathlib import Path
 from tests.fakes.sagemaker.bench import stand_in
 with stand_in(Path(sys.argv[1]), {"ml.m5.large": 2}) as cloud:
-    cloud.create("job", "sh", "-c", "sleep 987 & sleep 987", instances=2)
+    cloud.create("job", "sh", "-c", f"sleep {sys.argv[2]} & sleep {sys.argv[2]}", instances=2)
     cloud.reach("job", "Training")
     cloud.until(lambda: {"n": len(cloud.running())}, lambda seen: seen["n"] == 2, 10)
     print("up", flush=True)
@@ -29,17 +31,21 @@ with stand_in(Path(sys.argv[1]), {"ml.m5.large": 2}) as cloud:
 
 def test_with_the_block_ends_everything(tmp_path: Path) -> None:
     """Containers that would run for ever too."""
+    seconds = _seconds()
     with stand_in(tmp_path, {"ml.m5.large": 2}) as cloud:
-        cloud.create("job", "sh", "-c", "trap '' TERM; sleep 987 & while :; do sleep 1; done", instances=2)
+        cloud.create(
+            "job", "sh", "-c", f"trap '' TERM; sleep {seconds} & while :; do sleep 1; done", instances=2
+        )
         cloud.until(lambda: {"n": len(cloud.running())}, lambda seen: seen["n"] == 2, 10)
 
-    _assert_gone(tmp_path)
+    _assert_gone(tmp_path, seconds)
 
 
 @pytest.mark.parametrize("victim", ["test", "server"])
 def test_a_kill_ends_everything(tmp_path: Path, victim: str) -> None:
     """SIGKILL to the test's process, or to the server's."""
-    argv = (sys.executable, "-c", SCRIPT, str(tmp_path))
+    seconds = _seconds()
+    argv = (sys.executable, "-c", SCRIPT, str(tmp_path), seconds)
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert b"up\n" == process.stdout.readline()
@@ -47,7 +53,31 @@ def test_a_kill_ends_everything(tmp_path: Path, victim: str) -> None:
         if victim == "server":
             process.kill()
 
-    _assert_gone(tmp_path)
+    _assert_gone(tmp_path, seconds)
+
+
+def test_a_container_whose_outer_process_died_first_does_not_begin() -> None:
+    """The kernel tells only of deaths after it was asked to: between the fork and that, the container looks itself."""
+    mine, outer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(outer)
+        inside.die_with_the_holder_of(mine)
+        os._exit(0)
+    os.close(mine)
+    first = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # the pipe has its writer: this process
+
+    mine, gone = os.pipe()
+    os.close(gone)
+    child = os.fork()
+    if child == 0:
+        inside.die_with_the_holder_of(mine)
+        os._exit(0)
+    second = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(mine)
+    os.close(outer)
+
+    assert (0, inside.NOT_STARTED) == (first, second)
 
 
 @pytest.mark.root
@@ -75,11 +105,16 @@ def _server(folder: Path) -> int:
     return int((folder / "sagemaker" / "pid").read_text())
 
 
-def _assert_gone(folder: Path) -> None:
+def _seconds() -> str:
+    """How long a container's `sleep` is: no other test has the same, so it is known by that, whatever ran it."""
+    return str(1000 + random.SystemRandom().randrange(10**9))
+
+
+def _assert_gone(folder: Path, mark: str = "") -> None:
     deadline = time.monotonic() + 10
     server = _server(folder)
     while left := [
-        c for pid, c in _commands().items() if pid == server or str(folder) in c or "sleep 987" in c
+        c for pid, c in _commands().items() if pid == server or str(folder) in c or (mark and mark in c)
     ]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

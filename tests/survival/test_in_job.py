@@ -15,7 +15,7 @@ from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.documents.answer import ASKING, AnswerWord, dump_answer
 from checks.model import SCHEMA_VERSION, Cause
-from checks.policy import OnWarn, Policy, Rule
+from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host.system import POOL_TOKEN, identity_of_node
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.launchers.base import JobState, Launcher
@@ -41,6 +41,18 @@ class Unsure(World):
         rule = Rule("cpus", "the test", warn_below=1e6, level="WARN", remedy="none")
         line = dataclasses.replace(made.checks["system.resources"], rules=(rule,))
         return dataclasses.replace(made, on_warn=OnWarn.ASK, checks={**made.checks, "system.resources": line})
+
+
+@dataclass(frozen=True)
+class Wrong(World):
+    """Whatever its ranks add, the policy says another sum."""
+
+    @property
+    def policy(self) -> Policy:
+        """One rule that no machine can meet."""
+        made = super().policy
+        line = CheckPolicy(rules=(Rule("total", "the test", equals=4951),))
+        return dataclasses.replace(made, checks={**made.checks, "site.adds": line})
 
 
 def answering(word: AnswerWord) -> Callable[[Launcher, str], None]:
@@ -97,6 +109,16 @@ def test_no_host_starts_when_nobody_can_tell(tmp_path: Path) -> None:
     assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
 
 
+def test_no_host_starts_after_a_no_go(tmp_path: Path) -> None:
+    """What a rank added is not what the policy says: exit 1 on both hosts. That wrong sums are hardware is in the corpus."""
+    ended = run(Wrong(2, 1, few=True), tmp_path, command=(*GATE, "--", *TRAIN))
+
+    assert (set(), {"node-0": 1, "node-1": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
+    assert {"site.adds"} == {finding.check for finding in ended.fails()}
+    assert all("site.adds" in said for said in failures(ended)) and failures(ended)
+
+
+@pytest.mark.long
 def test_no_host_starts_on_wrong_sums(tmp_path: Path) -> None:
     """One rank lies: exit 1 on both hosts, and it is named as hardware, however fast it is."""
     ended = run(World(2, 1, ("wrong_sums",)), tmp_path, command=(*GATE, "--", *TRAIN))

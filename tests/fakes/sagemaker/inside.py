@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -62,9 +63,13 @@ def main(path: str, parent: int) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # until somebody is there who gets it
     try:
         _leave_the_machine(spec["network"])
+        alive, held = os.pipe()
         child = os.fork()
         if child == 0:
+            os.close(held)
+            die_with_the_holder_of(alive)
             _become(spec)
+        os.close(alive)
     except OSError as error:
         return _cannot(error)
     signal.signal(signal.SIGTERM, lambda number, frame: _hand_on(child, number, frame))
@@ -89,7 +94,6 @@ def _leave_the_machine(network: str) -> None:
 def _become(spec: dict[str, Any]) -> None:
     """In the child: never returns."""
     try:
-        _call("prctl", PDEATHSIG, signal.SIGKILL)
         _call("sethostname", spec["host"].encode(), len(spec["host"]))
         _mount("none", "/", "", REC | PRIVATE)
         _make_place("/opt/ml", spec["scratch"])
@@ -226,6 +230,14 @@ def _die_with(parent: int) -> None:
     _call("prctl", PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before we asked
         os._exit(NOT_STARTED)
+
+
+def die_with_the_holder_of(alive: int) -> None:
+    """As _die_with, where the parent's number means nothing: its end of the pipe `alive` is closed when it is dead."""
+    _call("prctl", PDEATHSIG, signal.SIGKILL)
+    if select.select([alive], [], [], 0)[0]:
+        os._exit(NOT_STARTED)
+    os.close(alive)
 
 
 def _hand_on(child: int, number: int, frame: FrameType | None) -> None:
