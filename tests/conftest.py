@@ -129,6 +129,7 @@ ALONE = (
     "tests/checks/probes/pairs/test_pairs.py",
     "tests/flows/cli/test_gate_culprit.py",
     "tests/survival/test_culprit.py",
+    "tests/survival/test_deadline.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
 ALONE_FILES = frozenset(name.partition("::")[0] for name in ALONE)
