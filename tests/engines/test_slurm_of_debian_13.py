@@ -60,8 +60,8 @@ def test_the_engine_tests_pass_on_slurm_24_11(tmp_path: Path) -> None:
     words = (
         "-q",
         "-rfE",
-        "-p",
-        "no:cacheprovider",
+        "-o",
+        f"cache_dir={tmp_path / 'cache'}",
         f"--basetemp={tmp_path / 'tests'}",
         "-m",
         "long or not long",
