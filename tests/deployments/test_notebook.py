@@ -67,6 +67,7 @@ def ran(path: Path, **environment: str) -> str:
 
 @needs_root
 @pytest.mark.root
+@pytest.mark.long  # below all cells run, with a command that is made up; tests/flows/test_sagemaker.py has the real gate
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("prefect_backend")
 def test_its_cells_plan_start_and_read_a_gate(tmp_path: Path, account: Account) -> None:

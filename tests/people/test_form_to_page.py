@@ -14,7 +14,8 @@ from tests.fakes.slack.server import SlackServer, slack_server
 from tests.flows.gates import write_gate
 from tests.world import World
 
-pytestmark = [pytest.mark.browser]
+# tests/browser_form/test_form.py starts runs from the form, tests/flows/test_gate_told.py has Slack and PagerDuty of one gate.
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 def _gate(folder: Path, channel: str, slack: SlackServer, pagerduty: PagerDuty) -> Path:

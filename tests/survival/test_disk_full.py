@@ -48,6 +48,6 @@ def test_a_full_disk_is_cannot_tell(small_disk: Path) -> None:
     def meanwhile(launcher: Launcher, name: str) -> None:
         fill(small_disk)
 
-    ended = run(World(1, 1), small_disk, meanwhile, fetched=small_disk.parent / "fetched")
+    ended = run(World(1, 1, few=True), small_disk, meanwhile, fetched=small_disk.parent / "fetched")
 
     assert (3, []) == (ended.exit_code, ended.fails(Cause.HARDWARE))

@@ -62,6 +62,7 @@ def wrong(found: Iterable[Played]) -> dict[str, list[str]]:
 
 
 @pytest.mark.usefixtures("no_namespace_is_left")
+@pytest.mark.long  # test_outsider.py, test_network.py and test_disk_full.py have a healthy gate and single faults
 def test_a_gate_to_which_nothing_happens_goes_and_a_history_ends() -> None:
     """Else no GO would ever be wrong. Its deadline is one that a busy machine can keep; of the kinds, each day has another."""
     environment = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}

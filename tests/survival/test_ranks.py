@@ -13,6 +13,26 @@ from tests.survival.world import World, run
 
 FAULTY = f"node-1/rank-{FAULTY_RANK}"
 QUICK = {"collective.all_reduce": 8.0, "collective.all_gather": 8.0, "training.ddp": 8.0}
+# What has no part in it: each costs every rank or node of a test seconds.
+BESIDE = (
+    *(
+        "compute.gemm",
+        "compute.sdc",
+        "compute.memory_bandwidth",
+        "compute.overlap",
+        "training.smoke",
+        "training.step",
+    ),
+    *(
+        "environment.lint",
+        "kernel.hardware",
+        "kernel.xid",
+        "kernel.sxid",
+        "network.mtu",
+        "system.clock",
+        "system.resources",
+    ),
+)
 
 
 @pytest.mark.long  # tests/survival/test_in_job.py has the same rank, in a gate inside the job
@@ -38,7 +58,7 @@ def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
 
 def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     """SIGSTOP makes no sound: the deadline does."""
-    ended = run(World(2, 1, ("frozen",), dict.fromkeys(QUICK, 4.0)), tmp_path)
+    ended = run(World(2, 1, ("frozen",), dict.fromkeys(QUICK, 4.0), skip=BESIDE), tmp_path)
     first = ended.verdict.findings[0]
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))

@@ -32,6 +32,7 @@ class World:
     """What is declared, what is sabotaged, and how patient everybody is.
 
     `few`: the nodes run the checks of `few_checks`, with one rank each, which need neither torch nor torchrun.
+    `skip`: checks that are left out, as a gate file may, because the test is not about them.
     """
 
     nodes: int = 1
@@ -45,6 +46,7 @@ class World:
     options: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     few: bool = False
+    skip: tuple[str, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -71,6 +73,7 @@ class World:
             network_s=self.network_s,
             stage_s=self.stage_s,
             deadline_s=self.deadline_s,
+            skip=self.skip,
         )
 
 

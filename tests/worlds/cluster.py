@@ -25,7 +25,7 @@ from checks.documents.report import NodeReport, dump_plain
 from checks.exchange import secret_key
 from checks.judge.verdict import decide
 from checks.merge import merge
-from checks.model import KernelLog, Observation, Scope, Verdict
+from checks.model import KernelLog, Observation, Report, Scope, Verdict
 from checks.process.free_ports import free_port, free_ports
 from checks.roster import Member, Roster
 from checks.runner.journal import Journal, now
@@ -120,6 +120,10 @@ class Cluster:
 
     def verdict(self, rows: Rows) -> Verdict:
         """What the judge says of the healthy observations with these in their place."""
+        return decide(self.report(rows), self.bundle.policy, self.setting.facts)
+
+    def report(self, rows: Rows) -> Report:
+        """The report of the healthy observations with these in their place."""
         every = {**self.rows, **rows}
         files = {}
         for node in self.nodes:
@@ -127,8 +131,7 @@ class Cluster:
             journal.add(row for (_, subject), row in every.items() if subject.split("/")[0] == node.name)
             journal.finish(complete=True)
             files[node.name] = journal.path.read_bytes()
-        report = merge(self.bundle, ATTEMPT, files, now())
-        return decide(report, self.bundle.policy, self.setting.facts)
+        return merge(self.bundle, ATTEMPT, files, now())
 
     def _look(
         self,

@@ -15,6 +15,7 @@ from tasks.orchestration.server.database import (
     mark_finished,
     set_aside,
 )
+from tasks.orchestration.server.process import prepare_database
 
 
 @pytest.fixture
@@ -84,3 +85,28 @@ def test_what_is_set_aside_is_kept(database: Path) -> None:
 
     assert not database.exists()
     assert Path(f"{database}.unusable").read_bytes() == content
+
+
+def _tables(database: Path) -> set[str]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+
+
+def test_a_new_folder_starts_from_the_template(tmp_path: Path, database: Path) -> None:
+    """No migration runs where a template of this Prefect version exists."""
+    mark_finished(database)
+    prepare_database(tmp_path / "new.sqlite", database)
+
+    assert "run" in _tables(tmp_path / "new.sqlite")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 1000], ids=["half_made", "garbage"])
+def test_an_unusable_database_is_set_aside(tmp_path: Path, database: Path, content: bytes) -> None:
+    """A broken history never stops a gate: it is kept beside, and a new one begins."""
+    mark_finished(database)
+    broken = tmp_path / "broken.sqlite"
+    broken.write_bytes(content)
+    prepare_database(broken, database)
+
+    assert "run" in _tables(broken)
+    assert Path(f"{broken}.unusable").read_bytes() == content

@@ -11,15 +11,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.sagemaker.job_request import make_plan
+from tasks.launchers.sagemaker.model_trainer import request
 from tasks.launchers.sagemaker.model_trainer.request import TrainerRequest, request_of, words_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.locations import places_of
 from tests.tasks.launchers.sagemaker.model_trainer.trainers import EXAMPLES, GATED, IN_JOB, ROLE, ROOT
+from tests.tasks.launchers.sagemaker.model_trainer.warm_child import WarmChildren
 from tests.tasks.launchers.sagemaker.recorder import Recorder, recording
 
 GOLDEN = ROOT / "tests" / "golden" / "sagemaker" / "model_trainer.json"
@@ -81,6 +84,22 @@ def asked(reference: str, options: SageMakerOptions = IN_JOB) -> TrainerRequest:
     return request_of(reference, places_of(options, GATED.name), options)
 
 
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmChildren]:
+    """The process that children are forks of."""
+    made = WarmChildren(request._environment(tmp_path_factory.mktemp("sdk"), IN_JOB.region))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def warm(children: WarmChildren, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The children of this test are forks of one process that has imported the SDK."""
+    standing_in = {"Popen": children.popen, "TimeoutExpired": subprocess.TimeoutExpired}
+    names = {**vars(subprocess), **standing_in}
+    monkeypatch.setattr(request, "subprocess", SimpleNamespace(**names))
+
+
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where modules are found."""
@@ -120,6 +139,7 @@ def test_the_proxy_would_have_seen_it(recorder: Recorder) -> None:
     assert recorder.strangers == {"sm-pysdk-t-us-east-1.s3.us-east-1.amazonaws.com"}
 
 
+@pytest.mark.usefixtures("warm")
 def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Role, output and checkpoints; local data lie below the job's own prefix; nothing is said on stdout."""
     (module / "code").mkdir()
@@ -145,6 +165,7 @@ def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.C
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -186,6 +207,7 @@ def test_only_a_known_sdk_is_used(monkeypatch: pytest.MonkeyPatch, version: str 
         asked("model_trainer:trainer")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_request_for_other_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With both values: a training on other machines than those that were checked proves nothing."""
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -225,6 +247,7 @@ def make():
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("place", ["the current folder", "a folder on the path"])
 def test_a_trainer_gets_the_packages_of_its_own_team(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -245,6 +268,7 @@ def test_a_trainer_gets_the_packages_of_its_own_team(
     assert any(b"python of-the-team.py" in data for data in taken.uploads.values()), taken.uploads.keys()
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_module_of_the_teams_folder_goes_before_an_installed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

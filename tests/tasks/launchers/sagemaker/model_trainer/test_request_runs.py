@@ -54,9 +54,8 @@ path = "store"
 
 @pytest.mark.timeout(180)
 @pytest.mark.root
-@pytest.mark.parametrize(
-    "few", [pytest.param(True, id="few checks"), pytest.param(False, id="all checks", marks=pytest.mark.long)]
-)
+@pytest.mark.long  # test_request.py has the whole request as a golden file, tests/flows/test_sagemaker.py trains behind the checks
+@pytest.mark.parametrize("few", [True, False], ids=["few checks", "all checks"])
 def test_an_unmodified_model_trainer_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
