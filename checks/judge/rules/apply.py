@@ -304,12 +304,15 @@ def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level)
 
 def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    for row in rows:
-        value = row.metrics.get(rule.metric)
+    table = Rows.of(check, rows)
+    for place, (subject, value) in enumerate(
+        zip(table.columns.subjects, table.column(rule.metric), strict=True)
+    ):
         if value is None or (isinstance(value, tuple) and None in value):
-            yield _unmeasured(check, rule, row, "is missing, or some elements have no value", blind)
+            said = "is missing, or some elements have no value"
+            yield _unmeasured(check, rule, table[place], said, blind)
         else:
-            values[row.subject] = str(value)
+            values[subject] = str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) < 2:
         return

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from checks.documents.columns import Rows
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, good_side, noise_of, of_small_group, spread_of
-from checks.judge.rules.prefilter import are_near, suspects
+from checks.judge.rules.prefilter import are_near, nodes_of, suspects
 from checks.judge.rules.relative import Series, better_side, of_nodes, reach, series_of
 from checks.judge.rules.tails import NORMAL, Tails, tails_of
 from checks.judge.rules.values import Cell, Chances, RuleContext, held
-from checks.model import Finding, Observation, Value, node_of
+from checks.model import Finding, Observation, node_of
 from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
@@ -93,29 +93,33 @@ def chances(false_names: float, policy: Policy, rows: Mapping[str, Rows]) -> Cha
     for check, line in policy.checks.items():
         for group in groups([(rule, rows[check]) for rule in line.rules if check in rows]):
             who = rows[check].columns.subjects
-            hosts = len(set(map(node_of, who)))
-            sizes = [sum(map(_size, rows[check].column(rule.metric))) for rule, _ in group]
+            hosts = len(set(nodes_of(rows[check])))
+            sizes = [_size(rows[check], rule) for rule, _ in group]
             values += sum(sizes)
             if sum(sizes) > len(who):
                 subjects += len(who)
             if group[0][0].over is Over.PEERS and sum(sizes) > hosts and hosts < len(who):
                 nodes += hosts
         slowest = [rule for rule in line.rules if rule.over is Over.SLOWEST and check in rows]
-        values += sum(_size(value) for rule in slowest for value in rows[check].column(rule.metric))
+        values += sum(_size(rows[check], rule) for rule in slowest)
     kinds = (values, subjects, nodes)
     part = false_names / max(1, sum(kind > 0 for kind in kinds))
     return Chances(*(part / max(1, kind) for kind in kinds))
 
 
-def _size(value: Value | None) -> int:
-    return len(value) if isinstance(value, tuple) else 1
+def _size(rows: Rows, rule: Rule) -> int:
+    """How many values the rule reads. What is no array counts as one value."""
+    column = rows.column(rule.metric)
+    if tuple not in rows.kinds(rule.metric):
+        return len(column)
+    return sum(len(value) if isinstance(value, tuple) else 1 for value in column)
 
 
 def _is_calm(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> bool:
     """Whether no value can be beyond a threshold; then no median is."""
     if rule.over is Over.NODE:
         return not suspects(rule, rows, known)
-    return all(are_near(rule, series.values) for series in series_of(rule, rows)[0])
+    return all(are_near(rule, series.span) for series in series_of(rule, rows)[0])
 
 
 def _outliers(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from checks.documents.columns import Rows
 from checks.judge.not_measured import not_measured
@@ -33,6 +34,11 @@ class Series:
     evidence: Sequence[str]
     labels: Sequence[str] = ()
 
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """The smallest and the greatest value, if all can be compared."""
+        return span(self.values)
+
     def cell(self, place: int) -> Cell:
         """One number."""
         label = self.labels[place] if self.labels else self.label
@@ -48,7 +54,7 @@ Faults = Sequence[tuple[Observation, Unmeasured]]
 def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
     """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
     if isinstance(rows, Rows):
-        found = _whole(rule, rows)
+        found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
         if found is not None:
             return sorted(found, key=lambda one: one.label), ()
     return _one_by_one(rule, rows)
@@ -82,15 +88,16 @@ def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
     """The series by columns, if every row has the same elements with the same names; None otherwise."""
     column, columns = rows.column(rule.metric), rows.columns
     parts = parts_of(column)
-    if parts is None or any(span(part) is None for part in parts):
+    if parts is None:
         return None
     labels = [rule.metric] if type(column[0]) is not tuple else labels_of(rule, rows, len(parts))
     if labels is None:
         return None
-    return [
+    found = [
         Series(label, columns.subjects, part, columns.evidence)
         for label, part in zip(labels, parts, strict=True)
     ]
+    return found if all(series.span is not None for series in found) else None
 
 
 def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
@@ -144,7 +151,12 @@ def judge(
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
     """Whether there are enough nodes, and all ranks are so close together that the nodes are, too."""
-    return are_near(rule, series.values) and len(set(map(node_of, series.subjects))) >= rule.min_peers
+    nodes: set[str] = set()
+    for subject in series.subjects if are_near(rule, series.span) else ():
+        nodes.add(node_of(subject))
+        if len(nodes) >= rule.min_peers:
+            return True
+    return False
 
 
 def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleContext) -> Iterator[Finding]:
@@ -207,6 +219,8 @@ def _together(
 ) -> Iterator[Finding]:
     """The findings about the values of one series, of which none is compared with anything else."""
     values, excused = series.values, list[_Excused]()
+    if len(values) >= rule.min_peers and are_near(rule, series.span):
+        return
     if len(values) >= rule.min_peers and _crosses(rule, values):
         ratios = ratios_of(values, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
@@ -337,6 +351,9 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
     if len(values) < rule.min_peers:
         yield from _silent(check, rule, series, declared, CLUSTER)
         return
+    (low, high), ends = edges(rule), series.span
+    if ends and ends[0] > 0 and low <= 0.0 and 1 - ends[0] / ends[1] <= high:
+        return  # even the share that the greatest value would lose to the smallest is within the thresholds
     timed = is_time(rule.metric)
     extreme, middle = max(values) if timed else min(values), median_of(values)
     places = (place for place, value in enumerate(values) if value == extreme)
