@@ -1,6 +1,6 @@
 """How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
 
-`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--markdown]` makes fleets in which 15 nodes are
+`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02]` makes fleets in which 15 nodes are
 slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a table: slow nodes
 found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
 
@@ -9,7 +9,8 @@ gpus      8 GPUs per node with 6 values each; a slow node is slow on all GPUs in
 one gpu   as gpus, but slow on one GPU only
 one value as values, but slow in one value only: nothing can be combined
 
-Noise: normal; shared (half of the variance is the node's own, in all its values); heavy (Student's t with 4 degrees of freedom).
+Noise: normal; shared (half of the variance is the node's own, in all its values); heavy and heavier (Student's t with 4 and 3
+degrees of freedom); mixed and rare (five times as wide in one of 20 and one of 100 values); laplace.
 SuperBench's rule is written from its documentation (Data Diagnosis, "variance" with lambda x: x < -0.05): a value more than 5 % below
 the baseline. The baseline is the true mean here, which no site knows so well. The fixed rule compares with the fleet's median.
 """

@@ -59,7 +59,8 @@ def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[li
     if all(_is_calm(one, rows, known) for one, rows in group):
         return [], NORMAL
     shares = [share for one, rows in group for share in _shares(one, rows)]
-    tails = _tails(rule, shares)
+    distances = _distances(rule, shares)
+    tails = tails_of(distances)
     found: list[Finding] = []
     named: set[str] = set()
     subjects = {share.subject for share in shares}
@@ -69,11 +70,11 @@ def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[li
             if node_of(finding.subject) not in named:
                 found.append(finding)
                 named |= {finding.subject} if whole else set()
-    return found, tails
+    return found, tails_of(distances, likely=True)
 
 
-def _tails(rule: Rule, shares: Sequence[_Share]) -> Tails:
-    """The tails of all these values, each in spreads of its own label."""
+def _distances(rule: Rule, shares: Sequence[_Share]) -> list[float]:
+    """How far the values on the good side are from their medians, each in spreads of its own label."""
     alike: dict[str, list[_Share]] = {}
     for share in shares:
         alike.setdefault(share.label, []).append(share)
@@ -82,7 +83,7 @@ def _tails(rule: Rule, shares: Sequence[_Share]) -> Tails:
         ratios = [share.ratio for share in some]
         if len(ratios) >= LEAST_VALUES and len({node_of(share.subject) for share in some}) >= LEAST_NODES:
             distances += good_side(ratios, spread_of(ratios), better_side(rule))
-    return tails_of(distances)
+    return distances
 
 
 def chances(false_names: float, policy: Policy, rows: Mapping[str, Rows]) -> Chances:

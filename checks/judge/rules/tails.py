@@ -81,8 +81,8 @@ class Tails:
 NORMAL = Tails()
 
 
-def tails_of(distances: Sequence[float]) -> Tails:
-    """The lightest tails that these distances on the good side of a median allow.
+def tails_of(distances: Sequence[float], *, likely: bool = False) -> Tails:
+    """The lightest tails that these distances on the good side of a median allow; with `likely` the most likely ones, if not normal.
 
     Distances are in robust spreads of their group, and none is negative. With few of them, or none that says otherwise, noise is
     normal. The farthest counts like the one after it.
@@ -95,7 +95,10 @@ def tails_of(distances: Sequence[float]) -> Tails:
     counts[round(second * BINS)] += 1
     likelihoods = {freedom: _likelihood(counts, freedom) for freedom in FREEDOMS}
     enough = max(likelihoods.values()) - EVIDENT
-    return Tails(next(freedom for freedom, found in likelihoods.items() if found >= enough), second)
+    lightest = next(freedom for freedom, found in likelihoods.items() if found >= enough)
+    if likely and not math.isinf(lightest):
+        return Tails(max(likelihoods, key=likelihoods.__getitem__), second)
+    return Tails(lightest, second)
 
 
 def _likelihood(counts: Counter[int], freedom: float) -> float:
