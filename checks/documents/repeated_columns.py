@@ -86,8 +86,18 @@ class _Reader:
             if self.compared > len(text):  # a file that was made to be compared for ever
                 raise _Doubt
         value, end = self.parse_value(text, start)
-        if max(text.find(opening, start + 1, end) for opening in "[{") >= 0:  # a list of scalars is not deep
+        if not self._is_flat(start, end):
             self.require(value, depth)
         if len(alike) < CANDIDATES:
             alike.append((start, end, value))
         return value, end
+
+    def _is_flat(self, start: int, end: int) -> bool:
+        """Whether the list certainly holds only scalars, or lists of scalars: after the first two, every bracket that opens a list
+        follows one that closes a list. Brackets in texts make it uncertain.
+        """
+        text = self.text
+        if text.find("{", start, end) >= 0:
+            return False
+        opened = text.count("[", start, end)
+        return opened == 1 or (text.startswith("[[", start) and opened == text.count("],[", start, end) + 2)

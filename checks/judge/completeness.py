@@ -1,12 +1,14 @@
 """What the rows of sound observations list and cover. Pure.
 
 `judge_lists` finds arrays that are shorter than their labels or leave out declared GPUs. `coverage` counts what was observed.
+`is_whole` and `with_holes` say of whole columns whether anything is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from operator import lt
 
 from checks.documents.columns import Rows
 from checks.judge.not_measured import not_measured
@@ -116,3 +118,21 @@ def subjects_of(scope: Scope, report: Report) -> frozenset[str]:
 def declared_count(scope: Scope, declared: Declared) -> int:
     """How many subjects of this scope the gate file declares."""
     return {Scope.NODE: declared.nodes, Scope.RANK: declared.ranks, Scope.CLUSTER: 1}[scope]
+
+
+def is_whole(found: Sequence[str], expected: frozenset[str]) -> bool:
+    """Whether exactly the expected subjects are there, each once and in order."""
+    return len(found) == len(expected) and expected.issuperset(found) and all(map(lt, found, found[1:]))
+
+
+def with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
+    """The indices of the rows with a null in an array that no rule reads."""
+    odd: set[int] = set()
+    for name, column in rows.columns.metrics.items():
+        kinds = frozenset[type]() if name in ruled else rows.kinds(name)
+        if tuple not in kinds:
+            continue
+        arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
+        if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
+            odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
+    return frozenset(odd)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
@@ -65,6 +64,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
     observed = by_check(report.observations)
     sound: dict[str, Rows] = {}
     required, unread = 0, set[str]()
+    complete: dict[tuple[int, Scope], bool] = {}  # most checks have one and the same list of subjects
     for planned in report.plan:
         rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
         line = _line(planned.check, policy, report.declared)
@@ -73,9 +73,15 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
             unread |= accepted
             required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
-            findings += _about_subjects(planned, rows, subjects[planned.scope], line)
             unfit = _unfit(planned, rows)
-            sound[planned.check] = _sound(rows, unfit, subjects[planned.scope])
+            key = (id(rows.columns.subjects), planned.scope)
+            if key not in complete:
+                complete[key] = completeness.is_whole(rows.columns.subjects, subjects[planned.scope])
+            if complete[key] and not unfit:
+                sound[planned.check] = rows
+            else:
+                findings += _about_subjects(planned, rows, subjects[planned.scope], line)
+                sound[planned.check] = _sound(rows, unfit, subjects[planned.scope])
             findings += _about_rows(planned, rows, unfit, subjects[planned.scope] - accepted, line, absent)
             findings += completeness.judge_lists(planned, sound[planned.check], report.declared, line)
             findings += _about_source(sound[planned.check])
@@ -297,7 +303,7 @@ def _about_rows(
 ) -> Iterator[Finding]:
     level = Level.FAIL if line.required else Level.WARN
     ruled = absent | {rule.metric for rule in line.rules}
-    holes = _with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
+    holes = completeness.with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
     twice = _twice(rows) if unfit or holes else frozenset()
     for place in sorted(unfit | holes):
         row = rows[place]
@@ -336,19 +342,6 @@ def _other_than(column: Sequence[object], usual: object) -> set[int]:
     if column.count(usual) == len(column):
         return set()
     return {place for place, value in enumerate(column) if value is not usual}
-
-
-def _with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
-    """The indices of the rows with a null in an array that no rule reads."""
-    odd: set[int] = set()
-    for name, column in rows.columns.metrics.items():
-        kinds = frozenset[type]() if name in ruled else rows.kinds(name)
-        if tuple not in kinds:
-            continue
-        arrays = column if len(kinds) == 1 else (value for value in column if type(value) is tuple)
-        if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
-            odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
-    return frozenset(odd)
 
 
 def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:

@@ -27,6 +27,27 @@ def scaled_mad(values: Sequence[float]) -> float:
     return MAD_SCALE * median_of([abs(value - middle) for value in values])
 
 
+# How many median absolute deviations away a value has no weight (Mosteller and Tukey, Data Analysis and Regression, 1977).
+BIWEIGHT = 9.0
+
+
+def biweight(values: Sequence[float]) -> float:
+    """The standard deviation as Tukey's biweight estimates it: as precise as from 0.87 times as many normal values, and outliers have
+    no weight (Lax, JASA 80, 1985). 0 if more than half of the values are equal.
+    """
+    middle = median_of(values)
+    reach = BIWEIGHT * median_of([abs(value - middle) for value in values])
+    if reach <= 0:
+        return 0.0
+    over = under = 0.0
+    for value in values:
+        left = 1.0 - ((value - middle) / reach) ** 2
+        if left > 0:
+            over += (1.0 - left) * left**4
+            under += left * (5.0 * left - 4.0)
+    return reach * float((len(values) * over) ** 0.5 / abs(under))
+
+
 # The factors by which Qn estimates a standard deviation without bias: for 2 to 9 values, and beyond (Rousseeuw and Croux, JASA 88,
 # 1993, with the table of Croux and Rousseeuw, COMPSTAT 1992).
 QN_SCALE = 2.2219

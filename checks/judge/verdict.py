@@ -14,7 +14,7 @@ from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
-from checks.judge.rules import apply, relative
+from checks.judge.rules import apply, combined
 from checks.judge.rules.values import RuleContext
 from checks.model import (
     CLUSTER,
@@ -65,7 +65,7 @@ def decide(
     gaps = driver_age.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
     findings += driver_age.findings(gaps, versions)
     hosts = cpu_contention.machines_of(report.nodes)
-    chance = policy.false_names / max(1, relative.values_compared(policy, sound.rows))
+    chances = combined.chances(policy.false_names, policy, sound.rows)
     for planned in report.plan if fits else ():
         rows, line = sound.rows.get(planned.check, ()), policy.checks.get(planned.check)
         if planned.skip is None and line is not None:
@@ -73,7 +73,7 @@ def decide(
             absent = facts.absent(kind, planned.check)
             unreported = driver_age.by_subject(gaps, planned.check)
             known = RuleContext(
-                facts.instances.get(kind), absent, report.declared, facts, unreported, hosts, chance
+                facts.instances.get(kind), absent, report.declared, facts, unreported, hosts, chances
             )
             subjects = report.declared.ranks if planned.scope is Scope.RANK else report.declared.nodes
             findings += apply.apply(planned.check, line, rows, subjects, known)

@@ -1,6 +1,6 @@
 """How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
 
-`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--markdown]` makes fleets in which 15 nodes are
+`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02]` makes fleets in which 15 nodes are
 slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a table: slow nodes
 found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
 
@@ -9,7 +9,8 @@ gpus      8 GPUs per node with 6 values each; a slow node is slow on all GPUs in
 one gpu   as gpus, but slow on one GPU only
 one value as values, but slow in one value only: nothing can be combined
 
-Noise: normal; shared (half of the variance is the node's own, in all its values); heavy (Student's t with 4 degrees of freedom).
+Noise: normal; shared (half of the variance is the node's own, in all its values); heavy and heavier (Student's t with 4 and 3
+degrees of freedom); mixed and rare (five times as wide in one of 20 and one of 100 values); laplace.
 SuperBench's rule is written from its documentation (Data Diagnosis, "variance" with lambda x: x < -0.05): a value more than 5 % below
 the baseline. The baseline is the true mean here, which no site knows so well. The fixed rule compares with the fleet's median.
 """
@@ -31,7 +32,7 @@ if str(ROOT) not in sys.path:
 
 from checks.documents.columns import Rows  # noqa: E402 - as a script, this file's own folder is what Python knows
 from checks.judge.rules.apply import apply  # noqa: E402
-from checks.judge.rules.relative import values_compared  # noqa: E402
+from checks.judge.rules.combined import chances  # noqa: E402
 from checks.judge.rules.values import RuleContext  # noqa: E402
 from checks.model import CLUSTER, Declared, Observation, Outcome, node_of  # noqa: E402
 from checks.policy import FALSE_NAMES, CheckPolicy, OnWarn, Over, Policy, Rule  # noqa: E402
@@ -85,7 +86,36 @@ def heavy(chance: random.Random, own: float) -> float:
     return chance.gauss(0.0, 0.6745 / 0.7407) / math.sqrt(math.fsum(squares) / 4)
 
 
-DRAWS: Mapping[str, Draw] = {"normal": normal, "shared": shared, "heavy": heavy}
+def heavier(chance: random.Random, own: float) -> float:
+    """Student's t with 3 degrees of freedom, with the quartiles of a normal distribution."""
+    squares = [chance.gauss(0.0, 1.0) ** 2 for _ in range(3)]
+    return chance.gauss(0.0, 0.6745 / 0.7649) / math.sqrt(math.fsum(squares) / 3)
+
+
+def mixed(chance: random.Random, own: float) -> float:
+    """Normal, and five times as wide in a twentieth of the values."""
+    return chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0)
+
+
+def rare(chance: random.Random, own: float) -> float:
+    """Normal, and five times as wide in one of a hundred values."""
+    return chance.gauss(0.0, 5.0 if chance.random() < 0.01 else 1.0)
+
+
+def laplace(chance: random.Random, own: float) -> float:
+    """Laplace's distribution with the quartiles of a normal one."""
+    return chance.choice((-1.0, 1.0)) * chance.expovariate(math.log(2) / 0.6745)
+
+
+DRAWS: Mapping[str, Draw] = {
+    "normal": normal,
+    "shared": shared,
+    "heavy": heavy,
+    "heavier": heavier,
+    "mixed": mixed,
+    "rare": rare,
+    "laplace": laplace,
+}
 
 
 def fleet(
@@ -139,7 +169,7 @@ def ours(cells: Cells, ranks: int) -> frozenset[str]:
     policy = Policy("relative", ("cpu",), OnWarn.GO, 0.25, lines)
     subjects = len(next(iter(cells.values())))
     declared = Declared("cpu", subjects // ranks, 0, ranks)
-    known = RuleContext(declared=declared, chance=FALSE_NAMES / values_compared(policy, rows))
+    known = RuleContext(declared=declared, chances=chances(FALSE_NAMES, policy, rows))
     found = [
         finding
         for check, line in lines.items()
@@ -192,6 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worlds", default=",".join(world.name for world in WORLDS))
     parser.add_argument("--noises", default=",".join(DRAWS))
+    parser.add_argument("--spreads", default=",".join(f"{noise:g}" for noise in NOISES))
+    parser.add_argument("--faults", default="")
     asked = parser.parse_args(argv)
     seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
     print(
@@ -202,8 +234,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for world in (world for world in WORLDS if world.name in asked.worlds.split(",")):
         for kind in asked.noises.split(","):
-            for noise in NOISES:
-                for fault in (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10):
+            for noise in map(float, asked.spreads.split(",")):
+                usual = (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10)
+                for fault in map(float, asked.faults.split(",")) if asked.faults else usual:
                     row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds)
                     print(
                         f"| {world.name} | {kind} {noise:.0%} | {fault:.0%} | {' | '.join(row)} |", flush=True

@@ -34,6 +34,7 @@ MODULES = (
     "checks.judge.rules.expected_values",
     "checks.judge.rules.noise",
     "checks.judge.rules.relative",
+    "checks.judge.rules.tails",
     "checks.judge.rules.values",
     "checks.merge",
     "checks.runner.in_job.confirm",

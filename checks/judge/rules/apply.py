@@ -11,6 +11,7 @@ from checks.judge import cpu_contention, xid_overlay
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import combined, expected, prefilter, relative
 from checks.judge.rules import values as bounds
+from checks.judge.rules.tails import Tails
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show
 from checks.model import (
     CLUSTER,
@@ -58,8 +59,8 @@ def _applied(
     check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
     judged = [(rule, _judgeable(rule, rows, known)) for rule in line.rules]
-    together = list(_together(check, judged, known))
-    known = replace(known, slow=frozenset(finding.subject for finding in together))
+    together, tails = _together(check, judged, known)
+    known = replace(known, slow=frozenset(finding.subject for finding in together), tails=tails)
     named: dict[str, set[Level]] = {}
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
@@ -96,16 +97,22 @@ def _judgeable(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> S
     return _reported(held, rule.metric, known)
 
 
-def _together(check: str, judged: Sequence[combined.Judged], known: RuleContext) -> Iterator[Finding]:
-    """The findings of the relative rules about medians of several values."""
+def _together(
+    check: str, judged: Sequence[combined.Judged], known: RuleContext
+) -> tuple[list[Finding], dict[Rule, Tails]]:
+    """The findings of the relative rules about medians of several values, and the tails of the noise of each rule's values."""
+    together: list[Finding] = []
+    tails: dict[Rule, Tails] = {}
     for group in combined.groups(judged):
         rule, rows = group[0]
-        found = list(combined.judge(check, group, known))
+        found, alike = combined.examine(check, group, known)
+        tails |= {one: alike for one, _ in group}
         if found and rule.needs_cpu:
             loads = cpu_contention.RecordedLoads(rows, known.hosts)
             slow = {node_of(finding.subject) for finding in found}
             found = [loads.weighed(finding, slow) for finding in found]
-        yield from (_resting(finding, rule) for finding in found)
+        together += [_resting(finding, rule) for finding in found]
+    return together, tails
 
 
 def _beside_other_work(
@@ -297,12 +304,15 @@ def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level)
 
 def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    for row in rows:
-        value = row.metrics.get(rule.metric)
+    table = Rows.of(check, rows)
+    for place, (subject, value) in enumerate(
+        zip(table.columns.subjects, table.column(rule.metric), strict=True)
+    ):
         if value is None or (isinstance(value, tuple) and None in value):
-            yield _unmeasured(check, rule, row, "is missing, or some elements have no value", blind)
+            said = "is missing, or some elements have no value"
+            yield _unmeasured(check, rule, table[place], said, blind)
         else:
-            values[row.subject] = str(value)
+            values[subject] = str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) < 2:
         return

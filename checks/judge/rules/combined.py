@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from checks.documents.columns import Rows
 from checks.judge.robust_statistics import median_of
-from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, noise_of, of_small_group
-from checks.judge.rules.prefilter import are_near, suspects
-from checks.judge.rules.relative import Series, of_nodes, reach, series_of
-from checks.judge.rules.values import Cell, RuleContext, held
+from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, good_side, noise_of, of_small_group, spread_of
+from checks.judge.rules.prefilter import are_near, nodes_of, suspects
+from checks.judge.rules.relative import Series, better_side, of_nodes, reach, series_of
+from checks.judge.rules.tails import NORMAL, Tails, tails_of
+from checks.judge.rules.values import Cell, Chances, RuleContext, held
 from checks.model import Finding, Observation, node_of
-from checks.policy import Over, Rule
+from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
 SUFFIX = {
@@ -49,38 +51,86 @@ def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
     return list(found.values())
 
 
-def judge(check: str, group: Sequence[Judged], known: RuleContext) -> Iterator[Finding]:
-    """A finding for each node, or else each subject, whose median is an outlier. With few nodes there is none."""
-    if all(_is_calm(rule, rows, known) for rule, rows in group):
-        return
+def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[list[Finding], Tails]:
+    """A finding for each node, or else each subject, whose median is an outlier; with few nodes there is none. And the tails of the
+    noise of single values.
+    """
     rule = group[0][0]
+    if all(_is_calm(one, rows, known) for one, rows in group):
+        return [], NORMAL
     shares = [share for one, rows in group for share in _shares(one, rows)]
-    if not shares:
-        return
+    distances = _distances(rule, shares)
+    tails = tails_of(distances)
+    found: list[Finding] = []
     named: set[str] = set()
-    by_node = rule.over is Over.PEERS and any("/" in share.subject for share in shares)
+    subjects = {share.subject for share in shares}
+    by_node = rule.over is Over.PEERS and len(set(map(node_of, subjects))) < len(subjects)
     for whole in (True, False) if by_node else (False,):
-        for finding in _outliers(check, rule, shares, whole, known):
+        for finding in _outliers(check, rule, shares, whole, known, tails):
             if node_of(finding.subject) not in named:
-                yield finding
+                found.append(finding)
                 named |= {finding.subject} if whole else set()
+    return found, tails_of(distances, likely=True)
+
+
+def _distances(rule: Rule, shares: Sequence[_Share]) -> list[float]:
+    """How far the values on the good side are from their medians, each in spreads of its own label."""
+    alike: dict[str, list[_Share]] = {}
+    for share in shares:
+        alike.setdefault(share.label, []).append(share)
+    distances: list[float] = []
+    for some in alike.values():
+        ratios = [share.ratio for share in some]
+        if len(ratios) >= LEAST_VALUES and len({node_of(share.subject) for share in some}) >= LEAST_NODES:
+            distances += good_side(ratios, spread_of(ratios), better_side(rule))
+    return distances
+
+
+def chances(false_names: float, policy: Policy, rows: Mapping[str, Rows]) -> Chances:
+    """The budget of false names, shared among all that the rules of the report compare: a third each for single values, the medians
+    of subjects and the medians of nodes.
+    """
+    values = subjects = nodes = 0
+    for check, line in policy.checks.items():
+        for group in groups([(rule, rows[check]) for rule in line.rules if check in rows]):
+            who = rows[check].columns.subjects
+            hosts = len(set(nodes_of(rows[check])))
+            sizes = [_size(rows[check], rule) for rule, _ in group]
+            values += sum(sizes)
+            if sum(sizes) > len(who):
+                subjects += len(who)
+            if group[0][0].over is Over.PEERS and sum(sizes) > hosts and hosts < len(who):
+                nodes += hosts
+        slowest = [rule for rule in line.rules if rule.over is Over.SLOWEST and check in rows]
+        values += sum(_size(rows[check], rule) for rule in slowest)
+    kinds = (values, subjects, nodes)
+    part = false_names / max(1, sum(kind > 0 for kind in kinds))
+    return Chances(*(part / max(1, kind) for kind in kinds))
+
+
+def _size(rows: Rows, rule: Rule) -> int:
+    """How many values the rule reads. What is no array counts as one value."""
+    column = rows.column(rule.metric)
+    if tuple not in rows.kinds(rule.metric):
+        return len(column)
+    return sum(len(value) if isinstance(value, tuple) else 1 for value in column)
 
 
 def _is_calm(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> bool:
     """Whether no value can be beyond a threshold; then no median is."""
     if rule.over is Over.NODE:
         return not suspects(rule, rows, known)
-    return all(are_near(rule, series.values) for series in series_of(rule, rows)[0])
+    return all(are_near(rule, series.span) for series in series_of(rule, rows)[0])
 
 
 def _outliers(
-    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, known: RuleContext
+    check: str, rule: Rule, shares: Sequence[_Share], whole: bool, known: RuleContext, tails: Tails
 ) -> Iterator[Finding]:
     """The outliers among the medians of the nodes (`whole`) or of the subjects. One value has no median of its own."""
     mine: dict[str, list[_Share]] = {}
     for share in shares:
         mine.setdefault(node_of(share.subject) if whole else share.subject, []).append(share)
-    most = max(map(len, mine.values()))
+    most = max(map(len, mine.values()), default=0)
     mine = {subject: found for subject, found in mine.items() if len(found) > max(1, most // 2)}
     nodes = len(set(map(node_of, mine)))
     if len(mine) < max(LEAST_VALUES, rule.min_peers) or nodes < LEAST_NODES:
@@ -88,9 +138,12 @@ def _outliers(
     medians = {subject: median_of([share.ratio for share in found]) for subject, found in mine.items()}
     middle = median_of(list(medians.values()))
     ratios = [median / middle for median in medians.values()]
+    chance = known.chances.node if whole else known.chances.subject
     if rule.over is Over.NODE:
         ratios = of_small_group(ratios, len(ratios) // nodes)
-    noise = noise_of(ratios, nodes, known.chance, rule.deviations)
+    noise = noise_of(
+        ratios, nodes, chance, rule.deviations, better=better_side(rule), known=tails.of_medians(most)
+    )
     for subject, median in medians.items():
         cell = Cell(subject, _label(mine[subject]), median, mine[subject][0].evidence)
         for found in held(check, rule, cell, middle, SUFFIX[rule.over]):

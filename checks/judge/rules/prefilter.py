@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -34,8 +35,11 @@ def suspects(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> Seq
     if rule.same:
         return () if _one_value(column) else rows
     fits = _fits(rule, known)
+    if fits is None and rule.over is Over.NODE:
+        key = f"alike: {rule.metric}, {rule.each}, {edges(rule)}, {rule.min_peers}"
+        return rows.once(key, lambda: _unless_alike(rule, rows, column))
     if fits is None:
-        return _unless_alike(rule, rows, column) if rule.over is Over.NODE else rows
+        return rows
     if rule.over is Over.CLUSTER:
         return () if fits(column) else rows
     return rows.take(_odd(column, fits))
@@ -125,8 +129,9 @@ def _all_equal(value: object) -> Fits:
 def _each_uniform(column: Sequence[Any]) -> bool:
     if set(map(type, column)) != {tuple}:
         return False
-    # Equal texts and equal whole numbers have the same text; 0.0 and -0.0 are equal and do not.
-    if set(map(type, chain.from_iterable(column))) not in ({str}, {int}):
+    # Equal texts and equal numbers of one type have the same text; 0.0 and -0.0 are equal and do not.
+    kinds = set(map(type, chain.from_iterable(column)))
+    if kinds not in ({str}, {int}, {float}) or (kinds == {float} and 0.0 in chain.from_iterable(column)):
         return False
     return set(map(len, map(set, column))) == {1}
 
@@ -137,8 +142,7 @@ def _one_value(column: Sequence[Any]) -> bool:
 
 def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Observation]:
     """All rows if the values of a node differ, since the noise of all nodes says whether that is much; otherwise none."""
-    subjects = rows.columns.subjects
-    nodes = list(map(node_of, subjects))
+    subjects, nodes = rows.columns.subjects, nodes_of(rows)
     kinds = set(map(type, column))
     if kinds == {tuple} and len(set(nodes)) == len(nodes) and "/" not in "".join(subjects):
         return () if all(_alike(rule, values) for values in column) else rows
@@ -147,15 +151,19 @@ def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Obs
     parts = parts_of(column)
     if parts is None or (kinds == {tuple} and labels_of(rule, rows, len(parts)) is None):
         return rows
+    enough = min(Counter(nodes).values()) >= rule.min_peers
+    far = [part for part in parts if not (enough and are_near(rule, span(part)))]
     places: dict[str, list[int]] = {}
-    for place, node in enumerate(nodes):
+    for place, node in enumerate(nodes if far else ()):
         places.setdefault(node, []).append(place)
-    enough = min(map(len, places.values())) >= rule.min_peers
-    for part in parts:
-        near = enough and are_near(rule, part)
-        if not (near or all(_alike(rule, [part[i] for i in mine]) for mine in places.values())):
-            return rows
-    return ()
+    if all(_alike(rule, [part[i] for i in mine]) for part in far for mine in places.values()):
+        return ()
+    return rows
+
+
+def nodes_of(rows: Rows) -> Sequence[str]:
+    """The node of each subject."""
+    return rows.once("nodes", lambda: tuple(map(node_of, rows.columns.subjects)))
 
 
 def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
@@ -181,9 +189,8 @@ def labels_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
     return [f"{name}: {rule.metric}" for name in names]
 
 
-def are_near(rule: Rule, values: Sequence[Any]) -> bool:
-    """Whether all values are numbers so close together that none crosses a threshold relative to the median of any of them."""
-    found = span(values)
+def are_near(rule: Rule, found: tuple[float, float] | None) -> bool:
+    """Whether values of this span are so close together that none crosses a threshold relative to the median of any of them."""
     low, high = edges(rule)
     if found is None or found[0] <= 0:
         return False

@@ -8,17 +8,20 @@ The numbers that a rule compares form one series per label; an object for a sing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from checks.documents.columns import Rows
 from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
+from checks.judge.rules.tails import NORMAL
 from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
-from checks.policy import RELATIVE, Over, Policy, Rule
+from checks.policy import Over, Rule
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,19 @@ class Series:
     evidence: Sequence[str]
     labels: Sequence[str] = ()
 
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """The smallest and the greatest value, if all can be compared."""
+        return span(self.values)
+
     def cell(self, place: int) -> Cell:
         """One number."""
         label = self.labels[place] if self.labels else self.label
         return Cell(self.subjects[place], label, float(self.values[place]), self.evidence[place])
 
+
+# A finding that names nobody lists at most so many candidates.
+CANDIDATES = 8
 
 Faults = Sequence[tuple[Observation, Unmeasured]]
 
@@ -43,7 +54,7 @@ Faults = Sequence[tuple[Observation, Unmeasured]]
 def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
     """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
     if isinstance(rows, Rows):
-        found = _whole(rule, rows)
+        found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
         if found is not None:
             return sorted(found, key=lambda one: one.label), ()
     return _one_by_one(rule, rows)
@@ -77,15 +88,16 @@ def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
     """The series by columns, if every row has the same elements with the same names; None otherwise."""
     column, columns = rows.column(rule.metric), rows.columns
     parts = parts_of(column)
-    if parts is None or any(span(part) is None for part in parts):
+    if parts is None:
         return None
     labels = [rule.metric] if type(column[0]) is not tuple else labels_of(rule, rows, len(parts))
     if labels is None:
         return None
-    return [
+    found = [
         Series(label, columns.subjects, part, columns.evidence)
         for label, part in zip(labels, parts, strict=True)
     ]
+    return found if all(series.span is not None for series in found) else None
 
 
 def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
@@ -139,7 +151,12 @@ def judge(
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
     """Whether there are enough nodes, and all ranks are so close together that the nodes are, too."""
-    return are_near(rule, series.values) and len(set(map(node_of, series.subjects))) >= rule.min_peers
+    nodes: set[str] = set()
+    for subject in series.subjects if are_near(rule, series.span) else ():
+        nodes.add(node_of(subject))
+        if len(nodes) >= rule.min_peers:
+            return True
+    return False
 
 
 def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleContext) -> Iterator[Finding]:
@@ -155,7 +172,7 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleCont
             for one in series.values()
             for ratio in of_small_group(ratios_of(one.values, rule.min_peers), len(one.values))
         ]
-        noise = noise_of(ratios, len(series), known.chance, rule.deviations)
+        noise = _noise(rule, ratios, len(series), known)
         excused: list[_Excused] = []
         for node, one in series.items():
             declared = _declared(nodes[node], known)
@@ -171,6 +188,19 @@ def ratios_of(values: Sequence[float], least: int) -> list[float]:
         return []
     middle = median_of(values)
     return [value / middle for value in values] if middle > 0 else []
+
+
+def better_side(rule: Rule) -> int:
+    """1 if greater values are better, -1 if smaller ones are, 0 if the rule has thresholds on both sides."""
+    low, high = edges(rule)
+    return (low > 0) - (high < math.inf)
+
+
+def _noise(rule: Rule, ratios: Sequence[float], nodes: int, known: RuleContext) -> Noise:
+    tails = known.tails.get(rule, NORMAL)
+    return noise_of(
+        ratios, nodes, known.chances.value, rule.deviations, better=better_side(rule), known=tails
+    )
 
 
 def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
@@ -189,10 +219,12 @@ def _together(
 ) -> Iterator[Finding]:
     """The findings about the values of one series, of which none is compared with anything else."""
     values, excused = series.values, list[_Excused]()
+    if len(values) >= rule.min_peers and are_near(rule, series.span):
+        return
     if len(values) >= rule.min_peers and _crosses(rule, values):
         ratios = ratios_of(values, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
-        noise = noise_of(ratios, nodes, known.chance, rule.deviations)
+        noise = _noise(rule, ratios, nodes, known)
     else:
         noise = Noise()
     yield from _among(check, rule, series, declared, suffix, noise, excused)
@@ -247,7 +279,9 @@ def reach(rule: Rule, noise: Noise, level: Level, ratio: float) -> float:
         line, far = (rule.fail_below if ratio < 1.0 else rule.fail_above), noise.fail
     else:
         line, far = (rule.warn_below if ratio < 1.0 else rule.warn_above), noise.warn
-    return far if line is None or not noise.capped else max(noise.least, min(far, FAR * abs(1.0 - line)))
+    return (
+        far if line is None or not noise.capped else max(noise.least, min(far, noise.limit(abs(1.0 - line))))
+    )
 
 
 def _about_excused(
@@ -273,13 +307,33 @@ def _about_excused(
                 Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
             )
             return
-    if not failed or rule.deviations:
+    if not failed:
+        return
+    line = _distance(rule, Level.FAIL)
+    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= max(noise.least, FAR * line)]
+    if far:
+        yield _candidates(check, rule, label, far, values)
+        return
+    if rule.deviations:
         return
     worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
     if noise.expected(values, abs(ratio - 1.0)) < DOUBTFUL:
         said = f"{len(failed)} of {values} values are beyond the FAIL threshold, and whether noise explains that is doubtful: "
         said += f"{worst.subject}, {worst.message}"
         yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+
+
+def _candidates(check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int) -> Finding:
+    """What is so far that a broken part may be the reason, in a group of which noise alone takes values as far."""
+    farthest = sorted(far, key=lambda one: -abs(one[1] - 1.0))
+    named = ", ".join(f"{found.subject} ({ratio:.2f})" for found, ratio in farthest[:CANDIDATES])
+    more = f" and {len(far) - CANDIDATES} more" if len(far) > CANDIDATES else ""
+    said = (
+        f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, "
+    )
+    said += "but the noise of healthy parts reaches as far: "
+    remedy = f"Run the gate again: a broken part stays slow. {rule.remedy}".strip()
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{said}{named}{more}", "", remedy)
 
 
 def _distance(rule: Rule, level: Level) -> float:
@@ -297,6 +351,9 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
     if len(values) < rule.min_peers:
         yield from _silent(check, rule, series, declared, CLUSTER)
         return
+    (low, high), ends = edges(rule), series.span
+    if ends and ends[0] > 0 and low <= 0.0 and 1 - ends[0] / ends[1] <= high:
+        return  # even the share that the greatest value would lose to the smallest is within the thresholds
     timed = is_time(rule.metric)
     extreme, middle = max(values) if timed else min(values), median_of(values)
     places = (place for place, value in enumerate(values) if value == extreme)
@@ -319,7 +376,8 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
 
 def _is_outlier(rule: Rule, series: Series, value: float, level: Level, known: RuleContext) -> bool:
     nodes = len(set(map(node_of, series.subjects)))
-    noise = noise_of(ratios_of(series.values, rule.min_peers), nodes, known.chance)
+    better = -1 if is_time(rule.metric) else 1
+    noise = noise_of(ratios_of(series.values, rule.min_peers), nodes, known.chances.value, better=better)
     middle = median_of(series.values)
     return middle <= 0 or abs(value / middle - 1.0) >= (noise.fail if level is Level.FAIL else noise.warn)
 
@@ -330,16 +388,6 @@ def _silent(check: str, rule: Rule, series: Series, declared: int, subject: str)
         yield Finding(
             Level.WARN, Cause.EVIDENCE, check, subject, said, "", "Find out why the others are missing."
         )
-
-
-def values_compared(policy: Policy, rows: Mapping[str, Rows]) -> int:
-    """How many values the report's rules compare with others, once by themselves and once as a part of a median."""
-    return 2 * sum(
-        sum(len(value) if isinstance(value, tuple) else 1 for value in rows[check].column(rule.metric))
-        for check, line in policy.checks.items()
-        for rule in line.rules
-        if rule.over in RELATIVE and check in rows
-    )
 
 
 def comparisons(rules: Iterable[Rule], nodes: int, subjects: int) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from checks.facts.instances import Facts, Instance
 from checks.judge.not_measured import not_measured
+from checks.judge.rules.tails import Tails
 from checks.model import CLUSTER, Declared, Finding, Level, Observation, Unmeasured
 from checks.policy import FALSE_NAMES, Over, Rule
 
@@ -122,13 +123,23 @@ def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterat
 
 
 @dataclass(frozen=True)
+class Chances:
+    """With which probability noise alone may name a single value, the median of a subject's values, and the median of a node's."""
+
+    value: float = FALSE_NAMES
+    subject: float = FALSE_NAMES
+    node: float = FALSE_NAMES
+
+
+@dataclass(frozen=True)
 class RuleContext:
     """What a rule may use besides the observations: the declared type's row, the metrics that its GPU lacks, the declaration, all
     facts, and each node's machine.
 
     `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
-    (the output of a tool), or the table has no row. `chance` is the probability with which noise alone may name one of the compared
-    values. `slow` are subjects that are slow in all that belongs together (checks.judge.rules.combined).
+    (the output of a tool), or the table has no row. `chances` are the probabilities with which noise alone may name one of what is
+    compared. `slow` are subjects that are slow in all that belongs together, and `tails` are those of the noise of a rule's values
+    (checks.judge.rules.combined).
     """
 
     instance: Instance | None = None
@@ -137,8 +148,9 @@ class RuleContext:
     facts: Facts | None = None
     unreported: Mapping[str, frozenset[str]] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" if it is unknown
-    chance: float = FALSE_NAMES
+    chances: Chances = Chances()
     slow: frozenset[str] = frozenset()
+    tails: Mapping[Rule, Tails] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = RuleContext()

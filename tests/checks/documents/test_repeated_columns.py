@@ -138,3 +138,25 @@ def test_a_report_that_was_made_to_be_compared_for_ever_is_read_by_the_ordinary_
     scan = json.JSONDecoder().raw_decode
     assert parse(text, scan, lambda value, depth: None) is None
     assert parse(f"{{{','.join(pairs)}}}", scan, lambda value, depth: None) is not None
+
+
+@pytest.mark.parametrize(
+    "hidden", ["[[1],%s]", '[["],["],%s]', '[["[","]"],%s]', '[[1],["],[],["],%s]', '["[",%s]']
+)
+def test_a_deep_list_behind_lists_and_brackets_in_texts_is_refused(hidden: str) -> None:
+    """Brackets are counted to find lists of scalars; whatever texts contain, a deep list is never taken for one."""
+    text = '{"a":' + hidden % ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) + "}"
+
+    with pytest.raises(DecodeError, match="nested deeper"):
+        parse_json(text, REPORT_BYTES, shared=True)
+
+
+def test_lists_of_scalars_are_not_walked() -> None:
+    """Only what may be deep is given to the check of the depth."""
+    walked: list[object] = []
+    scan = json.JSONDecoder().raw_decode
+    parse(
+        '{"a":[1,2],"b":[[1],[2]],"c":[["[x]"]],"d":[[[1]]]}', scan, lambda value, depth: walked.append(value)
+    )
+
+    assert [[["[x]"]], [[[1]]]] == walked

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checks.facts.builtin import builtin
+from checks.judge.completeness import is_whole
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Node, Report, Scope
 from tests.catalogue_reports import catalogue_report, policy_of
@@ -104,3 +105,20 @@ def test_a_plan_that_asks_the_cluster_once_hides_no_node() -> None:
         found.subject,
     )
     assert "the plan has scope cluster for this check, but the policy requires scope node" in found.message
+
+
+@pytest.mark.parametrize(
+    ("found", "whole"),
+    [
+        (("a", "b"), True),
+        (("a",), False),
+        (("a", "a"), False),
+        (("b", "a"), False),
+        (("a", "c"), False),
+        (("a", "b", "c"), False),
+        ((), False),
+    ],
+)
+def test_subjects_are_whole_if_each_is_there_once_and_in_order(found: tuple[str, ...], whole: bool) -> None:
+    """Nothing else is left to say of them."""
+    assert whole is is_whole(found, frozenset({"a", "b"}))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from checks.catalog import CATALOG
+from checks.documents.columns import Rows
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, is_of_model
 from checks.judge.rules.apply import apply
+from checks.judge.rules.prefilter import suspects
 from checks.judge.rules.values import RuleContext
 from checks.model import Cause, Finding, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Rule, load
@@ -169,3 +171,13 @@ def test_what_is_listed_as_absent_is_a_metric_of_a_check() -> None:
     strays = [row for row in builtin().not_applicable if (row.check, row.metric) not in metrics]
 
     assert not strays
+
+
+@pytest.mark.parametrize(
+    ("value", "odd"), [((700.0, 700.0), 0), ((0.0, -0.0), 1), ((0.0, 0.0), 1), ((1.0, 1), 1), ((1.5, 2.5), 1)]
+)
+def test_arrays_of_equal_numbers_need_no_second_look(value: tuple[float, ...], odd: int) -> None:
+    """A row is looked at again unless all its numbers certainly have the same text, as 0.0 and -0.0 have not."""
+    rows = Rows.of("x.y", [Observation("x.y", "node-1", Outcome.MEASURED, 1.0, {"m": value})])
+
+    assert odd == len(suspects(Rule("m", "one image", uniform=True), rows, RuleContext()))

@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from checks.documents.columns import Rows
 from checks.judge.rules.apply import apply
-from checks.judge.rules.combined import judge
-from checks.judge.rules.values import RuleContext
+from checks.judge.rules.combined import chances, examine
+from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
-from checks.policy import CheckPolicy, Over, Rule
+from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 
 CHECK = "compute.memory_bandwidth"
 METRICS = ("copy_gbps", "triad_gbps", "read_gbps")
 PEERS = Rule("copy_gbps", "s", Over.PEERS, warn_below=0.95, fail_below=0.9)
-CHANCE = 1e-3 / 10_000
+CHANCES = Chances(1e-7, 1e-7, 1e-7)
 BUSY: Mapping[str, Value] = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
 
 Speed = Callable[
@@ -57,7 +58,7 @@ def _judged(
 
 def _found(rule: Rule, rows: Sequence[Observation], nodes: int, ranks: int, metrics: int) -> list[Finding]:
     line = CheckPolicy(rules=tuple(replace(rule, metric=name) for name in METRICS[:metrics]))
-    known = RuleContext(declared=Declared("cpu", nodes, 0, ranks), chance=CHANCE)
+    known = RuleContext(declared=Declared("cpu", nodes, 0, ranks), chances=CHANCES)
     return list(apply(CHECK, line, rows, nodes * ranks, known))
 
 
@@ -91,8 +92,8 @@ def test_a_node_whose_ranks_are_all_slower_is_named_as_one(seed: int) -> None:
 
 
 def test_a_rank_that_is_slower_in_all_metrics_is_named() -> None:
-    """One rank of 320, 8 % slower in three metrics at 1.4 % noise; the other ranks of its node are not."""
-    found = _judged(PEERS, 40, 8, 0.014, _slow(7, 0.92, ranks=1), metrics=3)
+    """One rank of 320, 8 % slower in three metrics at 1.6 % noise; the other ranks of its node are not."""
+    found = _judged(PEERS, 40, 8, 0.016, _slow(7, 0.92, ranks=1), metrics=3)
 
     assert {"node-7/rank-56"} == _named(found)
     assert "the median of 3 values (copy_gbps, triad_gbps, read_gbps)" in found[0].message
@@ -202,7 +203,7 @@ def test_rules_with_other_thresholds_are_not_combined() -> None:
     """A metric that is allowed to vary more says nothing about the others."""
     rows = _rows(40, 1, 0.014, _slow(7, 0.92), 1, 2)
     strict, loose = PEERS, replace(PEERS, metric="triad_gbps", warn_below=0.5, fail_below=0.4)
-    known = RuleContext(declared=Declared("cpu", 40, 0, 1), chance=CHANCE)
+    known = RuleContext(declared=Declared("cpu", 40, 0, 1), chances=CHANCES)
     alone = list(apply(CHECK, CheckPolicy(rules=(strict,)), rows, 40, known))
 
     assert alone == list(apply(CHECK, CheckPolicy(rules=(strict, loose)), rows, 40, known))
@@ -219,13 +220,35 @@ def test_ranks_that_lack_half_of_the_values_are_not_compared_by_their_median() -
     assert not [f for f in found if f.message.startswith("the median of")]
 
 
+def test_all_that_is_compared_shares_the_budget_of_false_names() -> None:
+    """A third each for 24 single values, 12 medians of ranks (peers and node) and 3 medians of nodes."""
+    rules = [
+        Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2] for over in (Over.PEERS, Over.NODE)
+    ]
+    policy = Policy(
+        "x",
+        ("cpu",),
+        OnWarn.GO,
+        0.25,
+        {CHECK: CheckPolicy(rules=(*rules, replace(PEERS, over=Over.SUBJECT)))},
+    )
+    rows = {CHECK: Rows.of(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
+    one = replace(
+        policy, checks={CHECK: CheckPolicy(rules=(replace(PEERS, over=Over.SLOWEST, warn_below=None),))}
+    )
+
+    assert Chances(0.1 / 24, 0.1 / 12, 0.1 / 3) == chances(0.3, policy, rows)
+    assert 0.3 / 6 == chances(0.3, one, rows).value
+    assert Chances(0.3, 0.3, 0.3) == chances(0.3, policy, {})
+
+
 def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]:
     """The findings about medians alone: of nodes with 8 ranks and 3 metrics at 2 % noise, the third of which is slower."""
     rows = [
         replace(row, evidence=f"of {row.subject}") for row in _rows(nodes, 8, 0.02, _slow(3, share), 1, 3)
     ]
-    known = RuleContext(declared=Declared("cpu", nodes, 0, 8), chance=CHANCE)
-    return list(judge(CHECK, [(replace(PEERS, over=over, metric=name), rows) for name in METRICS], known))
+    known = RuleContext(declared=Declared("cpu", nodes, 0, 8), chances=CHANCES)
+    return examine(CHECK, [(replace(PEERS, over=over, metric=name), rows) for name in METRICS], known)[0]
 
 
 @pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET])
@@ -271,4 +294,4 @@ def test_without_a_declaration_a_rank_stands_for_a_node_of_two() -> None:
 
     line = CheckPolicy(rules=(PEERS,))
     rows = _rows(40, 2, 0.01, speed, 1, 1)
-    assert {"node-7/rank-14"} == _named(list(apply(CHECK, line, rows, 80, RuleContext(chance=CHANCE))))
+    assert {"node-7/rank-14"} == _named(list(apply(CHECK, line, rows, 80, RuleContext(chances=CHANCES))))

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.columns import Rows
 from checks.judge.rules.apply import apply
-from checks.judge.rules.relative import comparisons, values_compared
+from checks.judge.rules.relative import comparisons
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
-from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule, load
+from checks.policy import CheckPolicy, Over, Rule, load
 from checks.value_types import DecodeError
 
 CHECK = "training.step"
@@ -245,19 +244,6 @@ def test_the_noise_of_a_gpu_is_that_of_all_nodes() -> None:
     fails = [_judged(rule, _ranks(*[one] * 12, (*one[:7], 89.0)), nodes=13, ranks=8) for one in (wide, tight)]
 
     assert ([], [("FAIL", "HARDWARE", "node-12/rank-103")]) == tuple(map(_said, fails))
-
-
-def test_every_value_that_is_compared_shares_the_chance_of_a_false_name() -> None:
-    """Two metrics of three ranks, one of them an array of two; once alone, once as a part of a median."""
-    rules = tuple(Rule(metric, "s", Over.PEERS, fail_below=0.9) for metric in ("m", "n"))
-    other = Rule("m", "s", fail_below=0.9)
-    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=(*rules, other))})
-    rows = [
-        Observation(CHECK, who, Outcome.MEASURED, 1.0, {"m": 1.0, "n": (1.0, 2.0)}) for who in ("a", "b", "c")
-    ]
-
-    assert 2 * (3 + 6) == values_compared(policy, {CHECK: Rows.of(CHECK, rows)})
-    assert 0 == values_compared(policy, {})
 
 
 def _fleet(many: int, noise: float, broken: float, seed: int) -> dict[str, Value]:

@@ -1,0 +1,105 @@
+"""Heavy tails: what the good side of a group says of how far noise reaches."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from checks.judge.rules.tails import NORMAL, Tails, student_quantile, student_share, tails_of
+
+Draw = Callable[[random.Random], float]
+
+
+def _normal(chance: random.Random) -> float:
+    return abs(chance.gauss(0.0, 1.0))
+
+
+def _student(freedom: int) -> Draw:
+    """Student's t with the quartiles of a normal distribution."""
+    unit = 0.6745 / student_quantile(0.25, freedom)
+    return lambda chance: (
+        unit
+        * abs(
+            chance.gauss(0.0, 1.0)
+            / math.sqrt(sum(chance.gauss(0.0, 1.0) ** 2 for _ in range(freedom)) / freedom)
+        )
+    )
+
+
+def _mixed(chance: random.Random) -> float:
+    """Normal, and five times as wide in a twentieth of the values."""
+    return abs(chance.gauss(0.0, 5.0 if chance.random() < 0.05 else 1.0))
+
+
+def _found(draw: Draw, many: int, seed: int) -> Tails:
+    chance = random.Random(seed)
+    return tails_of([draw(chance) for _ in range(many)])
+
+
+@pytest.mark.parametrize(
+    ("chance", "freedom", "table"),
+    [
+        (0.001, 10, 4.144),
+        (0.0001, 10, 5.694),
+        (0.0005, 5, 6.869),
+        (0.025, 30, 2.042),
+        (0.001, 120, 3.160),
+        (0.5, 9, 0.0),
+    ],
+)
+def test_students_quantile_is_that_of_the_tables(chance: float, freedom: float, table: float) -> None:
+    """Within 2 %."""
+    assert table == pytest.approx(student_quantile(chance, freedom), rel=0.02, abs=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [3.0, 10.0, 120.0, math.inf])
+@pytest.mark.parametrize("chance", [0.3, 1e-3, 1e-8])
+def test_the_share_beyond_a_quantile_is_its_chance(freedom: float, chance: float) -> None:
+    """Both are the same approximation; of infinite degrees of freedom it is the normal distribution."""
+    assert chance == pytest.approx(student_share(student_quantile(chance, freedom), freedom), rel=1e-6)
+
+
+def test_normal_noise_has_no_heavy_tails() -> None:
+    """In nearly all of fifty groups; what is found of the others is close to normal for 900 values."""
+    found = [_found(_normal, 900, seed) for seed in range(50)]
+
+    assert 3 >= sum(one.heavy for one in found)
+    assert all(one.freedom >= 10 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("draw", "least", "most"), [(_student(3), 2, 5), (_student(4), 3, 7), (_mixed, 3, 7)]
+)
+def test_heavy_tails_are_found(draw: Draw, least: float, most: float) -> None:
+    """Of 900 values on the good side, about as many degrees of freedom as the noise has."""
+    for seed in range(10):
+        assert least <= _found(draw, 900, seed).freedom <= most, seed
+
+
+def test_few_values_say_nothing_of_tails() -> None:
+    """39 values are taken for normal whatever they are, and 40 are not."""
+    assert NORMAL == tails_of([10.0] * 10 + [0.5] * 29)
+    assert tails_of([10.0] * 10 + [0.5] * 30).heavy
+
+
+def test_a_single_freak_value_is_no_tail() -> None:
+    """One machine that is twice as fast does not excuse those that are slow; the second farthest value counts for it."""
+    chance = random.Random(1)
+    usual = [_normal(chance) for _ in range(150)]
+    found = tails_of([*usual, 50.0])
+
+    assert not found.heavy and max(usual) == found.extreme
+
+
+def test_the_heavier_tails_are_those_with_more_far_values() -> None:
+    """Of two: the fewer degrees of freedom and the farther value."""
+    assert Tails(4.0, 9.0) == Tails(4.0, 3.0).heavier(Tails(math.inf, 9.0))
+
+
+def test_medians_have_lighter_tails() -> None:
+    """Of six values with four degrees of freedom it is 24; normal noise stays normal."""
+    assert Tails(24.0) == Tails(4.0, 9.0).of_medians(6)
+    assert NORMAL == Tails(extreme=3.0).of_medians(6)
