@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
@@ -26,8 +25,10 @@ MOMENT_S = 1.8
 LEAST_MOMENTS, SURE_LINK = 3, 0.95
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
-# A pair that was bad this often, and in this share of its tests, is not measured again, nor one that has so many tests.
-ENOUGH_TESTS, PLAIN, MOST_TESTS = 4, 0.9, 40
+# A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
+ENOUGH_TESTS, MOST_TESTS = 4, 40
+# Judgement: a node is worse than the others if it is bad twice as often.
+NEAR = 0.5
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
 CHANCE = 3.1
 # Judgement: a node of whose bad partners this share is bad in every test has bad pairs, if there are a few of them.
@@ -96,6 +97,33 @@ def only_if_certain(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
     return _if_not_pairs(matrix, replace(one, named=one.named and not _may_pass(matrix, one, bad)), bad)
 
 
+def only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
+    """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
+    what befell several is no part's fault. Tests with other named nodes do not count.
+    """
+    named = {
+        one.suspect.nodes[0] for one in found if one.named and one.suspect.kind in (Kind.NODE, Kind.RANK)
+    }
+    rare = {node for node in named if any(_is_rare(one, node) for one in found)}
+    if not rare:
+        return list(found)
+    names, wrong = [part.node for part in matrix.parts], set(bad)
+    every, spoiled = Counter[str](), Counter[str]()
+    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        for node, other in ((names[source], names[target]), (names[target], names[source])):
+            if other not in named and node != other:
+                every[node] += 1
+                spoiled[node] += test in wrong
+    worst = max((spoiled[node] / every[node] for node in every if node not in named), default=0.0)
+    vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
+    return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
+
+
+def _is_rare(one: Named, node: str) -> bool:
+    suspect = one.suspect
+    return suspect.kind is Kind.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
+
+
 def _if_not_pairs(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
     """A node or rank is not named if less than half of its partners are bad, those always, and other pairs as often as its own."""
     if not one.named or one.suspect.kind not in (Kind.NODE, Kind.RANK):
@@ -134,7 +162,10 @@ def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
     times = sorted(matrix.moments[test] for test in one.tests if test in wrong)
     if len(times) == len(one.tests):
         return False
-    moments = 1 + sum(later - before >= MOMENT_S for before, later in pairwise(times))
+    moments, last = 0, -math.inf
+    for at in times:
+        if at - last >= MOMENT_S:
+            moments, last = moments + 1, at
     return moments < LEAST_MOMENTS or one.suspect.probability < SURE_LINK
 
 
@@ -173,7 +204,7 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     chosen = []
     for one, other in sorted(times, key=lambda pair: (-times[pair], pair)):
         enough = tests[one, other] >= MOST_TESTS or (
-            times[one, other] >= ENOUGH_TESTS and times[one, other] >= PLAIN * tests[one, other]
+            times[one, other] >= ENOUGH_TESTS and times[one, other] == tests[one, other]
         )
         if not enough and max(load[one], load[other]) < most:
             load[one] += 1

@@ -25,6 +25,7 @@ from checks.judge.culprits.pattern_findings import (
     MOST_COST,
     UNEXPLAINED,
     Reading,
+    costs_too_much,
     many_hiccups,
     of_sensitivity,
     of_slow_nodes,
@@ -79,6 +80,8 @@ class CheckFindings:
         self.most_cost = options.get("most_cost", MOST_COST)
         self.detects = options.get("detects_slow_node", 0.0)
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
+        # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
+        self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
         for reading in self.readings:
@@ -89,7 +92,7 @@ class CheckFindings:
     @property
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
-        found = [s for reading, s in self.suspects.values() if _condemns(reading, s)]
+        found = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
         nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
         ranks = {s.subject for s in found if s.kind is Kind.RANK}
         parts = enumerate(self.tests.parts)
@@ -114,9 +117,9 @@ class CheckFindings:
             yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
 
     def _take(self, reading: Reading, suspect: Suspect) -> None:
-        known, mine = self._explained_by(suspect), (suspect.kind.value, suspect.subject)
-        if not suspect.passed and known is None:
-            self.suspects.pop(mine, None)  # what was bad once and has passed hides nothing
+        known, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
+        if self._condemns(reading, suspect) and known is None:
+            self.suspects.pop(mine, None)  # a warning hides nothing
         if known is not None:
             self._add(known, reading, suspect)
             return
@@ -124,6 +127,11 @@ class CheckFindings:
             self._add(mine, *self.suspects.pop(key))
             self.also[mine] += self.also.pop(key, [])
         self.suspects[mine] = (reading, suspect)
+
+    def _condemns(self, reading: Reading, suspect: Suspect) -> bool:
+        """Whether the suspect gets a FAIL."""
+        is_cheap = suspect.cost is not None and id(reading) in self.cheap
+        return reading.what in CONDEMNS and not suspect.passed and not is_cheap
 
     def _add(self, key: Key, reading: Reading, suspect: Suspect) -> None:
         said = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
@@ -141,10 +149,10 @@ class CheckFindings:
         known = [one for _, one in self.suspects.values() if one.kind is Kind.NODE and not one.passed]
         return any(set(nodes) & set(one.nodes) for one in known)
 
-    def _explained_by(self, suspect: Suspect) -> Key | None:
+    def _explained_by(self, reading: Reading, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
-        for key, (_, blamed) in self.suspects.items():
-            if blamed.passed and not suspect.passed:
+        for key, (by, blamed) in self.suspects.items():
+            if self._condemns(reading, suspect) and not self._condemns(by, blamed):
                 continue
             node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
             rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
@@ -214,19 +222,16 @@ class CheckFindings:
         return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
 
     def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
-        level = Level.FAIL if _condemns(reading, suspect) else Level.WARN
+        level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
         cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
+        if level is Level.WARN and suspect.cost is not None:
+            cause = Cause.CONFIGURATION
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
         message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
             message, subject = f"{subject}: {message}", CLUSTER
         return Finding(level, cause, self.check, subject, message, evidence, remedy)
-
-
-def _condemns(reading: Reading, suspect: Suspect) -> bool:
-    """Whether the suspect gets a FAIL."""
-    return reading.what in CONDEMNS and not suspect.passed
 
 
 def _is_corrupt(reading: Reading) -> bool:

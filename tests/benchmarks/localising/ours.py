@@ -9,6 +9,7 @@ from __future__ import annotations
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
 from checks.culprit.retest import Entry, goes_on, suspects
+from checks.culprit.rounds import is_small, sweeps
 from checks.model import PairOutcome
 from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
 from tests.benchmarks.localising.plan import Plan, again, tournament
@@ -68,15 +69,17 @@ def swept(
     """All pairs up to `all_pairs_nodes` nodes; above, matchings, then all pairs of what looks suspicious."""
     cluster, tests = world.cluster, Tests(world, tolerance)
     if cluster.nodes <= all_pairs_nodes:
-        tests.run(tournament(cluster.nodes, cluster.rails))
+        for _ in range(sweeps(cluster.nodes)):
+            tests.run(tournament(cluster.nodes, cluster.rails))
     else:
         tests.run(tournament(cluster.nodes, cluster.rails, MATCHINGS))
         pairs = suspects(tests.entries(), cluster.nodes, cluster.rails)
         tests.run(again(pairs, 1, cluster.rails))
     decoded, counts = tests.decoded(), list[int]()
+    cells = len(set(zip(tests.sources, tests.targets, strict=True))) if is_small(cluster.nodes) else 0
     for wait_s in CONFIRM_WAITS_S:
         counts.append(len(decoded.confirm))
-        if not goes_on(counts):
+        if not goes_on(counts, cells):
             break
         world.wait(round(wait_s / JOB_ROUND_S))
         tests.run(again(decoded.confirm, REPEATS, cluster.rails))
