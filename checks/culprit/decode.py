@@ -8,7 +8,7 @@ fitted. A culprit is named if neither chance nor another part is a likely explan
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import eq
 
@@ -57,6 +57,8 @@ SLACK = 0.1
 MOST_LINKS = 64
 # Two bad nodes may be good with each other by chance.
 LEAST_TOGETHER = 3
+# Of fewer nodes none can be told from its partners.
+LEAST_LEFT = 3
 # So many nodes of a switch without a name are listed.
 MOST_NAMES = 3
 
@@ -83,6 +85,28 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
     if tolerance.paths and (groups := node_groups(matrix, screened, _nodes(matrix))):
         return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
     return _with_patterns(matrix, screened, tolerance, unseen)
+
+
+def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int]) -> Decoded:
+    """The culprits, if something else than this matrix has shown that these parts are bad.
+
+    If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
+    partner: a node that is bad in less than half of its tests is not named then.
+    """
+    found, nodes = decode(matrix, tolerance), {matrix.parts[part].node for part in known}
+    if found.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in found.suspects):
+        return found
+    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+    kept = [test for test, (a, b) in ends if a not in known and b not in known]
+    left = {matrix.parts[matrix.sources[test]].node for test in kept}
+    if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
+        return found
+    rest = _renumbered(decode(_only(matrix, kept), tolerance), kept)
+    named = tuple(
+        one for one in rest.suspects if one.kind is not Kind.NODE or 2 * one.bad >= one.tests or one.passed
+    )
+    answer = Answer.UNEXPLAINED if rest.answer is Answer.NAMED and not named else rest.answer
+    return replace(rest, answer=answer, suspects=named, unseen=found.unseen)
 
 
 def _with_patterns(
