@@ -17,7 +17,6 @@ from checks.culprit.doubt import (
     doubtful_tests,
     never_good,
     only_if_certain,
-    only_if_distinct,
     pair_of,
     tests_of_cells,
     to_confirm,
@@ -204,10 +203,7 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation) if screened.bad else {}
-    found = [
-        only_if_certain(matrix, one, screened.bad) for one in suspects(matrix, screened, explanation, rivals)
-    ]
-    found = only_if_distinct(matrix, found, screened.bad)
+    found = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     named = tuple(one.suspect for one in found if one.named)
     steady = steady_nodes(named)
     together = set() if candidates.switches else standing_together(matrix, steady, screened.bad, MOST)

@@ -26,7 +26,9 @@ LEAST_MOMENTS, SURE_LINK = 3, 0.95
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 # A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
-ENOUGH_TESTS, MOST_TESTS = 4, 40
+ENOUGH_TESTS, MOST_TESTS = 8, 40
+# Judgement: within so many rounds before and after, so many pairs, and this share of the tests, are a crowd.
+AROUND, SEVERAL, CROWDED = 3, 3, 0.1
 # Judgement: a node is worse than the others if it is bad twice as often.
 NEAR = 0.5
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
@@ -92,12 +94,45 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     ]
 
 
-def only_if_certain(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
+def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
     """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
-    return _if_not_pairs(matrix, replace(one, named=one.named and not _may_pass(matrix, one, bad)), bad)
+    crowded = _crowded_rounds(matrix, found, bad)
+    sure = [replace(one, named=one.named and not _may_pass(matrix, one, bad, crowded)) for one in found]
+    return _only_if_distinct(matrix, [_if_not_pairs(matrix, one, bad) for one in sure], bad)
 
 
-def only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
+def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> frozenset[int]:
+    """The rounds in which several pairs were bad that are good at other times: congestion does so, and two bad links do not.
+
+    Tests of nodes that are named do not count.
+    """
+    if not matrix.rounds or not any(one.suspect.kind is Kind.LINK for one in found if one.named):
+        return frozenset()
+    wrong, names = set(bad), [part.node for part in matrix.parts]
+    known = {
+        node for one in found if one.named and one.suspect.kind is not Kind.LINK for node in one.suspect.nodes
+    }
+    cells = list(zip(matrix.sources, matrix.targets, strict=True))
+    good = {cell for test, cell in enumerate(cells) if test not in wrong}
+    tests = Counter[int]()
+    spoiled: dict[int, set[tuple[int, int]]] = {}
+    for test, cell in enumerate(cells):
+        if known and not known.isdisjoint((names[cell[0]], names[cell[1]])):
+            continue
+        at = matrix.rounds[test]
+        tests[at] += 1
+        if test in wrong and cell in good:
+            spoiled.setdefault(at, set()).add(pair_of(matrix, test))
+    order, crowded = sorted(tests), set[int]()
+    for place, at in enumerate(order):
+        near = [one for one in order[max(0, place - AROUND) : place + AROUND + 1] if abs(one - at) <= AROUND]
+        pairs = {pair for one in near for pair in spoiled.get(one, ())}
+        if len(pairs) >= SEVERAL and 2 * len(pairs) >= CROWDED * sum(tests[one] for one in near):
+            crowded.add(at)
+    return frozenset(crowded)
+
+
+def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
     """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
     what befell several is no part's fault. Tests with other named nodes do not count.
     """
@@ -151,7 +186,7 @@ def _outcomes(
     return cells
 
 
-def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowded: Collection[int]) -> bool:
     """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
 
     Congestion, and an end that is bad for some of the time, spoil links so.
@@ -159,9 +194,10 @@ def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
     if not matrix.moments or one.suspect.kind is not Kind.LINK:
         return False
     wrong = set(bad)
-    times = sorted(matrix.moments[test] for test in one.tests if test in wrong)
-    if len(times) == len(one.tests):
+    mine = [test for test in one.tests if test in wrong]
+    if len(mine) == len(one.tests):
         return False
+    times = sorted(matrix.moments[test] for test in mine if not crowded or matrix.rounds[test] not in crowded)
     moments, last = 0, -math.inf
     for at in times:
         if at - last >= MOMENT_S:

@@ -33,8 +33,10 @@ def swept_tests(matrix: Matrix) -> list[bool]:
 
 
 def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
-    """The cells that were bad in each of several tests. They do not tell one time from another."""
+    """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
+    another.
+    """
+    tests = Counter(zip(matrix.sources, matrix.targets, strict=True))
+    least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
     spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in wrong)
-    many = {cell for cell, some in spoiled.items() if some >= ALWAYS}
-    tests = Counter(cell for cell in zip(matrix.sources, matrix.targets, strict=True) if cell in many)
-    return {cell for cell in many if spoiled[cell] == tests[cell]}
+    return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}
