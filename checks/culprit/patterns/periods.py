@@ -26,6 +26,7 @@ from checks.culprit.patterns.spells import (
     has_good_rounds,
     is_past,
     is_short,
+    may_have_spell,
     spells_of,
 )
 from checks.culprit.patterns.sweeps import always_bad
@@ -86,14 +87,13 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
     congestion: tuple[Congestion, ...] = ()
     excused: frozenset[int] = frozenset()
     steady: set[int] = set()
-    every = _counts(matrix, wrong, first, node_of, nodes)[1]
+    wanted = _close_nodes(matrix, wrong, first, node_of)
     sweep = sorted({at for at, is_first in zip(matrix.rounds, first, strict=True) if is_first})
     for _ in range(PASSES):
         tests, spoiled = _counts(matrix, wrong - excused, first, node_of, nodes)
         shares = [some / all_ for some, all_ in zip(spoiled, tests, strict=True) if all_]
         rate = min(MOST_RATE, max(LEAST_RATE, median(shares)))
         steady = {node for node in range(nodes) if tests[node] and spoiled[node] >= STEADY * tests[node]}
-        wanted = {node for node in range(nodes) if every[node] >= LEAST_ROUNDS}
         of_node = _visits(matrix, wrong, first, node_of, wanted, steady, crowds)
         spells = [spell for node in sorted(of_node) for spell in spells_of(node, of_node[node], rate)]
         spells = [one for one in spells if one.odds > LEAST_ODDS and has_good_rounds(one, of_node[one.node])]
@@ -116,6 +116,18 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
     unsure = any(spell.node not in steady and spell.node not in again for spell in spells)
     unsure = unsure or belong_to_one(matrix, wrong - excused, node_of, steady | again)
     return Periods(congestion, excused, sure, unsure)
+
+
+def _close_nodes(
+    matrix: Matrix, wrong: Collection[int], first: Sequence[bool], node_of: Sequence[int]
+) -> set[int]:
+    """The nodes that may have a period: their bad rounds are close to each other."""
+    found: dict[int, set[int]] = {}
+    for test in wrong:
+        if first[test]:
+            for part in (matrix.sources[test], matrix.targets[test]):
+                found.setdefault(node_of[part], set()).add(matrix.rounds[test])
+    return {node for node, rounds in found.items() if may_have_spell(sorted(rounds))}
 
 
 def _counts(
@@ -148,22 +160,24 @@ def _visits(
     """
     congested, always = _times_of_nodes(crowds), always_bad(matrix, wrong)
     found: dict[int, dict[int, list[int]]] = {node: {} for node in wanted}
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+    columns = zip(matrix.sources, matrix.targets, matrix.rounds, first, strict=True)
+    for test, (source, target, at, is_first) in enumerate(columns):
         a, b = node_of[source], node_of[target]
-        if (a not in wanted and b not in wanted) or (source, target) in always:
+        if (a not in wanted and b not in wanted) or (always and (source, target) in always):
             continue
         is_bad = test in wrong
-        if is_bad and not first[test]:
+        if is_bad and not is_first:
             continue
-        at = matrix.rounds[test]
-        now = {node for node in (a, b) if _is_within(at, congested.get(node, ()))}
-        for node, other in ((a, b), (b, a)):
-            if node not in wanted or (other in now and node not in now):
+        a_now = a in congested and _is_within(at, congested[a])
+        b_now = b in congested and _is_within(at, congested[b])
+        for node, other, excused in ((a, b, b_now and not a_now), (b, a, a_now and not b_now)):
+            if node not in wanted or excused or (other in steady and node not in steady):
                 continue
-            if other not in steady or node in steady:
-                counts = found[node].setdefault(at, [0, 0])
-                counts[0] += is_bad
-                counts[1] += 1
+            counts = found[node].get(at)
+            if counts is None:
+                counts = found[node][at] = [0, 0]
+            counts[0] += is_bad
+            counts[1] += 1
     return {node: [(at, *its[at]) for at in sorted(its)] for node, its in found.items()}  # type: ignore[misc]
 
 

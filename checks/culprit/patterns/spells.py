@@ -21,6 +21,8 @@ LEAST_ROUNDS = 3
 LEAST_ODDS = 5.0
 # The least and the greatest rate of bad tests outside of periods: a matrix of few tests may have none by chance.
 LEAST_RATE, MOST_RATE = 0.002, 0.3
+# A bad test counts for six good ones at most: log(WITHIN / LEAST_RATE) / -log(1 - WITHIN).
+CLOSE = 20
 # Judgement: what lasts for more than this share of the sweep does not pass, neither congestion nor one event.
 LONGEST = 0.5
 # The border of a period is uncertain by a round.
@@ -41,6 +43,11 @@ class Spell:
     last: int
     odds: float
     steady: float
+
+
+def may_have_spell(bad: Sequence[int]) -> bool:
+    """Whether there may be a period: of these bad rounds, in order, three are within so many that good tests do not outweigh them."""
+    return any(last - at <= CLOSE for at, last in zip(bad, bad[LEAST_ROUNDS - 1 :], strict=False))
 
 
 def spells_of(node: int, visits: Visits, rate: float, within: float = WITHIN) -> list[Spell]:
