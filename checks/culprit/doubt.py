@@ -97,7 +97,13 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
 def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
     """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
     crowded = _crowded_rounds(matrix, found, bad)
-    sure = [replace(one, named=one.named and not _may_pass(matrix, one, bad, crowded)) for one in found]
+    sure = [
+        replace(
+            one,
+            named=one.named and not _may_pass(matrix, one, bad, crowded) and not _is_rare_switch(matrix, one),
+        )
+        for one in found
+    ]
     return _only_if_distinct(matrix, [_if_not_pairs(matrix, one, bad) for one in sure], bad)
 
 
@@ -152,6 +158,11 @@ def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]
     worst = max((spoiled[node] / every[node] for node in every if node not in named), default=0.0)
     vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
     return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
+
+
+def _is_rare_switch(matrix: Matrix, one: Named) -> bool:
+    """Whether a switch was bad in less than half of its tests, which is not told from congestion."""
+    return bool(matrix.rounds) and one.suspect.kind is Kind.SWITCH and 2 * one.suspect.bad < one.suspect.tests
 
 
 def _is_rare(one: Named, node: str) -> bool:

@@ -5,6 +5,7 @@ All matrices of one check are read together: what one matrix explains is added t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -71,6 +72,7 @@ class CheckFindings:
         self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
+        self.others: dict[Key, list[float]] = {}
         for reading in self.readings:
             if reading.decoded.answer is Answer.NAMED:
                 for suspect in reading.decoded.suspects:
@@ -109,6 +111,8 @@ class CheckFindings:
             self.suspects.pop(mine, None)  # a warning hides nothing
         if known is not None:
             self._add(known, reading, suspect)
+            if known == mine and reading.what in CONDEMNS and not suspect.passed:
+                self.others.setdefault(mine, []).append(suspect.probability)
             return
         for key in self._explained_now(suspect) if reading.what in CONDEMNS else ():
             self._add(mine, *self.suspects.pop(key))
@@ -210,7 +214,10 @@ class CheckFindings:
 
     def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
         level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
-        cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
+        # Two matrices that name the same part would both have to be wrong.
+        doubt = math.prod(1 - p for p in self.others.get((suspect.kind.value, suspect.subject), ()))
+        probability = 1 - (1 - suspect.probability) * doubt
+        cause = Cause.HARDWARE if probability >= SURE else Cause.EVIDENCE
         if level is Level.WARN and suspect.cost is not None:
             cause = Cause.CONFIGURATION
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
@@ -218,6 +225,8 @@ class CheckFindings:
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
             message, subject = f"{subject}: {message}", CLUSTER
+        elif probability < SURE:
+            message, subject = wording.candidate(subject, message), CLUSTER
         return Finding(level, cause, self.check, subject, message, evidence, remedy)
 
 

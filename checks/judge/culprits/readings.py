@@ -24,7 +24,7 @@ CONDEMNS = (
     MatrixSubject.RESENT,
 )
 # From this probability on a part is at fault, and below it evidence is missing.
-SURE = 0.9
+SURE = 0.95
 # Judgement: on any busy network a few segments are sent again; more than this in one test of a few MiB means that something drops
 # them.
 RESENT = 8.0

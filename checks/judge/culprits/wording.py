@@ -83,6 +83,11 @@ def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]
     return said + (f"; also {', '.join(also)}" if also else "")
 
 
+def candidate(subject: str, message: str) -> str:
+    """A part that may be at fault, and is not named because something else is too likely."""
+    return f"{subject} is a candidate, but it is not certain enough to name it: {message}"
+
+
 def _where(found: Suspect) -> str:
     if found.kind is Kind.LINK:
         return {
