@@ -126,26 +126,8 @@ def _with_patterns(
     }
     gone = timed.excused | theirs | of_paths
     kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
-    rest = _only(matrix, kept) if gone else matrix
-    again = screen(rest, tolerance) if gone else screened
-    if is_crowded(rest, again):
-        found = replace(
-            _unnamed(Answer.UNEXPLAINED, again, unseen),
-            confirm=to_confirm(rest, again.bad),
-            unmeasured=tuple(again.bad),
-        )
-    else:
-        found = _explain(rest, again, tolerance, unseen)
-    found = _renumbered(found, kept) if gone else found
+    found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
     alone = tuple(part_time_suspect(matrix, screened, node_of, first, one) for one in timed.part_time)
-    if tolerance.paths and matrix.better is Better.HIGHER and matrix.span is not Span.INSIDE:
-        floor = tolerance.floor
-        found = replace(
-            found,
-            suspects=tuple(
-                replace(one, cost=shared_path(matrix, screened, floor, one)) for one in found.suspects
-            ),
-        )
     named = tuple(sorted((*found.suspects, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
     good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
@@ -177,6 +159,30 @@ def _with_patterns(
         unmeasured=tuple(sorted({*found.unmeasured, *open_})),
         cost=found.cost + cost(matrix, screened, tests_of_cells(matrix, sorted(timed.excused))),
     )
+
+
+def _of_rest(
+    matrix: Matrix,
+    screened: Screened,
+    tolerance: Tolerance,
+    unseen: tuple[int, ...],
+    kept: list[int] | None,
+) -> Decoded:
+    """What is found in these tests (None: in all), with what the links cost that may share a path of the fabric."""
+    rest = matrix if kept is None else _only(matrix, kept)
+    again = screened if kept is None else screen(rest, tolerance)
+    if is_crowded(rest, again):
+        unnamed, doubtful = _unnamed(Answer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
+        found = replace(unnamed, confirm=doubtful, unmeasured=tuple(again.bad))
+    else:
+        found = _explain(rest, again, tolerance, unseen)
+    found = found if kept is None else _renumbered(found, kept)
+    if not tolerance.paths or matrix.better is Better.LOWER or matrix.span is Span.INSIDE:
+        return found
+    priced = (
+        replace(one, cost=shared_path(matrix, screened, tolerance.floor, one)) for one in found.suspects
+    )
+    return replace(found, suspects=tuple(priced))
 
 
 def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
