@@ -28,7 +28,6 @@ from checks.culprit.matrix import (
     Answer,
     Better,
     Decoded,
-    Direction,
     Kind,
     Matrix,
     Noise,
@@ -36,11 +35,15 @@ from checks.culprit.matrix import (
     Suspect,
     Tolerance,
 )
-from checks.culprit.noise import Screened, most_are_slow, screen, stand_together
+from checks.culprit.noise import MOST, Screened, most_are_slow, screen, stand_together, steady_nodes
+from checks.culprit.patterns.groups import node_groups, standing_together
 from checks.culprit.patterns.medians import SlowNodes, slow_nodes
-from checks.culprit.patterns.paths import cost, first_tests, slow_paths, worst_parts
-from checks.culprit.patterns.periods import PartTime, periods
-from checks.culprit.search import MOST_CELLS, STARTS, Named, search, suspects
+from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_periods, sweep_again
+from checks.culprit.patterns.part_time import part_time_suspect
+from checks.culprit.patterns.paths import cost, shared_path, slow_paths
+from checks.culprit.patterns.periods import periods
+from checks.culprit.patterns.sweeps import swept_tests
+from checks.culprit.search import STARTS, Named, search, suspects
 
 # Judgement: if a quarter of the tests that no culprit explains are bad, a part that is worse than the rest is so by chance.
 BLIND = 0.25
@@ -51,8 +54,12 @@ SLACK = 0.1
 # Judgement, as in checks/judge/reachability.py: this many links, if they are also more than there are nodes, are not a matter of
 # broken cables.
 MOST_LINKS = 64
-# With so many bad cells, and this share of all, of which none was measured again, no culprit can be told from any other.
-MANY_CELLS, CROWD = 256, 0.03
+# Two bad nodes may be good with each other by chance.
+LEAST_TOGETHER = 3
+# Of fewer nodes none can be told from its partners.
+LEAST_LEFT = 3
+# So many nodes of a switch without a name are listed.
+MOST_NAMES = 3
 
 
 def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
@@ -74,7 +81,31 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
         return replace(relative, answer=Answer.FABRIC, noise=noise, bad=tuple(screened.bad), confirm=())
     if len(screened.bad) > MANY_BAD and not _explicable(matrix, screened, tolerance):
         return _unnamed(Answer.FABRIC, screened, unseen)
+    if tolerance.paths and (groups := node_groups(matrix, screened, _nodes(matrix))):
+        return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
     return _with_patterns(matrix, screened, tolerance, unseen)
+
+
+def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int]) -> Decoded:
+    """The culprits, if something else than this matrix has shown that these parts are bad.
+
+    If they do not explain all that is bad, only tests without them count. Who tests with them waits for them, and is late for the next
+    partner: a node that is bad in less than half of its tests is not named then.
+    """
+    found, nodes = decode(matrix, tolerance), {matrix.parts[part].node for part in known}
+    if found.answer is Answer.NAMED and all(nodes.issuperset(one.nodes) for one in found.suspects):
+        return found
+    ends = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+    kept = [test for test, (a, b) in ends if a not in known and b not in known]
+    left = {matrix.parts[matrix.sources[test]].node for test in kept}
+    if len(kept) == len(matrix.values) or len(left) < LEAST_LEFT:
+        return found
+    rest = _renumbered(decode(_only(matrix, kept), tolerance), kept)
+    named = tuple(
+        one for one in rest.suspects if one.kind is not Kind.NODE or 2 * one.bad >= one.tests or one.passed
+    )
+    answer = Answer.UNEXPLAINED if rest.answer is Answer.NAMED and not named else rest.answer
+    return replace(rest, answer=answer, suspects=named, unseen=found.unseen)
 
 
 def _with_patterns(
@@ -83,7 +114,7 @@ def _with_patterns(
     """Takes congestion, nodes that are bad for some of the time, and pairs that are slow for good out of the matrix, and searches the
     culprits of the rest.
     """
-    first, node_of = first_tests(matrix), _nodes(matrix)
+    first, node_of = swept_tests(matrix), _nodes(matrix)
     paths = slow_paths(matrix, screened, tolerance, first, node_of) if tolerance.paths else None
     of_paths = set(paths.tests if paths else ())
     timed = periods(matrix, [test for test in screened.bad if test not in of_paths], first, node_of)
@@ -95,18 +126,8 @@ def _with_patterns(
     }
     gone = timed.excused | theirs | of_paths
     kept = [test for test in range(len(matrix.values)) if test not in gone] if gone else []
-    rest = _only(matrix, kept) if gone else matrix
-    again = screen(rest, tolerance) if gone else screened
-    if _crowded(rest, again):
-        found = replace(
-            _unnamed(Answer.UNEXPLAINED, again, unseen),
-            confirm=to_confirm(rest, again.bad),
-            unmeasured=tuple(again.bad),
-        )
-    else:
-        found = _explain(rest, again, tolerance, unseen)
-    found = _renumbered(found, kept) if gone else found
-    alone = tuple(_part_time(matrix, screened, node_of, first, one) for one in timed.part_time)
+    found = _of_rest(matrix, screened, tolerance, unseen, kept if gone else None)
+    alone = tuple(part_time_suspect(matrix, screened, node_of, first, one) for one in timed.part_time)
     named = tuple(sorted((*found.suspects, *alone), key=lambda one: -one.probability))
     is_named = bool(alone) and found.answer in (Answer.NOBODY, Answer.UNEXPLAINED)
     good = {(matrix.sources[test], matrix.targets[test]) for test in kept} if timed.excused else set()
@@ -117,15 +138,18 @@ def _with_patterns(
     if found.answer is not Answer.FABRIC and matrix.better is Better.HIGHER:
         known = {node for one in named if not one.passed for node in one.nodes}
         slow = slow_nodes(matrix, screened, node_of, first, known, tolerance.max_unfit_fraction)
-    more = [*open_, *_few(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
+    more = [*open_, *of_short_periods(matrix, screened, first, timed.part_time, theirs), *slow.doubtful]
     answer = Answer.NAMED if is_named else found.answer
     if open_ and answer is Answer.NOBODY:
         answer = Answer.UNEXPLAINED
+    confirm = (*found.confirm, *to_confirm(matrix, more))
+    if timed.unsure or is_open(matrix, screened, answer, named):
+        confirm += sweep_again(matrix, node_of)
     return replace(
         found,
         answer=answer,
         suspects=named,
-        confirm=tuple(dict.fromkeys((*found.confirm, *to_confirm(matrix, more)))),
+        confirm=tuple(dict.fromkeys(confirm)),
         bad=tuple(screened.bad),
         congestion=timed.congestion,
         paths=paths,
@@ -133,77 +157,50 @@ def _with_patterns(
         seen_from=slow.seen_from,
         many_slower=slow.many_slower,
         unmeasured=tuple(sorted({*found.unmeasured, *open_})),
-        cost=found.cost + cost(matrix, screened, sorted(timed.excused)),
+        cost=found.cost + cost(matrix, screened, tests_of_cells(matrix, sorted(timed.excused))),
     )
 
 
-def _few(
+def _of_rest(
     matrix: Matrix,
     screened: Screened,
-    first: Sequence[bool],
-    part_time: Sequence[PartTime],
-    tests: Collection[int],
-) -> list[int]:
-    """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
-    returns.
-    """
-    if not any(one.spells < 2 for one in part_time):
-        return []
-    cells, bad = list(zip(matrix.sources, matrix.targets, strict=True)), set(screened.bad)
-    good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}
-    return [test for test in sorted(tests) if cells[test] not in good]
+    tolerance: Tolerance,
+    unseen: tuple[int, ...],
+    kept: list[int] | None,
+) -> Decoded:
+    """What is found in these tests (None: in all), with what the links cost that may share a path of the fabric."""
+    rest = matrix if kept is None else _only(matrix, kept)
+    again = screened if kept is None else screen(rest, tolerance)
+    if is_crowded(rest, again):
+        unnamed, doubtful = _unnamed(Answer.UNEXPLAINED, again, unseen), to_confirm(rest, again.bad)
+        found = replace(unnamed, confirm=doubtful, unmeasured=tuple(again.bad))
+    else:
+        found = _explain(rest, again, tolerance, unseen)
+    found = found if kept is None else _renumbered(found, kept)
+    if not tolerance.paths or matrix.better is Better.LOWER or matrix.span is Span.INSIDE:
+        return found
+    priced = (
+        replace(one, cost=shared_path(matrix, screened, tolerance.floor, one)) for one in found.suspects
+    )
+    return replace(found, suspects=tuple(priced))
+
+
+def _under(matrix: Matrix, groups: Sequence[Sequence[str]]) -> Matrix:
+    """The same with a switch for each of these groups of nodes, whose name lists them."""
+    of_node = {
+        node: (
+            f"switch of {', '.join(group[:MOST_NAMES])}{' and others' if len(group) > MOST_NAMES else ''}",
+        )
+        for group in groups
+        for node in group
+    }
+    parts = tuple(replace(part, switches=of_node.get(part.node, ())) for part in matrix.parts)
+    return replace(matrix, parts=parts)
 
 
 def _nodes(matrix: Matrix) -> list[int]:
     at = {node: n for n, node in enumerate(dict.fromkeys(part.node for part in matrix.parts))}
     return [at[part.node] for part in matrix.parts]
-
-
-def _part_time(
-    matrix: Matrix, screened: Screened, node_of: Sequence[int], first: Sequence[bool], one: PartTime
-) -> Suspect:
-    """The suspect for a node that was bad for some of the time."""
-    bad = set(screened.bad)
-    ends = [(node_of[a], node_of[b]) for a, b in zip(matrix.sources, matrix.targets, strict=True)]
-    tests = [test for test, pair in enumerate(ends) if one.node in pair]
-    mine = [test for test in tests if test in bad]
-    out = sum(ends[test][0] == one.node for test in mine)
-    way = Direction.BOTH if 0 < out < len(mine) else Direction.OUT if out else Direction.IN
-    if way is not Direction.BOTH:
-        tests = [test for test in tests if (ends[test][0] == one.node) is (way is Direction.OUT)]
-    ratios = [
-        v / u for test in mine if (v := matrix.values[test]) is not None and (u := screened.usual(test))
-    ]
-    name = matrix.parts[node_of.index(one.node)].node
-    probability = 1 / (1 + math.exp(-min(700.0, one.odds)))
-    ratio = sorted(ratios)[len(ratios) // 2] if ratios else None
-    cells = {(matrix.sources[test], matrix.targets[test]) for test in mine}
-    again = [
-        test for test in tests if not first[test] and (matrix.sources[test], matrix.targets[test]) in cells
-    ]
-    measured = {(matrix.sources[test], matrix.targets[test]) for test in again}
-    passed = one.is_short and measured == cells and not bad.intersection(again)
-    return Suspect(
-        Kind.NODE, name, (name,), way, probability, len(mine), len(tests), ratio, tuple(mine[:MOST_CELLS]), passed=passed
-    )  # fmt: skip
-
-
-def _crowded(matrix: Matrix, screened: Screened) -> bool:
-    """Whether so many cells are bad, none of which was measured again, that the search for culprits has to wait for that.
-
-    Cells of parts that are bad towards half of their partners do not count: these are found at once.
-    """
-    if len(screened.bad) < MANY_CELLS or len(screened.bad) < CROWD * len(matrix.values):
-        return False
-    first = first_tests(matrix)
-    cells = {(matrix.sources[test], matrix.targets[test]) for test in screened.bad}
-    again = sum(
-        not is_first and (matrix.sources[test], matrix.targets[test]) in cells
-        for test, is_first in enumerate(first)
-    )
-    worst = worst_parts(matrix, set(screened.bad), first)
-    free = sum(not worst.intersection(cell) for cell in cells)
-    return not again and free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
 
 def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: tuple[int, ...]) -> Decoded:
@@ -212,10 +209,13 @@ def _explain(matrix: Matrix, screened: Screened, tolerance: Tolerance, unseen: t
     links = Links(matrix.sources, matrix.targets, screened.bad, ends)
     explanation = Explanation(candidates, screened.bad, links, STARTS[-1])
     rivals = search(explanation) if screened.bad else {}
-    found = [
-        only_if_certain(matrix, one, screened.bad) for one in suspects(matrix, screened, explanation, rivals)
-    ]
+    found = only_if_certain(matrix, suspects(matrix, screened, explanation, rivals), screened.bad)
     named = tuple(one.suspect for one in found if one.named)
+    steady = steady_nodes(named)
+    together = set() if candidates.switches else standing_together(matrix, steady, screened.bad, MOST)
+    if LEAST_TOGETHER <= len(together) < len(steady):
+        # They are under one switch, of which nobody told. Beside it other nodes are bad.
+        return _explain(_under(matrix, [sorted(together)]), screened, tolerance, unseen)
     doubtful = doubtful_tests(explanation, found, tolerance.most_hiccups)
     noise = _noise(screened, explanation, found)
     answer = Answer.NOBODY

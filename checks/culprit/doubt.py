@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
@@ -26,8 +25,12 @@ MOMENT_S = 1.8
 LEAST_MOMENTS, SURE_LINK = 3, 0.95
 # If a cell has this many tests and the log odds of a faulty link are smaller than this, its bad test is a hiccup.
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
-# A pair that was bad this often, and in this share of its tests, is not measured again, nor one that has so many tests.
-ENOUGH_TESTS, PLAIN, MOST_TESTS = 4, 0.9, 40
+# A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
+ENOUGH_TESTS, MOST_TESTS = 8, 40
+# Judgement: within so many rounds before and after, so many pairs, and this share of the tests, are a crowd.
+AROUND, SEVERAL, CROWDED = 3, 3, 0.1
+# Judgement: a node is worse than the others if it is bad twice as often.
+NEAR = 0.5
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
 CHANCE = 3.1
 # Judgement: a node of whose bad partners this share is bad in every test has bad pairs, if there are a few of them.
@@ -91,9 +94,80 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
     ]
 
 
-def only_if_certain(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
+def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
     """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
-    return _if_not_pairs(matrix, replace(one, named=one.named and not _may_pass(matrix, one, bad)), bad)
+    crowded = _crowded_rounds(matrix, found, bad)
+    sure = [
+        replace(
+            one,
+            named=one.named and not _may_pass(matrix, one, bad, crowded) and not _is_rare_switch(matrix, one),
+        )
+        for one in found
+    ]
+    return _only_if_distinct(matrix, [_if_not_pairs(matrix, one, bad) for one in sure], bad)
+
+
+def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> frozenset[int]:
+    """The rounds in which several pairs were bad that are good at other times: congestion does so, and two bad links do not.
+
+    Tests of nodes that are named do not count.
+    """
+    if not matrix.rounds or not any(one.suspect.kind is Kind.LINK for one in found if one.named):
+        return frozenset()
+    wrong, names = set(bad), [part.node for part in matrix.parts]
+    known = {
+        node for one in found if one.named and one.suspect.kind is not Kind.LINK for node in one.suspect.nodes
+    }
+    cells = list(zip(matrix.sources, matrix.targets, strict=True))
+    good = {cell for test, cell in enumerate(cells) if test not in wrong}
+    tests = Counter[int]()
+    spoiled: dict[int, set[tuple[int, int]]] = {}
+    for test, cell in enumerate(cells):
+        if known and not known.isdisjoint((names[cell[0]], names[cell[1]])):
+            continue
+        at = matrix.rounds[test]
+        tests[at] += 1
+        if test in wrong and cell in good:
+            spoiled.setdefault(at, set()).add(pair_of(matrix, test))
+    order, crowded = sorted(tests), set[int]()
+    for place, at in enumerate(order):
+        near = [one for one in order[max(0, place - AROUND) : place + AROUND + 1] if abs(one - at) <= AROUND]
+        pairs = {pair for one in near for pair in spoiled.get(one, ())}
+        if len(pairs) >= SEVERAL and 2 * len(pairs) >= CROWDED * sum(tests[one] for one in near):
+            crowded.add(at)
+    return frozenset(crowded)
+
+
+def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
+    """The same, without nodes that are bad in less than half of their tests while a node that is not named is bad nearly as often:
+    what befell several is no part's fault. Tests with other named nodes do not count.
+    """
+    named = {
+        one.suspect.nodes[0] for one in found if one.named and one.suspect.kind in (Kind.NODE, Kind.RANK)
+    }
+    rare = {node for node in named if any(_is_rare(one, node) for one in found)}
+    if not rare:
+        return list(found)
+    names, wrong = [part.node for part in matrix.parts], set(bad)
+    every, spoiled = Counter[str](), Counter[str]()
+    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        for node, other in ((names[source], names[target]), (names[target], names[source])):
+            if other not in named and node != other:
+                every[node] += 1
+                spoiled[node] += test in wrong
+    worst = max((spoiled[node] / every[node] for node in every if node not in named), default=0.0)
+    vague = {node for node in rare if every[node] and worst >= NEAR * spoiled[node] / every[node]}
+    return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
+
+
+def _is_rare_switch(matrix: Matrix, one: Named) -> bool:
+    """Whether a switch was bad in less than half of its tests, which is not told from congestion."""
+    return bool(matrix.rounds) and one.suspect.kind is Kind.SWITCH and 2 * one.suspect.bad < one.suspect.tests
+
+
+def _is_rare(one: Named, node: str) -> bool:
+    suspect = one.suspect
+    return suspect.kind is Kind.NODE and suspect.subject == node and 2 * suspect.bad < suspect.tests
 
 
 def _if_not_pairs(matrix: Matrix, one: Named, bad: Sequence[int]) -> Named:
@@ -123,7 +197,7 @@ def _outcomes(
     return cells
 
 
-def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowded: Collection[int]) -> bool:
     """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
 
     Congestion, and an end that is bad for some of the time, spoil links so.
@@ -131,10 +205,14 @@ def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
     if not matrix.moments or one.suspect.kind is not Kind.LINK:
         return False
     wrong = set(bad)
-    times = sorted(matrix.moments[test] for test in one.tests if test in wrong)
-    if len(times) == len(one.tests):
+    mine = [test for test in one.tests if test in wrong]
+    if len(mine) == len(one.tests):
         return False
-    moments = 1 + sum(later - before >= MOMENT_S for before, later in pairwise(times))
+    times = sorted(matrix.moments[test] for test in mine if not crowded or matrix.rounds[test] not in crowded)
+    moments, last = 0, -math.inf
+    for at in times:
+        if at - last >= MOMENT_S:
+            moments, last = moments + 1, at
     return moments < LEAST_MOMENTS or one.suspect.probability < SURE_LINK
 
 
@@ -173,7 +251,7 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     chosen = []
     for one, other in sorted(times, key=lambda pair: (-times[pair], pair)):
         enough = tests[one, other] >= MOST_TESTS or (
-            times[one, other] >= ENOUGH_TESTS and times[one, other] >= PLAIN * tests[one, other]
+            times[one, other] >= ENOUGH_TESTS and times[one, other] == tests[one, other]
         )
         if not enough and max(load[one], load[other]) < most:
             load[one] += 1

@@ -138,7 +138,9 @@ class Suspect:
     `subject`: a node's or part's name, "a<->b" for a link (names of parts, in their order), "rail 3", a switch's name. `probability`
     is that it is bad, given the matrix and the fitted noise; `bad` of its `tests` were bad; `ratio` is the median of its values
     divided by the usual one (None if no test gave a value). `cells` are tests (indices into the matrix), the worst first, at most
-    16. `passed`: it was bad once, for a short time, and good in each test that was made again.
+    16. `passed`: it was bad once, for a short time, and good in each test that was made again. `cost`: of a link that is slow in each
+    test, at a rate that flows on a shared path keep, how much longer an exchange of all with all takes because of it, as a share
+    (None: it is not such a link).
     """
 
     kind: Kind
@@ -152,6 +154,7 @@ class Suspect:
     cells: tuple[int, ...]
     runner_up: RunnerUp | None = None
     passed: bool = False
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -181,16 +184,26 @@ class SlowPaths:
 
 
 @dataclass(frozen=True)
+class NodeGroups:
+    """The names of the nodes of each group: between the groups there is `share` of the bandwidth within them. Nobody said that
+    they are under different switches; the tests show it.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    share: float
+
+
+@dataclass(frozen=True)
 class Decoded:
     """The result for a matrix. `suspects` are sorted by probability; the list is empty unless NAMED, except that FABRIC lists the
     parts that it would have named. `confirm` are cells (source, target) that should be measured again before a part is blamed.
     `bad` are all bad tests (indices into the matrix). `unseen` are parts without a test, about which nothing is known.
 
-    `congestion` and `paths` explain bad tests without blaming a part. `slow` are nodes whose tests are good, and slower than those
-    of the other nodes; the least such slowness that would have been seen is `seen_from`, as a share (None: unknown). If too many nodes
-    are slower than the others to name them, or half of the nodes, `many_slower` is by how much, as a share. Of what nothing explains,
-    `unmeasured` are bad tests of cells that have not been good yet and must be measured again; `cost` is how much longer an
-    exchange of all with all takes because of the others and of congestion, as a share.
+    `congestion`, `paths` and `groups` explain bad tests without blaming a part. `slow` are nodes whose tests are good, and slower
+    than those of the other nodes; the least such slowness that would have been seen is `seen_from`, as a share (None: unknown). If
+    too many nodes are slower than the others to name them, or half of the nodes, `many_slower` is by how much, as a share. Of what
+    nothing explains, `unmeasured` are bad tests of cells that have not been good yet and must be measured again; `cost` is how
+    much longer an exchange of all with all takes because of the others and of congestion, as a share.
     """
 
     answer: Answer
@@ -201,6 +214,7 @@ class Decoded:
     unseen: tuple[int, ...] = ()
     congestion: tuple[Congestion, ...] = ()
     paths: SlowPaths | None = None
+    groups: NodeGroups | None = None
     slow: tuple[Suspect, ...] = ()
     seen_from: float | None = None
     many_slower: float | None = None

@@ -194,14 +194,18 @@ def most_are_slow(matrix: Matrix, screened: Screened, tolerance: Tolerance) -> b
     return 3 <= len(few) < len(matrix.parts) / 2 and len(fast) >= MOST * among
 
 
+def steady_nodes(named: Sequence[Suspect], kind: Kind = Kind.NODE) -> list[str]:
+    """The named nodes that are bad all the time."""
+    return [one.subject for one in named if one.kind is kind and one.bad >= STEADY * one.tests]
+
+
 def stand_together(matrix: Matrix, named: Sequence[Suspect], bad: Sequence[int]) -> bool:
     """Whether nodes (within one node: ranks) that are bad towards all others are good with each other: the cluster falls into two
     parts.
     """
     parts = matrix.parts
     alone = len({part.node for part in parts}) == 1  # within one node these are its ranks
-    kind = Kind.RANK if alone else Kind.NODE
-    names = {one.subject for one in named if one.kind is kind and one.bad >= STEADY * one.tests}
+    names = set(steady_nodes(named, Kind.RANK if alone else Kind.NODE))
     if len(names) < 2:
         return False
     mine = {at for at, part in enumerate(parts) if (part.name if alone else part.node) in names}

@@ -168,11 +168,13 @@ def doubtful(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds = Bound
     return tuple(cells)
 
 
-def goes_on(counts: Sequence[int]) -> bool:
+def goes_on(counts: Sequence[int], sweep: int = 0) -> bool:
     """Whether there is another stage of retests, after stages that were asked for so many pairs: not if nothing is asked, and not
-    if two stages cleared nothing, because a fabric that is bad as a whole stays so.
+    if two stages cleared nothing, because a fabric that is bad as a whole stays so. A small cluster is swept again, by all of its
+    `sweep` pairs, to see whether congestion ends, which clears nothing.
     """
-    return counts[-1] > 0 and not (len(counts) > 2 and counts[-1] >= counts[-2] >= counts[-3])
+    is_sweep = 0 < sweep <= counts[-1]
+    return counts[-1] > 0 and (is_sweep or not (len(counts) > 2 and counts[-1] >= counts[-2] >= counts[-3]))
 
 
 def _decoded(tests: Sequence[Entry], ranks_per_node: int, bounds: Bounds) -> Iterator[tuple[Matrix, Decoded]]:

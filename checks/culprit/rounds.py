@@ -14,6 +14,14 @@ from typing import Protocol
 
 Pair = tuple[int, int]
 GOLDEN = (math.sqrt(5) - 1) / 2
+# Simulated (docs/culprit.md): a node that is bad for a fifth of the time, in periods of six rounds, shows that in four sweeps of
+# five if these have so many rounds. A sweep of 64 nodes has them.
+SWEEP_ROUNDS = 63
+# A link that is bad in half of its tests is good in both tests of one sweep once in four times, and in those of two once in sixteen.
+# Judgement: up to so many nodes a second sweep takes seconds.
+TWICE_NODES = 64
+# Judgement: three nodes have too few pairs, and sixteen take 15 rounds.
+LEAST_AGAIN, MOST_AGAIN = 4, 16
 
 
 class Round(Protocol):
@@ -120,6 +128,21 @@ def planned(nodes: int, ranks_per_node: int, all_pairs_nodes: int, most: int) ->
     inside = (Inside(ranks_per_node, r) for r in round_robin(ranks_per_node))
     nodes_rounds = round_robin(nodes) if nodes <= all_pairs_nodes else matchings(nodes, most)
     return (*inside, *(Between(ranks_per_node, r) for r in nodes_rounds))
+
+
+def sweeps(nodes: int) -> int:
+    """How often a sweep of all pairs between so many nodes is made, if there is time for it. A few nodes have a few rounds only, and
+    what is bad for some of the time would be good in all of them.
+    """
+    if nodes < 2:
+        return 1
+    rounds = nodes - 1 + nodes % 2
+    return max(2 if nodes <= TWICE_NODES else 1, round(SWEEP_ROUNDS / rounds))
+
+
+def is_small(nodes: int) -> bool:
+    """Whether it takes a few seconds to sweep so many nodes again, if a sweep left questions open."""
+    return LEAST_AGAIN <= nodes <= MOST_AGAIN
 
 
 def round_robin(size: int) -> tuple[Round, ...]:

@@ -184,6 +184,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
             "matchings": 12,
             "pings": 10,
             "budget_s": 10.0,
+            "repeat_s": 1.0,
             "max_bytes": MIB,
         },
         Profile.STANDARD: {
@@ -191,6 +192,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
             "matchings": 20,
             "pings": 20,
             "budget_s": 30.0,
+            "repeat_s": 8.0,
             "max_bytes": 16 * MIB,
         },
         Profile.DEEP: {
@@ -198,13 +200,32 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
             "matchings": 20,
             "pings": 40,
             "budget_s": 60.0,
+            "repeat_s": 16.0,
             "max_bytes": 64 * MIB,
         },
     },
     "nccl.pairs": {
-        Profile.QUICK: {"all_pairs_nodes": 64, "matchings": 12, "pings": 10, "budget_s": 10.0},
-        Profile.STANDARD: {"all_pairs_nodes": 256, "matchings": 20, "pings": 20, "budget_s": 30.0},
-        Profile.DEEP: {"all_pairs_nodes": 512, "matchings": 20, "pings": 40, "budget_s": 60.0},
+        Profile.QUICK: {
+            "all_pairs_nodes": 64,
+            "matchings": 12,
+            "pings": 10,
+            "budget_s": 10.0,
+            "repeat_s": 3.0,
+        },
+        Profile.STANDARD: {
+            "all_pairs_nodes": 256,
+            "matchings": 20,
+            "pings": 20,
+            "budget_s": 30.0,
+            "repeat_s": 8.0,
+        },
+        Profile.DEEP: {
+            "all_pairs_nodes": 512,
+            "matchings": 20,
+            "pings": 40,
+            "budget_s": 60.0,
+            "repeat_s": 16.0,
+        },
     },
     "training.smoke": {
         Profile.QUICK: {"steps": 30},

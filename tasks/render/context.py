@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from checks.facts.instances import Facts
 from checks.judge.cost.cost import Cost
-from checks.judge.culprits.findings import decoded
+from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
 from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
 from checks.policy import Policy

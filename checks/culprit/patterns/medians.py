@@ -61,8 +61,9 @@ def slow_nodes(
     nodes = max(node_of, default=-1) + 1
     if matrix.span is Span.INSIDE or nodes < LEAST_NODES or screened.main.usual is None:
         return SlowNodes((), None)
-    again = _again(matrix, screened, first)
-    sent, received = _logs(matrix, screened, node_of, nodes, first, again)
+    every = _all_logs(matrix, screened)
+    again = _again(matrix, every, first)
+    sent, received = _logs(matrix, every, node_of, nodes, first, again)
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     if any(len(its) < 3 for its in both):
         return SlowNodes((), None)
@@ -97,13 +98,13 @@ def slow_nodes(
             continue
         suspects.append(_suspect(matrix, names[node], mine, way, off, limit))
         doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)] if len(cells) < FEW_CELLS else ()
-    slower = _slower_half(matrix, screened, node_of, first, again, both)
+    slower = _slower_half(matrix, every, node_of, first, again, both)
     return SlowNodes(tuple(suspects), seen_from, tuple(doubtful), slower)
 
 
 def _slower_half(
     matrix: Matrix,
-    screened: Screened,
+    every: Sequence[float],
     node_of: Sequence[int],
     first: Sequence[bool],
     again: Mapping[tuple[int, int], float],
@@ -122,8 +123,8 @@ def _slower_half(
     for test, is_first in enumerate(first):
         if is_first:
             cell = matrix.sources[test], matrix.targets[test]
-            log = max(_log(matrix, screened, test), again.get(cell, -math.inf))
-            (among if fast.issuperset((node_of[cell[0]], node_of[cell[1]])) else others).append(log)
+            log = max(every[test], again.get(cell, -math.inf)) if again else every[test]
+            (among if node_of[cell[0]] in fast and node_of[cell[1]] in fast else others).append(log)
     if not among or not others:
         return None
     high, low = median(among), median(others)
@@ -203,19 +204,19 @@ def _suspect(
     )
 
 
-def _again(matrix: Matrix, screened: Screened, first: Sequence[bool]) -> dict[tuple[int, int], float]:
+def _again(matrix: Matrix, every: Sequence[float], first: Sequence[bool]) -> dict[tuple[int, int], float]:
     """The best value, as a logarithm, of each cell that was measured again."""
     found: dict[tuple[int, int], float] = {}
     for test, is_first in enumerate(first):
         if not is_first:
             cell = matrix.sources[test], matrix.targets[test]
-            found[cell] = max(found.get(cell, -math.inf), _log(matrix, screened, test))
+            found[cell] = max(found.get(cell, -math.inf), every[test])
     return found
 
 
 def _logs(
     matrix: Matrix,
-    screened: Screened,
+    every: Sequence[float],
     node_of: Sequence[int],
     nodes: int,
     first: Sequence[bool],
@@ -231,14 +232,19 @@ def _logs(
     for test, is_first in enumerate(first):
         source, target = node_of[cells[test][0]], node_of[cells[test][1]]
         if is_first and min(len(sent[source]), len(received[target])) < MOST_VALUES:
-            log = max(_log(matrix, screened, test), again.get(cells[test], -math.inf))
+            log = max(every[test], again.get(cells[test], -math.inf)) if again else every[test]
             sent[source].append(log)
             received[target].append(log)
     return sent, received
 
 
-def _log(matrix: Matrix, screened: Screened, test: int) -> float:
-    value, usual = matrix.values[test], screened.usual(test)
-    if value is None or not 0 < value < math.inf or not usual:
-        return -math.inf
-    return math.log(value / usual) if matrix.better is Better.HIGHER else math.log(usual / value)
+def _all_logs(matrix: Matrix, screened: Screened) -> list[float]:
+    """The logarithm of each test's value, compared with the usual one: the greater, the better."""
+    usual = [math.log(level.usual) if level.usual else None for level in screened.levels]
+    distance, sign = screened.distance, 1 if matrix.better is Better.HIGHER else -1
+    found = []
+    for test, value in enumerate(matrix.values):
+        base = usual[distance[test] if distance else 0]
+        is_rate = value is not None and 0 < value < math.inf and base is not None
+        found.append(sign * (math.log(value) - base) if is_rate else -math.inf)  # type: ignore[arg-type, operator]
+    return found

@@ -9,12 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from checks.culprit.matrix import Better, Matrix, SlowPaths, Span, Tolerance
+from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, SlowPaths, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened
+from checks.culprit.patterns.sweeps import ALWAYS
+from checks.model import LINK
 
 Pair = tuple[int, int]
-# A cell that was bad in each of so many tests is slow for good. At a rate of one half this happens to one bad cell in eight.
-ALWAYS = 4
 # Judgement: this many pairs, and this share of all, are no longer a matter of broken cables.
 MANY, SHARE = 4, 0.01
 # A part that is bad towards half of its partners explains its pairs itself; so does one to which half of all slow pairs belong.
@@ -25,6 +25,8 @@ STAYED = 0.8
 NO_VALUE = 0.1
 # Two or three flows that share a link get a half or a third of its rate each. A pair below a fifth is broken, or its ends are.
 LEAST_RATE = 0.2
+# Judgement: a link that is slow for good may have a good test once in twenty.
+STEADY = 0.95
 # Chance puts so many slow pairs on one of the nodes less often than this.
 BY_CHANCE = 0.001
 
@@ -72,6 +74,40 @@ def slow_paths(
     )
 
 
+def shared_path(matrix: Matrix, screened: Screened, floor: float | None, one: Suspect) -> float | None:
+    """The cost of a link that is slow in each of its tests, at a rate that flows keep that share a path; None if it is not such a
+    link.
+
+    There are too few such pairs to say more of them: each may be a broken cable as well.
+    """
+    ends = one.subject.split(LINK)
+    if one.kind is not Kind.LINK or one.ratio is None:
+        return None
+    mine: dict[Pair, list[int]] = {}
+    for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        names = [_end(matrix.parts[part], ends) for part in cell]
+        if None not in names and names[0] != names[1] and _goes(one.way, names[0] == ends[0]):
+            mine.setdefault(cell, []).append(test)
+    bad = set(screened.bad)
+    every = [test for its in mine.values() for test in its]
+    if (
+        not mine
+        or min(map(len, mine.values())) < ALWAYS
+        or sum(test in bad for test in every) < STEADY * len(every)
+    ):
+        return None
+    return None if _broken(matrix, screened, floor, mine) else cost(matrix, screened, every)
+
+
+def _end(part: Part, ends: Sequence[str]) -> str | None:
+    """The end of a link to which the part belongs."""
+    return part.name if part.name in ends else part.node if part.node in ends else None
+
+
+def _goes(way: Direction, is_forward: bool) -> bool:
+    return way is Direction.BOTH or (way is Direction.OUT) is is_forward
+
+
 def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
     """How much longer an exchange of every part with every other takes because of the cells of these tests, as a share.
 
@@ -87,17 +123,6 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
         extra.setdefault((matrix.sources[test], matrix.targets[test]), []).append(max(0.0, 1 / share - 1))
     cells = len(set(zip(matrix.sources, matrix.targets, strict=True)))
     return sum(sum(its) / len(its) for its in extra.values()) / cells if cells else 0.0
-
-
-def first_tests(matrix: Matrix) -> list[bool]:
-    """Whether each test was the first of its cell."""
-    seen: set[int] = set()
-    wide, found = len(matrix.parts), []
-    for a, b in zip(matrix.sources, matrix.targets, strict=True):
-        cell = a * wide + b
-        found.append(cell not in seen)
-        seen.add(cell)
-    return found
 
 
 def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:

@@ -8,24 +8,32 @@ the first test of each cell counts, and retests that were good.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from checks.culprit.matrix import Congestion, Matrix, Span
+from checks.culprit.patterns.spells import (
+    LEAST_ODDS,
+    LEAST_RATE,
+    LEAST_ROUNDS,
+    MARGIN,
+    MOST_RATE,
+    Spell,
+    Visits,
+    has_good_rounds,
+    is_past,
+    is_short,
+    may_have_spell,
+    spells_of,
+)
+from checks.culprit.patterns.sweeps import always_bad
+from checks.culprit.patterns.whole_cluster import Crowd, belong_to_one, crowds_of_all
 
-# Judgement: within a period more than half of a node's tests are bad: congestion slows about half of them, a fault nearly all.
-WITHIN = 0.6
-# Judgement: a period begins once in fifty rounds at most, and lasts for about eight.
-BEGINS, ENDS = math.log(1 / 50), math.log(1 / 8)
-# Judgement: fewer rounds in which a node was bad are not a period but hiccups.
-LEAST_ROUNDS = 3
-# Judgement: the log odds from which on a period counts towards congestion.
-LEAST_ODDS = 5.0
-# The least and the greatest rate of bad tests outside of periods: a matrix of few tests may have none by chance.
-LEAST_RATE, MOST_RATE = 0.002, 0.3
+# Judgement, as log odds: of fewer nodes than this, those that are bad alone for a while mostly have a network that others use as well.
+MANY_NODES, RARER = 16, math.log(1 / 20)
 # A node that is bad in this share of its tests is bad all the time, or for so much of it that the search finds it.
 STEADY = 0.5
 # So many nodes at once are congestion. A leaf has at least an eighth of a cluster's nodes here; judgement.
@@ -38,20 +46,6 @@ PASSES = 3
 SURE_ODDS = math.log(0.95 / 0.05)
 # Fewer rounds than this do not tell a fault that comes and goes from one event.
 LEAST_SWEEP = 12
-# Judgement: what lasts for more than this share of the sweep does not pass, neither congestion nor one event.
-LONGEST = 0.5
-# The border of a period is uncertain by a round.
-MARGIN = 1
-
-
-@dataclass(frozen=True)
-class Spell:
-    """A node was bad from round `first` to round `last`; `odds` compare this with chance."""
-
-    node: int
-    first: int
-    last: int
-    odds: float
 
 
 @dataclass(frozen=True)
@@ -68,16 +62,17 @@ class PartTime:
 
 @dataclass(frozen=True)
 class Periods:
-    """What was found. `excused` are bad tests that congestion explains."""
+    """What was found. `excused` are bad tests that congestion explains. `unsure`: some node was bad for a while, and it is not known
+    whether that returns.
+    """
 
     congestion: tuple[Congestion, ...] = ()
     excused: frozenset[int] = frozenset()
     part_time: tuple[PartTime, ...] = ()
+    unsure: bool = False
 
 
 NOTHING = Periods()
-Crowd = tuple[int, int, tuple[int, ...]]
-Visits = list[tuple[int, int, int]]
 
 
 def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: Sequence[int]) -> Periods:
@@ -92,27 +87,47 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
     congestion: tuple[Congestion, ...] = ()
     excused: frozenset[int] = frozenset()
     steady: set[int] = set()
-    every = _counts(matrix, wrong, first, node_of, nodes)[1]
+    wanted = _close_nodes(matrix, wrong, first, node_of)
     sweep = sorted({at for at, is_first in zip(matrix.rounds, first, strict=True) if is_first})
     for _ in range(PASSES):
         tests, spoiled = _counts(matrix, wrong - excused, first, node_of, nodes)
         shares = [some / all_ for some, all_ in zip(spoiled, tests, strict=True) if all_]
         rate = min(MOST_RATE, max(LEAST_RATE, median(shares)))
         steady = {node for node in range(nodes) if tests[node] and spoiled[node] >= STEADY * tests[node]}
-        wanted = {node for node in range(nodes) if every[node] >= LEAST_ROUNDS}
         of_node = _visits(matrix, wrong, first, node_of, wanted, steady, crowds)
-        spells = [spell for node in sorted(of_node) for spell in _spells(node, of_node[node], rate)]
-        spells = [one for one in spells if one.odds > LEAST_ODDS and _ends(one, of_node[one.node])]
-        past = [one for one in spells if one.node not in steady and _is_past(one, of_node[one.node], sweep)]
+        spells = [spell for node in sorted(of_node) for spell in spells_of(node, of_node[node], rate)]
+        spells = [one for one in spells if one.odds > LEAST_ODDS and has_good_rounds(one, of_node[one.node])]
+        past = [one for one in spells if one.node not in steady and is_past(one, of_node[one.node], sweep)]
         crowds = _crowds(past, together)
         congestion, more = _congestion(matrix, bad, node_of, crowds)
         if more <= excused:
             break
         excused |= more
+    if nodes < FEW_NODES:
+        whole = crowds_of_all(matrix, wrong - excused, node_of, steady, sweep)
+        more_congestion, more = _congestion(matrix, sorted(wrong - excused), node_of, whole)
+        crowds, congestion, excused = [*crowds, *whole], (*congestion, *more_congestion), excused | more
     rounds = max(matrix.rounds) + 1
     # A crowd that has not passed is no congestion, and tells as little about one of its nodes.
-    alone = _alone(spells, _crowds(spells, together), nodes, rounds, sweep) if rounds >= LEAST_SWEEP else ()
-    return Periods(congestion, excused, tuple(one for one in alone if one.node not in steady))
+    told = [*_crowds(spells, together), *crowds]
+    alone = _alone(spells, told, nodes, rounds, sweep) if rounds >= LEAST_SWEEP else ()
+    sure = tuple(one for one in alone if one.node not in steady)
+    again = {one.node for one in sure if not one.is_short}
+    unsure = any(spell.node not in steady and spell.node not in again for spell in spells)
+    unsure = unsure or belong_to_one(matrix, wrong - excused, node_of, steady | again)
+    return Periods(congestion, excused, sure, unsure)
+
+
+def _close_nodes(
+    matrix: Matrix, wrong: Collection[int], first: Sequence[bool], node_of: Sequence[int]
+) -> set[int]:
+    """The nodes that may have a period: their bad rounds are close to each other."""
+    found: dict[int, set[int]] = {}
+    for test in wrong:
+        if first[test]:
+            for part in (matrix.sources[test], matrix.targets[test]):
+                found.setdefault(node_of[part], set()).add(matrix.rounds[test])
+    return {node for node, rounds in found.items() if may_have_spell(sorted(rounds))}
 
 
 def _counts(
@@ -143,24 +158,26 @@ def _visits(
     """For each wanted node (round, bad tests, tests), in the order of the rounds, without partners that explain what was bad: those
     that are always bad, and those that are known to have been congested at that time.
     """
-    congested = _times_of_nodes(crowds)
+    congested, always = _times_of_nodes(crowds), always_bad(matrix, wrong)
     found: dict[int, dict[int, list[int]]] = {node: {} for node in wanted}
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+    columns = zip(matrix.sources, matrix.targets, matrix.rounds, first, strict=True)
+    for test, (source, target, at, is_first) in enumerate(columns):
         a, b = node_of[source], node_of[target]
-        if a not in wanted and b not in wanted:
+        if (a not in wanted and b not in wanted) or (always and (source, target) in always):
             continue
         is_bad = test in wrong
-        if is_bad and not first[test]:
+        if is_bad and not is_first:
             continue
-        at = matrix.rounds[test]
-        now = {node for node in (a, b) if _is_within(at, congested.get(node, ()))}
-        for node, other in ((a, b), (b, a)):
-            if node not in wanted or (other in now and node not in now):
+        a_now = a in congested and _is_within(at, congested[a])
+        b_now = b in congested and _is_within(at, congested[b])
+        for node, other, excused in ((a, b, b_now and not a_now), (b, a, a_now and not b_now)):
+            if node not in wanted or excused or (other in steady and node not in steady):
                 continue
-            if other not in steady or node in steady:
-                counts = found[node].setdefault(at, [0, 0])
-                counts[0] += is_bad
-                counts[1] += 1
+            counts = found[node].get(at)
+            if counts is None:
+                counts = found[node][at] = [0, 0]
+            counts[0] += is_bad
+            counts[1] += 1
     return {node: [(at, *its[at]) for at in sorted(its)] for node, its in found.items()}  # type: ignore[misc]
 
 
@@ -180,60 +197,6 @@ def _times_of_nodes(crowds: Sequence[Crowd]) -> Mapping[int, Sequence[tuple[int,
 def _is_within(at: int, times: Sequence[tuple[int, int]]) -> bool:
     place = bisect_right(times, (at, math.inf)) - 1
     return place >= 0 and at <= times[place][1]
-
-
-def _spells(node: int, visits: Visits, rate: float) -> list[Spell]:
-    """The most likely sequence of good and bad times (Viterbi's algorithm with two states), as its bad times."""
-    bad_log, good_log = math.log(WITHIN / rate), math.log((1 - WITHIN) / (1 - rate))
-    # The best scores that end in a good and in a bad time, and for the latter where that time began and its own odds.
-    good, bad = 0.0, -math.inf
-    began, best_began = 0, [0] * len(visits)
-    from_bad = [False] * len(visits)
-    for at, (_, some, all_) in enumerate(visits):
-        gain = some * bad_log + (all_ - some) * good_log
-        stay, enter = bad, good + BEGINS
-        left = bad + ENDS
-        from_bad[at] = left > good
-        good = max(good, left)
-        if enter >= stay:
-            began = at
-        bad = max(stay, enter) + gain
-        best_began[at] = began
-    found, at, inside = [], len(visits) - 1, bad + ENDS > good
-    while at >= 0:
-        if inside:
-            start = best_began[at]
-            found.append(_spell(node, visits[start : at + 1], bad_log, good_log))
-            at, inside = start - 1, False
-            continue
-        inside = from_bad[at]
-        at -= 1
-    return [spell for spell in reversed(found) if spell is not None]
-
-
-def _spell(node: int, visits: Visits, bad_log: float, good_log: float) -> Spell | None:
-    some, all_ = sum(one[1] for one in visits), sum(one[2] for one in visits)
-    if sum(one[1] > 0 for one in visits) < LEAST_ROUNDS:
-        return None
-    odds = some * bad_log + (all_ - some) * good_log + BEGINS + ENDS
-    return Spell(node, visits[0][0], visits[-1][0], odds)
-
-
-def _ends(spell: Spell, visits: Visits) -> bool:
-    """Whether the node was good for as many rounds before or after the period."""
-    outside = [one for one in visits if not spell.first <= one[0] <= spell.last]
-    return sum(one[1] == 0 for one in outside) >= LEAST_ROUNDS
-
-
-def _is_past(spell: Spell, visits: Visits, sweep: Sequence[int]) -> bool:
-    """Whether it is shown that the period has ended, and it was not most of the sweep."""
-    after = sum(at > spell.last and not some for at, some, _ in visits)
-    return after >= LEAST_ROUNDS and _is_short(spell, sweep)
-
-
-def _is_short(spell: Spell, sweep: Sequence[int]) -> bool:
-    its = bisect_right(sweep, spell.last) - bisect_left(sweep, spell.first)
-    return its - 2 * MARGIN <= LONGEST * len(sweep)
 
 
 def _crowds(spells: Sequence[Spell], together: int) -> list[Crowd]:
@@ -297,6 +260,7 @@ def _alone(
 ) -> tuple[PartTime, ...]:
     """Nodes with bad times of their own."""
     chance = math.log(nodes * rounds) - PRIOR
+    least = SURE_ODDS - (RARER if nodes < MANY_NODES else 0.0)
     of_node: dict[int, list[Spell]] = {}
     for spell in spells:
         if not any(
@@ -307,9 +271,12 @@ def _alone(
     found = []
     for node, its in of_node.items():
         odds = sum(spell.odds for spell in its) - chance
-        if odds > SURE_ODDS and (len(its) > 1 or not _accompanied(its[0], spells)):
-            is_short = len(its) == 1 and _is_short(its[0], sweep)
-            found.append(PartTime(node, len(its), odds, is_short))
+        if (
+            odds > SURE_ODDS
+            and (len(its) > 1 or not _accompanied(its[0], spells))
+            and sum(spell.steady for spell in its) > least
+        ):
+            found.append(PartTime(node, len(its), odds, len(its) == 1 and is_short(its[0], sweep)))
     return tuple(found)
 
 

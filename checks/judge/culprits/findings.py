@@ -5,26 +5,25 @@ All matrices of one check are read together: what one matrix explains is added t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from checks.culprit.decode import decode
 from checks.culprit.doubt import MEASURED_AGAIN
-from checks.culprit.matrix import Answer, Kind, Matrix, Span, Suspect, Tolerance, link
-from checks.culprit.retest import LOST_SHARE, PAUSE_US
+from checks.culprit.matrix import Answer, Kind, Matrix, Span, Suspect, link
 from checks.culprit.rounds import planned
 from checks.culprit.topology import switches_of
 from checks.facts import profile_options
 from checks.facts.instances import Facts
 from checks.judge.cpu_contention import RecordedLoads, machines_of
 from checks.judge.culprits import wording
-from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, Table, matrices, table
+from checks.judge.culprits.from_report import CHECKS, ORDER, MatrixSubject, Table, table
 from checks.judge.culprits.pattern_findings import (
     FABRIC,
-    HICCUPS,
     MOST_COST,
     UNEXPLAINED,
     Reading,
+    costs_too_much,
     many_hiccups,
     of_sensitivity,
     of_slow_nodes,
@@ -32,6 +31,7 @@ from checks.judge.culprits.pattern_findings import (
     unaccounted,
     unexplained_level,
 )
+from checks.judge.culprits.readings import CONDEMNS, SURE, readings_of, share_gbps
 from checks.model import (
     CLUSTER,
     LINK,
@@ -40,24 +40,13 @@ from checks.model import (
     Finding,
     Level,
     Observation,
-    Outcome,
     Report,
     rank_subject,
 )
 from checks.policy import Policy
 
-# A part that is worse than the others in these matrices gets a FAIL. Latency is not among them: a busy host answers late, and trains
-# as fast.
-CONDEMNS = (
-    MatrixSubject.DATA,
-    MatrixSubject.BANDWIDTH,
-    MatrixSubject.PAUSE,
-    MatrixSubject.LOST,
-    MatrixSubject.RESENT,
-)
 # What other work on the hosts' CPUs may cause. Such work changes no data, and drops no segments.
 SLOWED = (MatrixSubject.BANDWIDTH, MatrixSubject.PAUSE, MatrixSubject.LATENCY)
-SURE = 0.9
 
 NO_OPTIONS: Mapping[str, float] = MappingProxyType({})
 
@@ -79,8 +68,11 @@ class CheckFindings:
         self.most_cost = options.get("most_cost", MOST_COST)
         self.detects = options.get("detects_slow_node", 0.0)
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
+        # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
+        self.cheap = {id(reading) for reading in readings if not costs_too_much(reading, self.most_cost)}
         self.suspects: dict[Key, tuple[Reading, Suspect]] = {}
         self.also: dict[Key, list[str]] = {}
+        self.others: dict[Key, list[float]] = {}
         for reading in self.readings:
             if reading.decoded.answer is Answer.NAMED:
                 for suspect in reading.decoded.suspects:
@@ -89,7 +81,7 @@ class CheckFindings:
     @property
     def blamed(self) -> frozenset[int]:
         """The nodes and ranks that got a FAIL: the tests in which they took part are explained. A WARN explains nothing."""
-        found = [s for reading, s in self.suspects.values() if _condemns(reading, s)]
+        found = [s for reading, s in self.suspects.values() if self._condemns(reading, s)]
         nodes = {node for s in found if s.kind is Kind.NODE for node in s.nodes}
         ranks = {s.subject for s in found if s.kind is Kind.RANK}
         parts = enumerate(self.tests.parts)
@@ -114,16 +106,23 @@ class CheckFindings:
             yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
 
     def _take(self, reading: Reading, suspect: Suspect) -> None:
-        known, mine = self._explained_by(suspect), (suspect.kind.value, suspect.subject)
-        if not suspect.passed and known is None:
-            self.suspects.pop(mine, None)  # what was bad once and has passed hides nothing
+        known, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
+        if self._condemns(reading, suspect) and known is None:
+            self.suspects.pop(mine, None)  # a warning hides nothing
         if known is not None:
             self._add(known, reading, suspect)
+            if known == mine and reading.what in CONDEMNS and not suspect.passed:
+                self.others.setdefault(mine, []).append(suspect.probability)
             return
         for key in self._explained_now(suspect) if reading.what in CONDEMNS else ():
             self._add(mine, *self.suspects.pop(key))
             self.also[mine] += self.also.pop(key, [])
         self.suspects[mine] = (reading, suspect)
+
+    def _condemns(self, reading: Reading, suspect: Suspect) -> bool:
+        """Whether the suspect gets a FAIL."""
+        is_cheap = suspect.cost is not None and id(reading) in self.cheap
+        return reading.what in CONDEMNS and not suspect.passed and not is_cheap
 
     def _add(self, key: Key, reading: Reading, suspect: Suspect) -> None:
         said = f"{reading.what.value}: {suspect.bad} of {suspect.tests} tests"
@@ -141,10 +140,10 @@ class CheckFindings:
         known = [one for _, one in self.suspects.values() if one.kind is Kind.NODE and not one.passed]
         return any(set(nodes) & set(one.nodes) for one in known)
 
-    def _explained_by(self, suspect: Suspect) -> Key | None:
+    def _explained_by(self, reading: Reading, suspect: Suspect) -> Key | None:
         """The suspect that is blamed already and includes this one; None if this one is new."""
-        for key, (_, blamed) in self.suspects.items():
-            if blamed.passed and not suspect.passed:
+        for key, (by, blamed) in self.suspects.items():
+            if self._condemns(reading, suspect) and not self._condemns(by, blamed):
                 continue
             node = blamed.kind is Kind.NODE and set(blamed.nodes) & set(suspect.nodes)
             rank = blamed.kind is Kind.RANK and blamed.subject in suspect.subject.split(LINK)
@@ -214,19 +213,21 @@ class CheckFindings:
         return any(other.node != own.node and other.rail == own.rail for other in self.tests.parts)
 
     def _named(self, reading: Reading, suspect: Suspect, also: Sequence[str]) -> Finding:
-        level = Level.FAIL if _condemns(reading, suspect) else Level.WARN
-        cause = Cause.HARDWARE if suspect.probability >= SURE else Cause.EVIDENCE
+        level = Level.FAIL if self._condemns(reading, suspect) else Level.WARN
+        # Two matrices that name the same part would both have to be wrong.
+        doubt = math.prod(1 - p for p in self.others.get((suspect.kind.value, suspect.subject), ()))
+        probability = 1 - (1 - suspect.probability) * doubt
+        cause = Cause.HARDWARE if probability >= SURE else Cause.EVIDENCE
+        if level is Level.WARN and suspect.cost is not None:
+            cause = Cause.CONFIGURATION
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
         message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
             message, subject = f"{subject}: {message}", CLUSTER
+        elif probability < SURE:
+            message, subject = wording.candidate(subject, message), CLUSTER
         return Finding(level, cause, self.check, subject, message, evidence, remedy)
-
-
-def _condemns(reading: Reading, suspect: Suspect) -> bool:
-    """Whether the suspect gets a FAIL."""
-    return reading.what in CONDEMNS and not suspect.passed
 
 
 def _is_corrupt(reading: Reading) -> bool:
@@ -245,51 +246,8 @@ def missing(check: str, subject: str, said: str, evidence: str = "") -> Finding:
     return Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, evidence, wording.AGAIN)
 
 
-# Judgement: on any busy network a few segments are sent again; more than this in one test of a few MiB means that something drops
-# them.
-RESENT = 8.0
 # Judgement: with fewer other nodes a slow node cannot be told from a slow partner.
 LEAST = 3
-
-
-def tolerance(
-    what: MatrixSubject, span: Span, options: Mapping[str, float], policy: Policy, share_gbps: float | None
-) -> Tolerance:
-    """What the policy's options allow in this matrix.
-
-    slow_ratio (of the usual bandwidth, 0.5), floor_gbps (10^9 bytes/s between nodes, none), floor_inside_gbps (within one, none),
-    floor_share (of `share_gbps`, a rank's share of its node's network rate, none), late_ratio (of the usual latency, 0.1), pause_us
-    (half a round trip, 90 ms), lost_share (of the TCP segments of a test, 0.001), resent (TCP segments per test, 8; for tests of
-    which it is unknown how many were lost), most_hiccups (share of good tests that may be bad by chance, 0.05).
-    """
-    most = policy.max_unfit_fraction
-    if what is MatrixSubject.DATA:
-        return Tolerance(0.5, None, most, paths=False)
-    if what is MatrixSubject.BANDWIDTH:
-        floor = options.get("floor_gbps" if span is Span.BETWEEN else "floor_inside_gbps", 0.0)
-        if span is Span.BETWEEN and share_gbps is not None:
-            floor = max(floor, options.get("floor_share", 0.0) * share_gbps)
-        hiccups = options.get("most_hiccups", HICCUPS)
-        return Tolerance(options.get("slow_ratio", 0.5), floor or None, most, hiccups)
-    if what is MatrixSubject.LATENCY:
-        return Tolerance(options.get("late_ratio", 0.1), None, most)
-    if what is MatrixSubject.PAUSE:
-        return Tolerance(1e-9, options.get("pause_us", PAUSE_US), most, paths=False)
-    if what is MatrixSubject.LOST:
-        return Tolerance(1e-9, 100 * options.get("lost_share", LOST_SHARE), most, paths=False)
-    return Tolerance(1e-9, 1.0 + options.get("resent", RESENT), most, paths=False)
-
-
-def decoded(report: Report, policy: Policy, facts: Facts) -> tuple[Reading, ...]:
-    """Every matrix of the report's pair tests under this policy, decoded, for report pages. Rows that cannot be used are left out."""
-    found: list[Reading] = []
-    switches = switches_of(report)
-    for check in CHECKS:
-        rows = [row for row in report.observations if row.check == check and row.outcome is Outcome.MEASURED]
-        if rows:
-            tests = table(report, rows, switches)
-            found += _readings(check, tests, policy, _share(report, facts))
-    return tuple(found)
 
 
 def judge(
@@ -301,30 +259,13 @@ def judge(
         if check not in policy.checks or not mine:
             continue
         tests = table(report, mine, switches_of(report))
-        readings = _readings(check, tests, policy, _share(report, facts))
+        readings = readings_of(check, tests, policy, share_gbps(report, facts))
         loads = RecordedLoads(mine, machines_of(report.nodes))
         account = CheckFindings(check, tests, readings, loads, policy.checks[check].options)
         for subject, why in sorted(tests.faults.items()):
             yield missing(check, subject, why)
         yield from _unmeasured(check, tests, report, policy, account.blamed)
         yield from account.findings()
-
-
-def _readings(check: str, tests: Table, policy: Policy, share_gbps: float | None) -> list[Reading]:
-    options = policy.checks[check].options if check in policy.checks else {}
-    made = []
-    for (what, span), matrix in matrices(tests).items():
-        held = tolerance(what, span, options, policy, share_gbps)
-        made.append(Reading(check, what, matrix, decode(matrix, held)))
-    return made
-
-
-def _share(report: Report, facts: Facts) -> float | None:
-    """A rank's share of its node's network rate in the instance table, in 10^9 bytes/s."""
-    instance = facts.instances.get(report.declared.instance_type)
-    if instance is None or instance.network_gbit_s is None:
-        return None
-    return float(instance.network_gbit_s) / 8 / report.declared.ranks_per_node
 
 
 def _unmeasured(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span
+from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
 from checks.judge.culprits.from_report import MatrixSubject, Table
 from checks.model import CLUSTER, Cause, Finding, Level
@@ -28,6 +30,8 @@ UNEXPLAINED = {
 HICCUPS = 0.05
 # Judgement: above this much more time for an exchange of all with all, what no part explains is not passed over.
 MOST_COST = 0.2
+# Of a normal distribution 95 % lie within so many standard deviations.
+Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,31 @@ def unexplained_level(reading: Reading, most_cost: float) -> Level:
     return Level.WARN
 
 
+def costs_too_much(reading: Reading, most_cost: float) -> bool:
+    """Whether the pairs that are slow for good, as where flows share a path, make an exchange of all with all longer than allowed.
+
+    Where many pairs are slow, chance spreads the training's flows over the paths anew. What was measured is a sample of that, so
+    that the lower end of its 95 % interval counts: six slow pairs of 28 are surely a tenth of the next ones. A few pairs are no
+    sample.
+    """
+    links = [one.cost for one in reading.decoded.suspects if one.cost is not None]
+    paths = reading.decoded.paths
+    pairs = len(links) + (paths.pairs if paths else 0)
+    total = sum(links) + (paths.cost if paths else 0.0)
+    every = len(
+        {frozenset(ends) for ends in zip(reading.matrix.sources, reading.matrix.targets, strict=True)}
+    )
+    surely = least_share(pairs, every) * every / pairs if pairs >= MANY else 1.0
+    return total * surely > most_cost
+
+
+def least_share(some: int, whole: int) -> float:
+    """The lower end of the 95 % interval of a share (Wilson's score)."""
+    p, square = some / whole, Z * Z
+    half = Z * math.sqrt(p * (1 - p) / whole + square / (4 * whole * whole))
+    return max(0.0, (p + square / (2 * whole) - half) / (1 + square / whole))
+
+
 def of_time_and_fabric(reading: Reading, tests: Table, most_cost: float) -> Iterator[Finding]:
     """Congestion of a while, and pairs that are slow for good: no part is to blame for them."""
     what, result, matrix = reading.what, reading.decoded, reading.matrix
@@ -58,8 +87,13 @@ def of_time_and_fabric(reading: Reading, tests: Table, most_cost: float) -> Iter
             Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, one),
             wording.cells(matrix, one.tests, tests), wording.CONGESTION_REMEDY,
         )  # fmt: skip
+    if result.groups is not None:
+        yield Finding(
+            Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.groups(matrix, result.groups), "",
+            wording.GROUPS_REMEDY,
+        )  # fmt: skip
     if result.paths is not None:
-        level = Level.FAIL if result.paths.cost > most_cost and what in FABRIC else Level.WARN
+        level = Level.FAIL if what in FABRIC and costs_too_much(reading, most_cost) else Level.WARN
         yield Finding(
             level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.slow_paths(matrix, result.paths),
             wording.cells(matrix, result.paths.bad, tests), wording.PATHS_REMEDY,

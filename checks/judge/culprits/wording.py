@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from checks.culprit.matrix import Better, Congestion, Decoded, Direction, Kind, Matrix, SlowPaths, Suspect
+from checks.culprit.matrix import (
+    Better,
+    Congestion,
+    Decoded,
+    Direction,
+    Kind,
+    Matrix,
+    NodeGroups,
+    SlowPaths,
+    Suspect,
+)
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import Table
 from checks.model import PairOutcome
@@ -25,6 +35,10 @@ REMEDIES = {
 }
 CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
+)
+GROUPS_REMEDY = (
+    "If these groups are the nodes of one switch each, set cluster.topology in the gate file. If they are not, check the uplinks "
+    "between them."
 )
 PATHS_REMEDY = (
     "No machine is at fault. Check how the fabric spreads flows over its links (ECMP, adaptive routing), and its "
@@ -60,11 +74,18 @@ def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]
         said += f" (bad is {word} {number(result.noise.line, matrix.unit)})"
     if found.passed:
         said += ", all in one period, and they were good when they were measured again"
+    if found.cost is not None:
+        said += f", as where paths share a link of the fabric: {_costs(found.cost)}"
     said += f"; probability {percent(found.probability)}"
     if found.runner_up is not None:
         other = found.runner_up
         said += f", next {other.kind.value} {other.subject} {percent(other.probability)}"
     return said + (f"; also {', '.join(also)}" if also else "")
+
+
+def candidate(subject: str, message: str) -> str:
+    """A part that may be at fault, and is not named because something else is too likely."""
+    return f"{subject} is a candidate, but it is not certain enough to name it: {message}"
 
 
 def _where(found: Suspect) -> str:
@@ -127,6 +148,18 @@ def congestion(matrix: Matrix, one: Congestion) -> str:
     )
 
 
+def groups(matrix: Matrix, found: NodeGroups) -> str:
+    """Within groups of nodes there is more bandwidth than between them."""
+    names = "; ".join(
+        f"{', '.join(its[:MOST_NAMES])}{f' and {len(its) - MOST_NAMES} more' if len(its) > MOST_NAMES else ''}"
+        for its in found.groups[:MOST_NAMES]
+    )
+    return (
+        f"{matrix.what} {matrix.span.value}: the nodes fall into {len(found.groups)} groups ({names}), and between these it is"
+        f" {percent(found.share)} of that within them, as where the uplinks of switches are oversubscribed"
+    )
+
+
 def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
     """Many pairs are slow in each test."""
     return (
@@ -163,7 +196,7 @@ def no_majority(matrix: Matrix, slower: float, wanted: float) -> str:
 
 
 def _costs(share: float) -> str:
-    return f"an exchange of all nodes with all takes {100 * share:.3g} % longer because of them"
+    return f"an exchange of all nodes with all takes {100 * share:.3g} % longer because of this"
 
 
 def one_pair(matrix: Matrix, bad: int) -> str:

@@ -41,6 +41,11 @@ class Gossip:
         named = self.accusers(rank)
         return len(named) > 1 or rank in named
 
+    @property
+    def any_silent(self) -> bool:
+        """Whether waiting for some rank is useless."""
+        return any(self.silent(rank) for rank in self._accusers)
+
     def words(self) -> list[int]:
         """The message, of a fixed length: (accused, last heard, accuser, round, accuser, round), plus 1.
 

@@ -6,8 +6,9 @@ exchange that hangs blocks its communicator until torch's watchdog ends the proc
 
 Options: pings; min_bytes, max_bytes (of the messages of a stream); seconds (of one direction's stream); repeats (messages of the
 size that counts, of which the fastest is used); round_s (a silence of this length means no answer); budget_s (planned rounds beyond
-it are left out); all_pairs_nodes (with more nodes there are `matchings` rounds between nodes, then all pairs of the nodes that look
-bad); confirms (how often each stage of retests measures the doubtful pairs; retest_rounds has the stages).
+it are left out); repeat_s (how long the sweep of a few nodes is repeated, checks.culprit.rounds says how often); all_pairs_nodes (with
+more nodes there are `matchings` rounds between nodes, then all pairs of the nodes that look bad); confirms (how often each stage of
+retests measures the doubtful pairs; retest_rounds has the stages).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.culprit import test_rows
 from checks.culprit.retest import LOST_SHARE, RATIO, Bounds
-from checks.culprit.rounds import Round, planned
+from checks.culprit.rounds import Between, Round, planned, sweeps
 from checks.culprit.test_rows import TCP_METRICS
 from checks.model import Part, Scope
 from checks.probes.pairs import retest_rounds
@@ -36,6 +37,7 @@ MIB = 1 << 20
 SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
 BUDGET_SHARE = 0.5  # the share of the deadline for planned rounds, so that there is time to measure again
 
+REPEAT_S = 1.0  # how long the sweep of a small cluster is repeated
 END_SHARE = 0.8  # the share of the deadline for all tests, so that the row is on disk before the watchdog ends the process
 METRICS = (
     "peers",
@@ -144,6 +146,10 @@ def _run_rounds(
     options, declared = context.options, context.declared
     schedule.run(rounds)
     planned_s = time.monotonic() - schedule.begun
+    swept = 0
+    if declared.nodes <= most and not schedule.left_out:
+        sweep = [one for one in rounds if isinstance(one, Between)]
+        swept = schedule.repeat(sweep, sweeps(declared.nodes) - 1, options.get("repeat_s", REPEAT_S))
     bounds = _bounds(context)
     again = [0, 0]
     if declared.nodes > most:
@@ -158,7 +164,8 @@ def _run_rounds(
         raise CheckError(f"rank {schedule.me} tested no pair in {schedule.index} rounds")
     notes = [
         f"{schedule.index} rounds in {time.monotonic() - schedule.begun:.2f} s, {len(rounds)} planned in {planned_s:.2f} s,"
-        f" {schedule.left_out} left out; {again[0]} suspicious and {again[1]} doubtful pairs measured again",
+        f" {schedule.left_out} left out; the sweep between nodes was repeated {swept} times; {again[0]} suspicious and {again[1]}"
+        " doubtful pairs measured again",
         *(
             [f"the ranks could not exchange notes: {schedule.note_store.lost}"]
             if schedule.note_store.lost

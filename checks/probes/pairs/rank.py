@@ -73,6 +73,26 @@ class RankSchedule:
             self._round(round_)
         self.left_out += len(rounds) - min(most, len(rounds))
 
+    def repeat(self, sweep: Sequence[Round], times: int, seconds: float) -> int:
+        """Runs the rounds of a sweep again, so often at most and as whole sweeps only, as long as that fits into so many seconds and
+        into half of the budget that is left. All ranks make the same number. Returns it.
+        """
+        rounds_s = (time.monotonic() - self.begun) / max(1, self.index) * len(sweep)
+        end = time.monotonic() + min(seconds, (self.budget_s - (time.monotonic() - self.begun)) / 2)
+        made, step = 0, 1
+        while made < times and sweep:
+            fit = max(0, int((end - time.monotonic()) / max(rounds_s, 1e-6)))
+            wanted = 0 if self.stopped or self.gossip.any_silent else min(step, times - made, fit)
+            agreed = self.note_store.agree(f"sweeps/{self.index}", str(wanted))
+            if agreed is None or not agreed.isdigit() or agreed == "0":
+                break
+            begun = time.monotonic()
+            for _ in range(int(agreed)):
+                self.run_all(sweep)
+            rounds_s = (time.monotonic() - begun) / int(agreed)
+            made, step = made + int(agreed), 2 * step
+        return made
+
     def run_all(self, rounds: Sequence[Round]) -> None:
         """Runs these rounds, whatever they cost."""
         for round_ in rounds:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from checks.culprit import retest
 from checks.culprit.retest import Bounds, Entry, Note
-from checks.culprit.rounds import Pair, disjoint
+from checks.culprit.rounds import Pair, disjoint, is_small
 from checks.probes.pairs.pair_wait import MOST_ROUNDS
 from checks.probes.pairs.rank import RankSchedule
 
 LOOK_S = 0.01
 AWAIT_S = 0.5
 SCREEN_S = 3.0
+LEAST_ROUNDS = 45
 # How long each stage of retests waits before it measures. What congestion of a second slowed is good again then, and a few pairs may
 # be slowed by chance again. Each stage has notes of its own.
 CONFIRM_WAITS_S = (2.0, 2.0, 2.0, 2.0, 2.0)
@@ -51,6 +52,8 @@ def confirm(schedule: RankSchedule, ranks_per_node: int, times: int, bounds: Bou
     doubtful at first.
     """
     counts: list[int] = []
+    nodes = schedule.ranks // ranks_per_node
+    sweep = ranks_per_node * nodes * (nodes - 1) // 2 if is_small(nodes) else 0
     for number, wait_s in enumerate(CONFIRM_WAITS_S):
         counts.append(
             _stage(
@@ -61,7 +64,7 @@ def confirm(schedule: RankSchedule, ranks_per_node: int, times: int, bounds: Bou
                 wait_s,
             )
         )
-        if not retest.goes_on(counts):
+        if not retest.goes_on(counts, sweep):
             break
     return counts[0]
 
@@ -109,8 +112,9 @@ def _agreed(schedule: RankSchedule, name: str, choose: Choose, times: int) -> st
     if reader == str(schedule.me):
         notes = _gather(schedule, name)
         chosen = choose([test for note in notes.values() for test in note.tests])
-        # At most half of the rounds that were run: if more is doubtful, the host is busy or the fabric is bad.
-        most = max(1, min(schedule.affordable(), schedule.index // 2) // times)
+        # At most half of the rounds that were run, or three sweeps of a small cluster: if more is doubtful, the host is busy or the
+        # fabric is bad.
+        most = max(1, min(schedule.affordable(), max(schedule.index // 2, LEAST_ROUNDS)) // times)
         rounds = disjoint(retest.testable(notes, chosen))[:most]
         decision = RoundDecision(
             tuple(pair for r in rounds for pair in r.pairs()), _gone(schedule, name, notes)

@@ -6,9 +6,12 @@ answers are simulated.
 
 from __future__ import annotations
 
+import time
+
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
 from checks.culprit.retest import Entry, goes_on, suspects
+from checks.culprit.rounds import is_small, sweeps
 from checks.model import PairOutcome
 from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
 from tests.benchmarks.localising.plan import Plan, again, tournament
@@ -28,6 +31,7 @@ class Tests:
         self.targets: list[int] = []
         self.values: list[float | None] = []
         self.rounds: list[int] = []
+        self.longest_s = 0.0  # the processor's time of the longest decoding
 
     def run(self, plan: Plan) -> None:
         """Measure a plan's tests as well."""
@@ -54,7 +58,10 @@ class Tests:
 
     def decoded(self) -> Decoded:
         """What they say."""
-        return decode(self.matrix, self.tolerance)
+        matrix, before = self.matrix, time.process_time()
+        found = decode(matrix, self.tolerance)
+        self.longest_s = max(self.longest_s, time.process_time() - before)
+        return found
 
 
 def ours(world: World, all_pairs_nodes: int = ALL_PAIRS_NODES) -> Decoded:
@@ -68,15 +75,17 @@ def swept(
     """All pairs up to `all_pairs_nodes` nodes; above, matchings, then all pairs of what looks suspicious."""
     cluster, tests = world.cluster, Tests(world, tolerance)
     if cluster.nodes <= all_pairs_nodes:
-        tests.run(tournament(cluster.nodes, cluster.rails))
+        for _ in range(sweeps(cluster.nodes)):
+            tests.run(tournament(cluster.nodes, cluster.rails))
     else:
         tests.run(tournament(cluster.nodes, cluster.rails, MATCHINGS))
         pairs = suspects(tests.entries(), cluster.nodes, cluster.rails)
         tests.run(again(pairs, 1, cluster.rails))
     decoded, counts = tests.decoded(), list[int]()
+    cells = len(set(zip(tests.sources, tests.targets, strict=True))) if is_small(cluster.nodes) else 0
     for wait_s in CONFIRM_WAITS_S:
         counts.append(len(decoded.confirm))
-        if not goes_on(counts):
+        if not goes_on(counts, cells):
             break
         world.wait(round(wait_s / JOB_ROUND_S))
         tests.run(again(decoded.confirm, REPEATS, cluster.rails))

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from checks.culprit.matrix import Answer, Decoded, Direction, Kind
+from checks.judge.culprits.readings import SURE
 from tests.benchmarks.localising.cluster import Cluster, Fault, name_of
 from tests.benchmarks.localising.rules import Blame
 
@@ -85,6 +86,7 @@ HEAD = (
 def blame_of(decoded: Decoded) -> Blame:
     """The nodes and links that a decoded matrix names; a rank counts as its node. Rails and switches are neither."""
     suspects = decoded.suspects if decoded.answer is Answer.NAMED else ()
+    suspects = tuple(one for one in suspects if one.probability >= SURE)  # the others are candidates
     kinds = (Kind.NODE, Kind.RANK)
     nodes = [node for one in (*suspects, *decoded.slow) if one.kind in kinds for node in one.nodes]
     links = [one.nodes for one in suspects if one.kind is Kind.LINK]

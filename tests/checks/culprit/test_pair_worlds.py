@@ -8,8 +8,10 @@ import pytest
 
 from checks.culprit.matrix import Kind
 from tests.benchmarks import pair_worlds
+from tests.benchmarks.localising.calibration import Calibration
 from tests.benchmarks.localising.cluster import Cluster, Fault
 from tests.benchmarks.localising.noise import Noise, Weather
+from tests.benchmarks.localising.ours import swept
 from tests.benchmarks.localising.pair_worlds import CROWDED, WORLDS, PairWorld
 from tests.benchmarks.localising.plan import tournament
 from tests.benchmarks.localising.rules import Blame
@@ -70,3 +72,14 @@ def test_the_table_has_a_line_for_each_world_and_way(capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert 2 + 2 * 7 == len(lines)
     assert all(line.count("|") == lines[0].count("|") for line in lines)
+
+
+def test_calibration_compares_the_stated_probability_with_how_often_it_is_right() -> None:
+    """Every suspect of a slow node among eight is that node."""
+    calibration, world = Calibration(), OF["slow 30 %"]
+    for run in range(3):
+        cluster, made = pair_worlds.drawn(world, 8, 1, False, 5, run)
+        calibration.add(cluster, swept(made, tolerance=pair_worlds.SHIPPED)[1])
+
+    assert [3] == [every for every, _, _ in calibration.bins.values()]
+    assert calibration.error < 0.01

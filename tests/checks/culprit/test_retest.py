@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -236,7 +237,7 @@ def test_doubt_is_measured_again_while_that_clears_some(
         return doubtful[len(played) - 1]
 
     monkeypatch.setattr(retest_rounds, "_stage", stage)
-    schedule: Any = None
+    schedule: Any = SimpleNamespace(ranks=64)
 
     assert doubtful[0] == retest_rounds.confirm(schedule, 2, 3, retest.Bounds(0.7, 0.0, 0.0))
     assert stages_played == len(played) == len({*played})

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from checks.culprit.matrix import Span
-from checks.judge.culprits.findings import decoded, judge
+from checks.judge.culprits.findings import judge
 from checks.judge.culprits.from_report import COLLECTIVE, NCCL
+from checks.judge.culprits.readings import decoded
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Report, Value
 from checks.policy import CheckPolicy, Policy

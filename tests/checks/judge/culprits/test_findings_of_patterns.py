@@ -45,6 +45,48 @@ def test_paths_that_cost_more_than_the_policy_allows_are_refused() -> None:
     assert [(CLUSTER, "FAIL CONFIGURATION")] == said(found(colliding(24, 11), most_cost=0.01))
 
 
+@pytest.mark.parametrize(
+    ("left", "level"), [(0.5, "WARN CONFIGURATION"), (0.25, "WARN CONFIGURATION"), (0.1, "FAIL HARDWARE")]
+)
+def test_a_pair_at_half_of_the_rate_is_a_warning_and_one_at_a_tenth_is_refused(
+    left: float, level: str
+) -> None:
+    """Flows that share a path keep a half or a third; one pair of 276 costs the job little."""
+    report = tournament(24, 1, lambda a, b: {"bandwidth_gbps": FAST * left} if {a, b} == {2, 5} else {})
+
+    assert [("node-2<->node-5", level)] == said(found(report))
+
+
+def test_a_slow_pair_that_costs_much_is_refused() -> None:
+    """One of six pairs."""
+    report = tournament(4, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.3} if {a, b} == {2, 3} else {})
+
+    assert [("node-2<->node-3", "FAIL HARDWARE")] == said(found(report))
+
+
+@pytest.mark.parametrize(
+    "metric", [{"retransmits": 500}, {"slowest_us": 5e6}, {"failures": "wrong data", "wrong_elements": 7}]
+)
+def test_a_slow_pair_that_also_loses_segments_pauses_or_changes_data_is_refused(
+    metric: dict[str, Any],
+) -> None:
+    """No shared path does that: the warning hides no failure."""
+    slow = {"bandwidth_gbps": FAST * 0.5, **metric}
+    report = tournament(24, 1, lambda a, b: slow if {a, b} == {2, 5} else {})
+
+    assert ("node-2<->node-5", "FAIL HARDWARE") in said(found(report))
+
+
+def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_nodes() -> None:
+    """Nobody told the switches."""
+    (one,) = found(
+        tournament(8, 1, lambda a, b: {"bandwidth_gbps": FAST * 0.5} if (a < 4) != (b < 4) else {})
+    )
+
+    assert [(CLUSTER, "WARN CONFIGURATION")] == said([one])
+    assert "the nodes fall into 2 groups (node-0, node-1, node-2, node-3; node-4" in one.message
+
+
 def one_slow_node(share: float) -> Report:
     return tournament(16, 1, lambda a, b: {"bandwidth_gbps": FAST * share} if 5 in (a, b) else {})
 

@@ -21,6 +21,8 @@ from tasks.gate_file.references import default_policy
 from tests.checks.culprit.rows import tournament
 from tests.sample_reports import FACTS
 
+# These were 22 before lost segments explained bandwidth.
+MOST_ALSO = 12
 RECORDED = Path(__file__).parents[3] / "recordings" / "pairs" / "packet_loss.jsonl"
 
 
@@ -66,8 +68,19 @@ def test_the_host_that_loses_packets_is_named(runs: Mapping[float, list[Run]], p
     assert [] == [(run.host, run.blamed) for run in runs[percent] if run.host not in run.blamed]
 
 
-def test_a_good_host_is_named_in_one_run_of_thirty_at_most(runs: Mapping[float, list[Run]]) -> None:
-    """Missed: no good host should be. The one had bad bandwidth in a third of its tests, beside a host that lost 5 %."""
+def test_no_good_host_is_named(runs: Mapping[float, list[Run]]) -> None:
+    """Who tests with the host that loses packets waits for it, and is late for the next partner."""
     beside = [run.blamed - {run.host} for percent in (1.0, 3.0, 5.0) for run in runs[percent]]
 
-    assert sum(bool(names) for names in beside) <= 1
+    assert [set()] * 30 == beside
+
+
+def test_lost_segments_explain_the_bandwidth_of_their_pairs(runs: Mapping[float, list[Run]]) -> None:
+    """Missed: pairs of other hosts were slow at the same time and not measured again, which is missing evidence in these runs."""
+    also = [
+        [f for f in run.found if (f.level, f.cause) == (Level.FAIL, Cause.EVIDENCE)]
+        for percent in (1.0, 3.0, 5.0)
+        for run in runs[percent]
+    ]
+
+    assert sum(map(bool, also)) <= MOST_ALSO

@@ -11,8 +11,9 @@ from tests.checks.probes.pairs.worlds import Ended, World, play
 
 WORLDS: Mapping[str, World] = {
     "healthy": World(1, 4, options={"confirms": 0}),
-    "odd": World(5, 1, options={"confirms": 0, "max_bytes": 1_000_003}),
-    "rails": World(2, 2, options={"confirms": 0}),
+    "odd": World(5, 1, options={"confirms": 0, "max_bytes": 1_000_003, "repeat_s": 0.0}),
+    "rails": World(2, 2, options={"confirms": 0, "repeat_s": 0.0}),
+    "repeated": World(4, 1, options={"confirms": 0, "repeat_s": 1.0}),
     "stopped": World(5, 1, "stop", victim=2),
     "killed": World(5, 1, "kill", victim=2),
     "lying": World(4, 1, "corrupt", victim=1),
@@ -68,6 +69,15 @@ def test_two_nodes_measure_inside_then_along_their_rails(ended: Mapping[str, End
         [3, 0],
         [2, 1],
     ]
+
+
+def test_a_few_nodes_are_swept_again_while_that_fits_into_its_time(ended: Mapping[str, Ended]) -> None:
+    """Whole sweeps, the same number on all ranks: every peer was met equally often, and no round counts as left out."""
+    rows = ended["repeated"].rows.values()
+    (times,) = {row["peers"].count(peer) for row in rows for peer in set(row["peers"])}
+
+    assert 2 <= times <= 21
+    assert all((row["rounds"], row["rounds_left_out"]) == (3 * times, 0) for row in rows)
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed", "fragile"])

@@ -1,0 +1,128 @@
+"""Groups of nodes that are fast within and slower between each other, as leaves of an oversubscribed fabric are. Pure.
+
+If the switches are not known, the tests show them: each node reaches more with the nodes of its own leaf than with all others. Then
+tests between leaves are compared with each other, and no node is blamed for its distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import median
+
+from checks.culprit.matrix import Better, Matrix, NodeGroups, Span
+from checks.culprit.noise import FAR, Screened
+
+# With fewer nodes two groups cannot be told from a bad link or a bad node.
+LEAST_NODES = 6
+# Judgement: with fewer bad tests there is nothing that groups would explain.
+MANY_BAD = 0.1
+# Judgement: what reaches less than this share of what its ends reach with their best partners goes through another leaf.
+NEAR = 0.75
+# Judgement: two nodes of one group have this share of their near partners in common.
+COMMON = 0.6
+# Judgement: of the pairs within groups this share is near, and of the pairs between them as few are.
+FIT = 0.9
+# Leaves of one cluster have about as many nodes as each other; judgement.
+UNEVEN = 2.0
+# Judgement: of so many nodes one may fit into no group.
+NODES_A_MISFIT = 8
+# A test without a value counts as this logarithm of a share.
+NO_VALUE = -3.0
+
+Logs = Mapping[tuple[int, int], float]
+
+
+def node_groups(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> NodeGroups | None:
+    """The groups, if all nodes fall into such, and if between them there is at least a quarter of the bandwidth within them."""
+    nodes = max(node_of, default=-1) + 1
+    if (
+        matrix.span is Span.INSIDE
+        or matrix.better is Better.LOWER
+        or nodes < LEAST_NODES
+        or any(part.switches for part in matrix.parts)
+        or len(screened.bad) < MANY_BAD * len(matrix.values)
+    ):
+        return None
+    logs = _logs(matrix, screened, node_of)
+    near = _near(logs, nodes)
+    groups = _grouped(near, nodes)
+    if len(groups) < 2 or max(map(len, groups)) > UNEVEN * min(map(len, groups)):
+        return None
+    of_node = {node: at for at, group in enumerate(groups) for node in group}
+    within = [pair for pair in logs if of_node[pair[0]] == of_node[pair[1]]]
+    between = [pair for pair in logs if of_node[pair[0]] != of_node[pair[1]]]
+    if not within or not between:
+        return None
+    fit = sum(two in near[one] for one, two in within), sum(two not in near[one] for one, two in between)
+    share = math.exp(median(logs[pair] for pair in between) - median(logs[pair] for pair in within))
+    if fit[0] < FIT * len(within) or fit[1] < FIT * len(between) or share < FAR:
+        return None
+    names = {node: part.node for part, node in zip(matrix.parts, node_of, strict=True)}
+    return NodeGroups(tuple(tuple(names[node] for node in sorted(group)) for group in groups), share)
+
+
+def _logs(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> Logs:
+    """The median of each pair of nodes, as a logarithm of its share of the usual value."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        a, b = sorted((node_of[source], node_of[target]))
+        value, usual = matrix.values[test], screened.usual(test)
+        is_rate = value is not None and usual and 0 < value < math.inf
+        found.setdefault((a, b), []).append(math.log(value / usual) if is_rate else NO_VALUE)  # type: ignore[operator]
+    return {pair: median(its) for pair, its in found.items()}
+
+
+def _near(logs: Logs, nodes: int) -> list[set[int]]:
+    """The nodes with which each reaches nearly as much as with its best partners."""
+    rows: list[list[float]] = [[] for _ in range(nodes)]
+    for (a, b), log in logs.items():
+        rows[a].append(log)
+        rows[b].append(log)
+    best = [median(sorted(row)[-max(1, len(row) // 4) :]) if row else 0.0 for row in rows]
+    near: list[set[int]] = [{node} for node in range(nodes)]
+    for (a, b), log in logs.items():
+        if log >= min(best[a], best[b]) + math.log(NEAR):
+            near[a].add(b)
+            near[b].add(a)
+    return near
+
+
+def _grouped(near: Sequence[set[int]], nodes: int) -> list[set[int]]:
+    """Nodes with mostly the same near partners; the few that fit nowhere join those to whom most of their near partners belong."""
+    alike = [
+        {two for two in range(nodes) if len(near[one] & near[two]) >= COMMON * len(near[one] | near[two])}
+        for one in range(nodes)
+    ]
+    left, groups = set(range(nodes)), list[set[int]]()
+    while left:
+        seed = max(left, key=lambda node: (len(alike[node] & left), -node))
+        groups.append(alike[seed] & left)
+        left -= groups[-1]
+    alone = [node for group in groups if len(group) == 1 for node in group]
+    groups = [group for group in groups if len(group) > 1]
+    if not groups or len(alone) > max(1, nodes // NODES_A_MISFIT):
+        return []
+    for node in alone:
+        max(groups, key=lambda group: len(group & near[node]) / len(group)).add(node)
+    return groups
+
+
+def standing_together(matrix: Matrix, names: Sequence[str], bad: Sequence[int], most: float) -> set[str]:
+    """The largest set of these nodes that are good with each other in the share `most` of their tests: something that they share is
+    bad, and they are not.
+    """
+    wrong, wanted = set(bad), set(names)
+    counts: dict[frozenset[str], list[int]] = {}
+    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
+        ends = frozenset((matrix.parts[source].node, matrix.parts[target].node))
+        if len(ends) == 2 and ends <= wanted:
+            its = counts.setdefault(ends, [0, 0])
+            its[0] += test not in wrong
+            its[1] += 1
+    good = {pair for pair, (some, all_) in counts.items() if some >= most * all_}
+    sets = [{one} | {two for two in names if frozenset((one, two)) in good} for one in names]
+    largest = max(sets, key=len, default=set())
+    pairs = [frozenset(pair) for pair in combinations(sorted(largest), 2)]
+    return largest if pairs and sum(pair in good for pair in pairs) >= most * len(pairs) else set()

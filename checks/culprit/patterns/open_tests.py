@@ -1,0 +1,74 @@
+"""What is measured again because of patterns: bad tests that have passed or have not, and whole sweeps of small clusters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from checks.culprit.matrix import Answer, Matrix, Span, Suspect
+from checks.culprit.noise import Screened
+from checks.culprit.patterns.paths import worst_parts
+from checks.culprit.patterns.periods import PartTime
+from checks.culprit.patterns.sweeps import swept_tests
+from checks.culprit.rounds import is_small
+
+# Judgement: a small cluster is swept again if more than this share of its tests are bad and belong to no suspect.
+OPEN = 0.05
+# With so many bad cells, and this share of all, of which none was measured again, no culprit can be told from any other.
+MANY_CELLS, CROWD = 256, 0.03
+
+
+def is_crowded(matrix: Matrix, screened: Screened) -> bool:
+    """Whether so many cells are bad, none of which was measured again, that the search for culprits has to wait for that.
+
+    Cells of parts that are bad towards half of their partners do not count: these are found at once.
+    """
+    if len(screened.bad) < MANY_CELLS or len(screened.bad) < CROWD * len(matrix.values):
+        return False
+    first = swept_tests(matrix)
+    cells = {(matrix.sources[test], matrix.targets[test]) for test in screened.bad}
+    again = sum(
+        not is_first and (matrix.sources[test], matrix.targets[test]) in cells
+        for test, is_first in enumerate(first)
+    )
+    worst = worst_parts(matrix, set(screened.bad), first)
+    free = sum(not worst.intersection(cell) for cell in cells)
+    return not again and free >= max(MANY_CELLS, CROWD * len(matrix.values))
+
+
+def is_open(matrix: Matrix, screened: Screened, answer: Answer, named: Sequence[Suspect]) -> bool:
+    """Whether many tests are bad that belong to no suspect."""
+    if answer is Answer.NOBODY:
+        return False
+    known = {node for one in named for node in one.nodes} if answer is Answer.NAMED else set()
+    names = [part.node for part in matrix.parts]
+    left = [
+        test
+        for test in screened.bad
+        if names[matrix.sources[test]] not in known and names[matrix.targets[test]] not in known
+    ]
+    return len(left) > OPEN * len(matrix.values)
+
+
+def sweep_again(matrix: Matrix, node_of: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """All cells of a small cluster: to sweep it again takes a few seconds, and what lasted for most of the sweep has ended then,
+    or has not.
+    """
+    small = matrix.span is Span.BETWEEN and matrix.rounds and is_small(max(node_of) + 1)
+    return tuple(zip(matrix.sources, matrix.targets, strict=True)) if small else ()
+
+
+def of_short_periods(
+    matrix: Matrix,
+    screened: Screened,
+    first: Sequence[bool],
+    part_time: Sequence[PartTime],
+    tests: Collection[int],
+) -> list[int]:
+    """The bad tests of nodes that were bad for one period alone, of cells that were not good yet: it is looked whether that
+    returns.
+    """
+    if not any(one.spells < 2 for one in part_time):
+        return []
+    cells, bad = list(zip(matrix.sources, matrix.targets, strict=True)), set(screened.bad)
+    good = {cell for test, cell in enumerate(cells) if not first[test] and test not in bad}
+    return [test for test in sorted(tests) if cells[test] not in good]
