@@ -351,7 +351,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
         logs = session.setting.store.place(logs_folder(session.gate_id, watched.job))
-        said = f"{status.detail}: {said} (logs: {logs})"
+        said = f"{status.detail}{f': {said}' if said else ''} (logs: {logs})"
     return LaunchResult(Training(watched.job, state, one_line(said, 500)), rechecked)
 
 

@@ -28,7 +28,7 @@ from tasks.launch import (
     wait_for_pool,
 )
 from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
-from tasks.store.layout import log_key
+from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
@@ -310,6 +310,15 @@ def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") 
 
 
 FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
+
+
+def test_an_engine_that_says_why_and_a_log_that_says_nothing_make_one_sentence(tmp_path: Path) -> None:
+    """As where Slurm has forgotten a job whose nodes left no log."""
+    status = replace(FAILED, detail="Slurm no longer knows the job")
+    found, one = result(tmp_path, FakeEngine(log=""), status)
+    logs = one.setting.store.place(logs_folder(one.gate_id, TRAIN_JOB))
+
+    assert found.training.detail == f"Slurm no longer knows the job (logs: {logs})"
 
 
 @pytest.mark.parametrize(

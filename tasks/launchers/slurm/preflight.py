@@ -157,7 +157,8 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
     node = told.get("node", "a node")
     lacks = "does not see" if told["seen"] != "True" else "cannot write to"
     if told["seen"] == told.get("writes") == "True":
-        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} sees {root}")
+        later = "" if there == root else f"; {root} is not there yet, and will be made"
+        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} sees {there}{later}")
     else:
         yield _wrong(
             "the shared folder",

@@ -75,8 +75,15 @@ def test_a_job_that_fits_is_all_right(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """And the look leaves nothing behind, not even the folder that a gate would use."""
     root = tmp_path / "shared" / "prelaunch"
 
-    assert results(look(monkeypatch, root)) == {OK}
+    found = look(monkeypatch, root)
+
+    assert results(found) == {OK}
     assert list(tmp_path.iterdir()) == []
+    # What was seen is the folder that is there: one that was misspelt would pass as "the node sees it".
+    assert (
+        found["the shared folder"].message
+        == f"node n0 sees {tmp_path}; {root} is not there yet, and will be made"
+    )
 
 
 def test_a_time_limit_above_that_of_the_partition_is_wrong(
