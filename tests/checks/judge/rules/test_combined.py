@@ -242,6 +242,19 @@ def test_all_that_is_compared_shares_the_budget_of_false_names() -> None:
     assert Chances(0.3, 0.3, 0.3) == chances(0.3, policy, {})
 
 
+def test_each_value_of_a_list_is_compared() -> None:
+    """Two lists of eight and a number are seventeen values."""
+    values: tuple[Value, ...] = ((100.0,) * 8, (100.0,) * 8, 100.0)
+    rows = [
+        replace(row, metrics={"copy_gbps": value})
+        for row, value in zip(_rows(3, 1, 0.0, usual, 1, 1), values, strict=True)
+    ]
+    rule = replace(PEERS, over=Over.SLOWEST, warn_below=None)
+    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=(rule,))})
+
+    assert 0.3 / 17 == chances(0.3, policy, {CHECK: Rows.of(CHECK, rows)}).value
+
+
 def _medians(nodes: int, share: float, over: Over = Over.PEERS) -> list[Finding]:
     """The findings about medians alone: of nodes with 8 ranks and 3 metrics at 2 % noise, the third of which is slower."""
     rows = [
