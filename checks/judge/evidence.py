@@ -64,7 +64,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
     observed = by_check(report.observations)
     sound: dict[str, Rows] = {}
     required, unread = 0, set[str]()
-    complete: dict[tuple[int, Scope], bool] = {}  # most checks have one and the same list of subjects
+    complete: dict[tuple[tuple[str, ...], Scope], bool] = {}  # most checks have one and the same list of subjects
     for planned in report.plan:
         rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
         line = _line(planned.check, policy, report.declared)
@@ -74,7 +74,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
             required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
             unfit = _unfit(planned, rows)
-            key = (id(rows.columns.subjects), planned.scope)
+            key = (rows.columns.subjects, planned.scope)
             if key not in complete:
                 complete[key] = completeness.is_whole(rows.columns.subjects, subjects[planned.scope])
             if complete[key] and not unfit:

@@ -84,13 +84,18 @@ class RankSchedule:
             fit = max(0, int((end - time.monotonic()) / max(rounds_s, 1e-6)))
             wanted = 0 if self.stopped or self.gossip.any_silent else min(step, times - made, fit)
             agreed = self.note_store.agree(f"sweeps/{self.index}", str(wanted))
-            if agreed is None or not agreed.isdigit() or agreed == "0":
+            # Without an answer others may make another number of sweeps: whoever does not answer then is not blamed for it.
+            self.unsure = self.unsure or agreed is None
+            some = wanted if agreed is None or not agreed.isdigit() else min(int(agreed), times - made)
+            if some == 0:
                 break
             begun = time.monotonic()
-            for _ in range(int(agreed)):
+            for _ in range(some):
                 self.run_all(sweep)
-            rounds_s = (time.monotonic() - begun) / int(agreed)
-            made, step = made + int(agreed), 2 * step
+            rounds_s = (time.monotonic() - begun) / some
+            made, step = made + some, 2 * step
+            if self.unsure:
+                break
         return made
 
     def run_all(self, rounds: Sequence[Round]) -> None:
