@@ -64,7 +64,9 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
     observed = by_check(report.observations)
     sound: dict[str, Rows] = {}
     required, unread = 0, set[str]()
-    complete: dict[tuple[tuple[str, ...], Scope], bool] = {}  # most checks have one and the same list of subjects
+    complete: dict[
+        tuple[tuple[str, ...], Scope], bool
+    ] = {}  # most checks have one and the same list of subjects
     for planned in report.plan:
         rows = observed.pop(planned.check, None) or Rows.of(planned.check, ())
         line = _line(planned.check, policy, report.declared)
