@@ -242,6 +242,18 @@ def test_all_that_is_compared_shares_the_budget_of_false_names() -> None:
     assert Chances(0.3, 0.3, 0.3) == chances(0.3, policy, {})
 
 
+@pytest.mark.parametrize(
+    ("over", "share"), [(Over.PEERS, Chances(0.1 / 12, 0.1 / 6, 0.1 / 3)), (Over.NODE, Chances(0.15 / 12, 0.15 / 6, 0.15))]
+)  # fmt: skip
+def test_only_peers_are_compared_by_the_medians_of_nodes(over: Over, share: Chances) -> None:
+    """Within a node there is no other node to compare with, and nothing of the budget is kept for it."""
+    rules = tuple(Rule(name, "s", over, fail_below=0.9) for name in METRICS[:2])
+    policy = Policy("x", ("cpu",), OnWarn.GO, 0.25, {CHECK: CheckPolicy(rules=rules)})
+    rows = {CHECK: Rows.of(CHECK, _rows(3, 2, 0.01, usual, 1, 2))}
+
+    assert share == chances(0.3, policy, rows)
+
+
 def test_each_value_of_a_list_is_compared() -> None:
     """Two lists of eight and a number are seventeen values."""
     values: tuple[Value, ...] = ((100.0,) * 8, (100.0,) * 8, 100.0)

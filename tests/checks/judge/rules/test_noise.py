@@ -9,7 +9,7 @@ from statistics import median, stdev
 import pytest
 
 from checks.judge.robust_statistics import qn, scaled_mad
-from checks.judge.rules.noise import FAR, HARDLY, Noise, noise_of, of_small_group, spread_of
+from checks.judge.rules.noise import FAR, HARDLY, Noise, good_side, noise_of, of_small_group, spread_of
 from checks.judge.rules.tails import Tails, student_quantile
 
 CHANCE = 1e-6
@@ -206,3 +206,14 @@ def test_faults_of_the_worse_side_are_no_tails() -> None:
     assert not noise_of(ratios, 300, CHANCE, better=1).tails.heavy
     assert noise_of(ratios, 300, CHANCE, better=-1).tails.heavy
     assert not noise_of(ratios, 300, CHANCE, better=0).tails.heavy
+
+
+@pytest.mark.parametrize(("better", "expected"), [(1, [1.0, 3.5, 3.5]), (-1, [2.0, 3.5]), (0, [2.0, 3.5])])
+def test_the_good_side_is_the_better_one_or_the_one_with_fewer_far_values(
+    better: int, expected: list[float]
+) -> None:
+    """In spreads from the median."""
+    ratios = [1.0, 1.1, 1.35, 1.35, 0.8, 0.65]
+
+    assert expected == pytest.approx(good_side(ratios, 0.1, better))
+    assert [] == good_side(ratios, 0.0, better)
