@@ -16,11 +16,12 @@ import signal
 import socket
 import sys
 import threading
-import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.forks import fork_each
 from tests.fakes.sagemaker import account, dials, images, machines
 from tests.fakes.sagemaker.front import Front
 from tests.fakes.sagemaker.logs import Logs
@@ -49,24 +50,10 @@ def main() -> int:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--forks", type=int)
     given = parser.parse_args()
-    return serve(given.config) if given.forks is None else fork_each(socket.socket(fileno=given.forks))
-
-
-def fork_each(asked: socket.socket) -> int:
-    """0 once nobody can ask any more. The children go on: each ends with its own standard input."""
+    if given.forks is None:
+        return serve(given.config)
     _import_all()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever asked waits for them by their pid
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(asked, 1 << 20, 3)
-        if not data:
-            return 0
-        child = os.fork()
-        if child == 0:
-            asked.close()
-            _become(json.loads(data), descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        asked.send(str(child).encode())
+    return fork_each(socket.socket(fileno=given.forks), _become)
 
 
 def _import_all() -> None:
@@ -77,23 +64,12 @@ def _import_all() -> None:
         _client(service, "http://127.0.0.1:9", "us-east-1")
 
 
-def _become(asked: dict[str, Any], descriptors: list[int]) -> None:
-    """In the child: never returns."""
-    code = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        os.environ.clear()
-        os.environ.update(asked["environment"])
-        code = serve(Path(asked["config"]))
-        sys.stdout.flush()
-    except BaseException:  # whatever it was, it must not go on as its parent
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
+def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    """In a child: the descriptors are its standard ones, and it ends with its standard input."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return serve(Path(asked["config"]))
 
 
 def serve(path: Path) -> int:

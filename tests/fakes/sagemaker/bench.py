@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.fakes.forks import ask
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.images import OURS, ROOT
 from tests.fakes.sagemaker.job import FINAL
@@ -327,11 +328,10 @@ def _fork(home: Path) -> _Server:
     its_stdin, stdin = os.pipe()
     stdout, its_stdout = os.pipe()
     with open(home / "stand_in.log", "wb") as log:
-        socket.send_fds(asked, [json.dumps(request).encode()], [its_stdin, its_stdout, log.fileno()])
+        pid = ask(asked, request, [its_stdin, its_stdout, log.fileno()])
     os.close(its_stdin)
     os.close(its_stdout)
-    pid = asked.recv(32)
-    server = _Server(int(pid or 0), os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
+    server = _Server(pid, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
     (home / "pid").write_text(str(server.pid))
     return server
 

@@ -6,14 +6,20 @@ What it does not show is that the child gets there from nothing: tests of test_r
 from __future__ import annotations
 
 import importlib
-import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO
+from pathlib import Path
+from typing import IO, Any
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[5]))
+
+from tests.fakes.forks import ask, fork_each
 
 SDK = (
     "sagemaker.train.model_trainer",
@@ -23,6 +29,7 @@ SDK = (
     "sagemaker.core.workflow.pipeline_context",
     "sagemaker.core.training.configs",
 )
+CHILD = "tasks.launchers.sagemaker.model_trainer.child"
 
 
 class WarmChildren:
@@ -42,9 +49,8 @@ class WarmChildren:
         self, command: Sequence[str], *, env: Mapping[str, str], stdout: IO[bytes], **_: object
     ) -> WarmChild:
         """Start the child that the command names."""
-        asked = json.dumps({"argv": list(command[2:]), "environment": dict(env), "folder": os.getcwd()})
-        socket.send_fds(self._ours, [asked.encode()], [stdout.fileno()])
-        return WarmChild(self._ours, int(self._ours.recv(64)))
+        asked = {"argv": list(command[2:]), "environment": dict(env), "folder": os.getcwd()}
+        return WarmChild(ask(self._ours, asked, [stdout.fileno()]))
 
     def end(self) -> None:
         """End the process that children are forks of."""
@@ -55,56 +61,41 @@ class WarmChildren:
 class WarmChild:
     """One child: what the product uses of a Popen."""
 
-    def __init__(self, ours: socket.socket, pid: int) -> None:
-        self._ours, self.pid = ours, pid
-        self.returncode: int | None = None
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._alive = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._alive = -1
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit code; subprocess.TimeoutExpired if it does not end in time."""
-        if self.returncode is None:
-            self._ours.settimeout(timeout)
-            try:
-                self.returncode = int(self._ours.recv(64) or b"-1")
-            except TimeoutError:
-                raise subprocess.TimeoutExpired((), timeout or 0.0) from None
-        return self.returncode
+    def wait(self, timeout: float | None = None) -> None:
+        """Return once it has ended; subprocess.TimeoutExpired if it does not end in time."""
+        if self._alive < 0:
+            return
+        if not select.select([self._alive], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired((), timeout or 0.0)
+        os.close(self._alive)
+        self._alive = -1
 
 
 def main(asked: socket.socket) -> int:
-    """One child after another, until nobody asks any more. Each is a session of its own."""
-    importlib.import_module("tasks.launchers.sagemaker.model_trainer.child")
+    """Import what every child needs, and fork."""
+    importlib.import_module(CHILD)
     for name in SDK:
         importlib.import_module(name)
     own = [path for path in sys.path if path not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(asked, 1 << 20, 1)
-        if not data:
-            return 0
-        child = os.fork()
-        if child == 0:
-            _become(json.loads(data), descriptors[0], own)
-        os.close(descriptors[0])
-        asked.send(str(child).encode())
-        _, status = os.waitpid(child, 0)
-        asked.send(str(os.waitstatus_to_exitcode(status)).encode())
 
+    def child(said: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+        os.setsid()
+        os.dup2(descriptors[0], 1)
+        os.dup2(descriptors[0], 2)
+        os.chdir(said["folder"])
+        sys.path[:] = [*said["environment"]["PYTHONPATH"].split(os.pathsep), *own]
+        sys.argv = said["argv"]
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return int(importlib.import_module(CHILD).main(sys.argv[2]))
 
-def _become(said: Mapping[str, object], output: int, own: Sequence[str]) -> None:
-    os.setsid()
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    environment, argv = said["environment"], said["argv"]
-    assert isinstance(environment, dict) and isinstance(argv, list)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(str(said["folder"]))
-    sys.path[:] = [*environment["PYTHONPATH"].split(os.pathsep), *own]
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.argv = argv
-    child = importlib.import_module("tasks.launchers.sagemaker.model_trainer.child")
-    code = child.main(argv[2])
-    sys.stdout.flush()
-    os._exit(code)
+    return fork_each(asked, child)
 
 
 if __name__ == "__main__":
