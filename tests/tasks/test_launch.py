@@ -19,7 +19,6 @@ from tasks.launch import (
     TrainingStart,
     hand_over_pool,
     has_started,
-    last_log_line,
     pool_cost_now,
     pool_cost_so_far,
     pool_waits,
@@ -28,7 +27,7 @@ from tasks.launch import (
     wait_for_pool,
 )
 from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
-from tasks.store.layout import log_key, logs_folder
+from tasks.store.layout import log_key
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
@@ -312,15 +311,6 @@ def result(folder: Path, engine: FakeEngine, status: JobStatus, late: str = "") 
 FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
 
 
-def test_an_engine_that_says_why_and_a_log_that_says_nothing_make_one_sentence(tmp_path: Path) -> None:
-    """As where Slurm has forgotten a job whose nodes left no log."""
-    status = replace(FAILED, detail="Slurm no longer knows the job")
-    found, one = result(tmp_path, FakeEngine(log=""), status)
-    logs = one.setting.store.place(logs_folder(one.gate_id, TRAIN_JOB))
-
-    assert found.training.detail == f"Slurm no longer knows the job (logs: {logs})"
-
-
 @pytest.mark.parametrize(
     ("status", "late", "files", "state", "detail"),
     [
@@ -345,21 +335,6 @@ def test_how_a_training_ended(
         found.rechecked,
     )
     assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
-
-
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        ("", ""),
-        ("one\ntwo\n\n", "two"),
-        ("one\n=====\n", "one"),
-        ("mine\nE torch/distributed/elastic failed\nexitcode  : 7\nexitcode  : 9\n", "mine exitcode  : 7"),
-        ("E torch/distributed/elastic failed\nthe end\n", "the end"),
-    ],
-)
-def test_the_line_of_a_log_that_says_why(log: str, expected: str) -> None:
-    """The command's own last line, not what torchrun prints after it."""
-    assert expected == last_log_line(log)
 
 
 WAITS = replace(RUNNING, state=JobState.PENDING)
