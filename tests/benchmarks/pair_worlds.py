@@ -4,8 +4,8 @@
 `--runs N` (20), `--nodes N [N ...]` (16 64), `--rails N` (1), `--known` (the decoder is told the leaves), `--world NAME [NAME ...]`
 (all), `--way NAME [NAME ...]` (Prelaunch alone; "all" adds the public rules and a median rule), `--seed N`, `--calibration`.
 
-A refusal is a finding with level FAIL about a world in which no part is to be named. A named pair that is slow for good counts as
-neither right nor wrong. CPU is the processor's time of the longest decoding of a run, and of all of them; each is the greatest of all
+A refusal is a finding with level FAIL about a world in which no part is to be named; a world with a fault is let through if no finding
+has that level. A named pair that is slow for good counts as neither right nor wrong. CPU is the processor's time of the longest decoding of a run, and of all of them; each is the greatest of all
 runs.
 """
 
@@ -56,6 +56,7 @@ class Counts:
 
     runs: int = 0
     refused: int = 0
+    let_through: int = 0
     good_nodes: int = 0
     good_links: int = 0
     planted: int = 0
@@ -69,6 +70,7 @@ class Counts:
         """One run. `wide` are the subjects of rails and switches that were named."""
         self.runs += 1
         self.refused += world.healthy and refused
+        self.let_through += not world.healthy and not refused
         self.good_nodes += len(blame.nodes - cluster.bad_nodes)
         paths = {frozenset(pair) for pair in cluster.paths}
         self.good_links += len(blame.links - cluster.bad_links - paths)
@@ -82,7 +84,8 @@ class Counts:
         """A line of the table."""
         cells = (
             *map(str, names),
-            share(self.refused, self.runs, upper=True),
+            "-" if self.planted else share(self.refused, self.runs, upper=True),
+            share(self.let_through, self.runs, upper=True) if self.planted else "-",
             f"{self.good_nodes / self.runs:.2f}",
             f"{self.good_links / self.runs:.2f}",
             share(self.found, self.planted, upper=False) if self.planted else "-",
@@ -92,8 +95,8 @@ class Counts:
 
 
 HEAD = (
-    "| world | nodes | way | refused | good nodes blamed a run | good links blamed a run | recall | CPU s of one decoding; of all |\n"
-    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
+    "| world | nodes | way | healthy, refused | broken, let through | good nodes blamed a run | good links blamed a run | recall | CPU s of one decoding; of all |\n"
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
 
 
