@@ -100,7 +100,9 @@ def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
     sure = [
         replace(
             one,
-            named=one.named and not _may_pass(matrix, one, bad, crowded) and not _is_rare_switch(matrix, one),
+            named=one.named
+            and not _may_pass(matrix, one, bad, crowded)
+            and not _is_congested_switch(matrix, one, bad),
         )
         for one in found
     ]
@@ -160,9 +162,20 @@ def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]
     return [replace(one, named=one.named and not any(_is_rare(one, node) for node in vague)) for one in found]
 
 
-def _is_rare_switch(matrix: Matrix, one: Named) -> bool:
-    """Whether a switch was bad in less than half of its tests, which is not told from congestion."""
-    return bool(matrix.rounds) and one.suspect.kind is Kind.SWITCH and 2 * one.suspect.bad < one.suspect.tests
+def _is_congested_switch(matrix: Matrix, one: Named, bad: Sequence[int]) -> bool:
+    """Whether a switch was bad in less than half of its tests, and in some rounds so much more often than in others that these are
+    periods of congestion. If one of its links is slow over which it spreads flows, all rounds have their share of bad tests.
+    """
+    if not matrix.rounds or one.suspect.kind is not Kind.SWITCH or 2 * one.suspect.bad >= one.suspect.tests:
+        return False
+    wrong = set(bad)
+    tests = Counter(matrix.rounds[test] for test in one.tests)
+    spoiled = Counter(matrix.rounds[test] for test in one.tests if test in wrong)
+    rate = spoiled.total() / tests.total()
+    if not rate or len(tests) < 2:
+        return True
+    uneven = sum((spoiled[at] - rate * its) ** 2 / (rate * (1 - rate) * its) for at, its in tests.items())
+    return uneven > len(tests) - 1 + CHANCE * math.sqrt(2 * (len(tests) - 1))
 
 
 def _is_rare(one: Named, node: str) -> bool:

@@ -5,8 +5,8 @@
 (all), `--way NAME [NAME ...]` (Prelaunch alone; "all" adds the public rules and a median rule), `--seed N`, `--calibration`.
 
 A refusal is a finding with level FAIL about a world in which no part is to be named; a world with a fault is let through if no finding
-has that level. A named pair that is slow for good counts as neither right nor wrong. CPU is the processor's time of the longest decoding of a run, and of all of them; each is the greatest of all
-runs.
+has that level. A named pair that is slow for good counts as neither right nor wrong. CPU is the processor's time of the longest
+decoding of a run, and of all of them; each is the greatest of all runs.
 """
 
 from __future__ import annotations
@@ -94,10 +94,18 @@ class Counts:
         return "| " + " | ".join(cells) + " |"
 
 
-HEAD = (
-    "| world | nodes | way | healthy, refused | broken, let through | good nodes blamed a run | good links blamed a run | recall | CPU s of one decoding; of all |\n"
-    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+COLUMNS = (
+    "world",
+    "nodes",
+    "way",
+    "healthy, refused",
+    "broken, let through",
+    "good nodes blamed a run",
+    "good links blamed a run",
+    "recall",
+    "CPU s of one decoding; of all",
 )
+HEAD = f"| {' | '.join(COLUMNS)} |\n| --- | ---: | --- |{' ---: |' * (len(COLUMNS) - 3)}"
 
 
 def share(some: int, whole: int, upper: bool) -> str:

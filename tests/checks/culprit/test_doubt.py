@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Kind, Matrix, Tolerance
+from tests.benchmarks.localising.cluster import Cluster, Fault
+from tests.benchmarks.localising.noise import CALM, Noise
+from tests.benchmarks.localising.ours import swept
+from tests.benchmarks.localising.pair_worlds import congested
+from tests.benchmarks.localising.world import World
 from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes
 
 HALF = Tolerance(0.5)
@@ -42,3 +48,26 @@ def test_a_link_is_named_for_what_returns(stages: tuple[tuple[bool, ...], ...], 
     found = decode(retested(*stages), HALF)
 
     assert named is any(one.kind is Kind.LINK for one in found.suspects)
+
+
+LEAF = tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "named"),
+    [
+        (0.3, CALM, True),
+        (0.0, replace(congested(0.3), leaf=8), False),
+        (0.0, replace(congested(0.3, lasting=3.0), leaf=8), False),
+    ],
+)
+def test_a_switch_is_named_for_tests_that_are_bad_at_all_times(
+    rate: float, noise: Noise, named: bool
+) -> None:
+    """One of its links is slow, over which it spreads flows: of each round's tests some are bad. Congestion spoils rounds."""
+    faults = (Fault(Kind.SWITCH, LEAF, factor=0.5, rate=rate),) if rate else ()
+    for run in range(2):
+        world = World(Cluster(24, 1, faults, 8, leaf=8), noise, random.Random(f"a switch {run}"))
+        found = swept(world, tolerance=Tolerance(0.7))[1]
+
+        assert named is any(one.kind is Kind.SWITCH for one in found.suspects), run
