@@ -36,7 +36,7 @@ from checks.culprit.matrix import (
     Tolerance,
 )
 from checks.culprit.noise import MOST, Screened, most_are_slow, screen, stand_together, steady_nodes
-from checks.culprit.patterns.groups import node_groups, standing_together
+from checks.culprit.patterns.groups import known_groups, node_groups, standing_together
 from checks.culprit.patterns.medians import SlowNodes, slow_nodes
 from checks.culprit.patterns.open_tests import is_crowded, is_open, of_short_periods, sweep_again
 from checks.culprit.patterns.part_time import part_time_suspect
@@ -83,7 +83,10 @@ def decode(matrix: Matrix, tolerance: Tolerance) -> Decoded:
         return _unnamed(Answer.FABRIC, screened, unseen)
     if tolerance.paths and (groups := node_groups(matrix, screened, _nodes(matrix))):
         return replace(decode(_under(matrix, groups.groups), tolerance), groups=groups)
-    return _with_patterns(matrix, screened, tolerance, unseen)
+    found = _with_patterns(matrix, screened, tolerance, unseen)
+    return (
+        replace(found, groups=known_groups(matrix, screened, tolerance.ratio)) if tolerance.paths else found
+    )
 
 
 def decode_without(matrix: Matrix, tolerance: Tolerance, known: Collection[int]) -> Decoded:

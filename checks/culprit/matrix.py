@@ -185,12 +185,13 @@ class SlowPaths:
 
 @dataclass(frozen=True)
 class NodeGroups:
-    """The names of the nodes of each group: between the groups there is `share` of the bandwidth within them. Nobody said that
-    they are under different switches; the tests show it.
+    """The names of the nodes of each group: between the groups there is `share` of the bandwidth within them. `told`: the topology
+    says that they are under different switches; otherwise the tests show it.
     """
 
     groups: tuple[tuple[str, ...], ...]
     share: float
+    told: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,21 @@ def node_groups(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> N
     return NodeGroups(tuple(tuple(names[node] for node in sorted(group)) for group in groups), share)
 
 
+def known_groups(matrix: Matrix, screened: Screened, ratio: float) -> NodeGroups | None:
+    """The nodes below each switch, if between switches there is less than the share `ratio` of the bandwidth below one."""
+    if screened.distance is None or matrix.span is Span.INSIDE or matrix.better is Better.LOWER:
+        return None
+    usual = {far: level.usual for far, level in enumerate(screened.levels) if level.usual}
+    slowest = min(usual, key=lambda far: usual[far] or 0.0, default=0)
+    near = usual.get(0)
+    if near is None or (share := (usual[slowest] or 0.0) / near) >= ratio:
+        return None
+    below: dict[tuple[str, ...], dict[str, None]] = {}
+    for part in matrix.parts:
+        below.setdefault(part.switches, {})[part.node] = None
+    return NodeGroups(tuple(tuple(nodes) for nodes in below.values()), share, told=True)
+
+
 def _logs(matrix: Matrix, screened: Screened, node_of: Sequence[int]) -> Logs:
     """The median of each pair of nodes, as a logarithm of its share of the usual value."""
     found: dict[tuple[int, int], list[float]] = {}

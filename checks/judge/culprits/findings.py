@@ -66,6 +66,7 @@ class CheckFindings:
     ) -> None:
         self.check, self.tests, self.loads = check, tests, loads
         self.most_cost = options.get("most_cost", MOST_COST)
+        self.oversubscribed = options.get("oversubscription", 0.0)
         self.detects = options.get("detects_slow_node", 0.0)
         self.readings = sorted(readings, key=lambda one: ORDER.index(one.what))
         # Links that are slow for good, but cost the job little: a shared path of the fabric is as likely as a broken cable.
@@ -96,7 +97,7 @@ class CheckFindings:
                 if not self._is_named(of):
                     yield self.loads.weighed(finding, of, of)
             yield from of_sensitivity(reading, self.detects)
-            whole = of_time_and_fabric(reading, self.tests, self.most_cost)
+            whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):
                 nodes = everybody if finding.subject == CLUSTER else None
                 yield self.loads.weighed(finding, (), nodes) if reading.what in SLOWED else finding

@@ -30,6 +30,8 @@ UNEXPLAINED = {
 HICCUPS = 0.05
 # Judgement: above this much more time for an exchange of all with all, what no part explains is not passed over.
 MOST_COST = 0.2
+# Judgement: a fabric that is declared as oversubscribed twice has to reach nearly half of the bandwidth.
+AS_DECLARED = 0.8
 # Of a normal distribution 95 % lie within so many standard deviations.
 Z = 1.96
 
@@ -77,8 +79,12 @@ def least_share(some: int, whole: int) -> float:
     return max(0.0, (p + square / (2 * whole) - half) / (1 + square / whole))
 
 
-def of_time_and_fabric(reading: Reading, tests: Table, most_cost: float) -> Iterator[Finding]:
-    """Congestion of a while, and pairs that are slow for good: no part is to blame for them."""
+def of_time_and_fabric(
+    reading: Reading, tests: Table, most_cost: float, oversubscribed: float = 0.0
+) -> Iterator[Finding]:
+    """Congestion of a while, and pairs that are slow for good: no part is to blame for them. `oversubscribed`: how many times the
+    bandwidth between switches may be less than below one of them (0: the policy does not say).
+    """
     what, result, matrix = reading.what, reading.decoded, reading.matrix
     if what is MatrixSubject.DATA or result.answer is Answer.FABRIC:
         return
@@ -87,10 +93,11 @@ def of_time_and_fabric(reading: Reading, tests: Table, most_cost: float) -> Iter
             Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, one),
             wording.cells(matrix, one.tests, tests), wording.CONGESTION_REMEDY,
         )  # fmt: skip
-    if result.groups is not None:
+    if result.groups is not None and result.groups.share * oversubscribed < AS_DECLARED:
+        level = Level.FAIL if what in FABRIC and oversubscribed else Level.WARN
         yield Finding(
-            Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.groups(matrix, result.groups), "",
-            wording.GROUPS_REMEDY,
+            level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.groups(matrix, result.groups, oversubscribed), "",
+            wording.groups_remedy(result.groups, oversubscribed),
         )  # fmt: skip
     if result.paths is not None:
         level = Level.FAIL if what in FABRIC and costs_too_much(reading, most_cost) else Level.WARN

@@ -36,6 +36,10 @@ REMEDIES = {
 CONGESTION_REMEDY = (
     "Find out what else used the network at that time. If it returns, check the uplinks of these nodes."
 )
+TOLD_REMEDY = (
+    "If the fabric is oversubscribed so, set the option oversubscription of this check in the policy. If it is not, check the "
+    "switches and the uplinks between them."
+)
 GROUPS_REMEDY = (
     "If these groups are the nodes of one switch each, set cluster.topology in the gate file. If they are not, check the uplinks "
     "between them."
@@ -148,16 +152,31 @@ def congestion(matrix: Matrix, one: Congestion) -> str:
     )
 
 
-def groups(matrix: Matrix, found: NodeGroups) -> str:
-    """Within groups of nodes there is more bandwidth than between them."""
+def groups(matrix: Matrix, found: NodeGroups, oversubscribed: float) -> str:
+    """Within groups of nodes there is more bandwidth than between them. `oversubscribed`: how many times the policy allows, 0: it does
+    not say.
+    """
     names = "; ".join(
         f"{', '.join(its[:MOST_NAMES])}{f' and {len(its) - MOST_NAMES} more' if len(its) > MOST_NAMES else ''}"
         for its in found.groups[:MOST_NAMES]
     )
-    return (
-        f"{matrix.what} {matrix.span.value}: the nodes fall into {len(found.groups)} groups ({names}), and between these it is"
-        f" {percent(found.share)} of that within them, as where the uplinks of switches are oversubscribed"
+    many = f"{len(found.groups)} {'switches' if found.told else 'groups'}"
+    said = (
+        f"{matrix.what} {matrix.span.value}: the nodes fall into {many} ({names}), and between these it is"
+        f" {percent(found.share)} of that within them"
     )
+    if oversubscribed:
+        return f"{said}; the policy expects {percent(1 / oversubscribed)}"
+    return f"{said}, as where the uplinks of switches are oversubscribed, or a switch is slow"
+
+
+def groups_remedy(found: NodeGroups, oversubscribed: float) -> str:
+    """What to do about groups."""
+    if oversubscribed:
+        return (
+            "Check the switches and the uplinks between them, and the option oversubscription of this check."
+        )
+    return TOLD_REMEDY if found.told else GROUPS_REMEDY
 
 
 def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:

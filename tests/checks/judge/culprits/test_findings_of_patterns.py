@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from checks.judge.culprits.findings import judge
-from checks.judge.culprits.from_report import COLLECTIVE
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Better, Matrix, Part, Span, Tolerance
+from checks.judge.cpu_contention import RecordedLoads
+from checks.judge.culprits.findings import CheckFindings, judge
+from checks.judge.culprits.from_report import COLLECTIVE, MatrixSubject, Table
+from checks.judge.culprits.pattern_findings import Reading
 from checks.model import CLUSTER, Finding, Observation, Report, Value
 from checks.policy import CheckPolicy
 from tests.checks.culprit.rows import FAST, tournament
@@ -85,6 +89,41 @@ def test_two_halves_with_half_of_the_rate_between_them_are_a_warning_with_their_
 
     assert [(CLUSTER, "WARN CONFIGURATION")] == said([one])
     assert "the nodes fall into 2 groups (node-0, node-1, node-2, node-3; node-4" in one.message
+
+
+def two_switches(share: float) -> Reading:
+    """Eight nodes below each of two switches that the topology names, and this share of the bandwidth between them."""
+    parts = [Part(f"n{n}", f"n{n}", switches=(f"leaf-{n // 8}",)) for n in range(16)]
+    cells = [(a, b) for a in range(16) for b in range(16) if a != b]
+    values = [FAST * (share if a // 8 != b // 8 else 1.0) for a, b in cells]
+    sources, targets = ([cell[end] for cell in cells] for end in (0, 1))
+    made = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (*parts,), sources, targets, values)
+    return Reading(COLLECTIVE, MatrixSubject.BANDWIDTH, made, decode(made, Tolerance(0.7)))
+
+
+@pytest.mark.parametrize(
+    ("share", "declared", "expected"),
+    [
+        (0.5, 0.0, "WARN"),  # oversubscribed, or one of them is slow: nobody said what it should be
+        (0.5, 2.0, ""),
+        (0.45, 2.0, ""),
+        (0.3, 2.0, "FAIL"),
+        (0.5, 1.0, "FAIL"),
+        (0.8, 0.0, ""),
+        (0.8, 1.0, ""),
+    ],
+)
+def test_what_is_between_switches_is_held_against_what_is_declared(
+    share: float, declared: float, expected: str
+) -> None:
+    """A slow switch among two must not be passed over in silence, and an oversubscribed fabric is not refused."""
+    reading = two_switches(share)
+    table = Table(reading.matrix.parts, tuple(range(16)))
+    findings = CheckFindings(
+        COLLECTIVE, table, [reading], RecordedLoads((), {}), {"oversubscription": declared}
+    ).findings()
+
+    assert expected == "".join(one.level.value for one in findings)
 
 
 def one_slow_node(share: float) -> Report:
