@@ -9,30 +9,10 @@ import pytest
 from checks.model import Cause
 from prelaunch_sabotage import FAULTY_RANK
 from tasks.render.headline import headline
-from tests.survival.world import World, run
+from tests.survival.world import BESIDE, World, run
 
 FAULTY = f"node-1/rank-{FAULTY_RANK}"
 QUICK = {"collective.all_reduce": 8.0, "collective.all_gather": 8.0, "training.ddp": 8.0}
-# What has no part in it: each costs every rank or node of a test seconds.
-BESIDE = (
-    *(
-        "compute.gemm",
-        "compute.sdc",
-        "compute.memory_bandwidth",
-        "compute.overlap",
-        "training.smoke",
-        "training.step",
-    ),
-    *(
-        "environment.lint",
-        "kernel.hardware",
-        "kernel.xid",
-        "kernel.sxid",
-        "network.mtu",
-        "system.clock",
-        "system.resources",
-    ),
-)
 
 
 @pytest.mark.long  # tests/survival/test_in_job.py has the same rank, in a gate inside the job

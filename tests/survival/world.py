@@ -24,6 +24,12 @@ from tests.survival import few_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = read_policy(ROOT / "deployments" / "policies" / "local.toml")
+# Checks that have no part in most tests of ranks: each costs every rank or node seconds.
+BESIDE = (
+    *("compute.gemm", "compute.sdc", "compute.memory_bandwidth", "compute.overlap"),
+    *("training.smoke", "training.step", "environment.lint", "kernel.hardware", "kernel.xid", "kernel.sxid"),
+    *("network.mtu", "system.clock", "system.resources"),
+)
 EXIT_CODES = {Answer.GO: 0, Answer.NO_GO: 1, Answer.ASK: 1, Answer.CANNOT_TELL: 3}
 
 

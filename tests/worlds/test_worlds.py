@@ -23,12 +23,17 @@ from tests.worlds.faults import Fault, faults_of
 
 UPDATE = "UPDATE_GOLDEN"
 GATES = {gate.name: gate for gate in flow.shipped()}
-# Machines of 8 GPUs or 32 ranks take a minute and more for all of theirs: they are in make test-long.
-LARGE = ("sagemaker-p4d", "sagemaker-p5", "sagemaker-p5-injob", "sagemaker-p5en", "sagemaker-trn1")
-# What g5's world has no part for: reports of a p5 with these faults are kept, and judged again without a machine.
-ONLY_P5 = ("an NVLink is down", "PCIe lanes are lost", "an EFA device is missing")
-P5 = "sagemaker-p5"
-KEPT = Path(__file__).parents[1] / "recordings" / "worlds"
+# Machines of several GPUs or 32 ranks take up to a minute and more for all of theirs: they are in make test-long.
+LARGE = (
+    *("sagemaker-g5", "sagemaker-p4d", "sagemaker-p5", "sagemaker-p5-injob", "sagemaker-p5en"),
+    "sagemaker-trn1",
+)
+# What the world of one GPU has no part for: reports of larger ones with these faults are kept, and judged again without a machine.
+KEPT = {
+    "sagemaker-g5": ("NCCL sums an element wrongly", "NCCL falls back to TCP"),
+    "sagemaker-p5": ("an NVLink is down", "PCIe lanes are lost", "an EFA device is missing"),
+}
+FOLDER = Path(__file__).parents[1] / "recordings" / "worlds"
 # Their machines and policies are those of another gate file.
 SAME = ("hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob")
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
@@ -45,15 +50,15 @@ def test_a_healthy_world_and_ten_faults(
     assert 10 == _tried(tmp_path, name, record_property)
 
 
-@pytest.mark.parametrize("fault", ["", *ONLY_P5])
-def test_the_kept_reports_of_a_p5_are_judged_as_its_world_is(fault: str) -> None:
-    """With today's policy, facts and judge. The long test of its world writes them anew with UPDATE_GOLDEN=1."""
+@pytest.mark.parametrize(("name", "fault"), [(name, one) for name, its in KEPT.items() for one in ("", *its)])
+def test_kept_reports_are_judged_as_their_worlds_are(name: str, fault: str) -> None:
+    """With today's policy, facts and judge. The long tests of these worlds write them anew with UPDATE_GOLDEN=1."""
     setting = open_gate_context(
-        request_of(GATES[P5].path, "checks.profile=quick", "cluster.declared.nodes=2")
+        request_of(GATES[name].path, "checks.profile=quick", "cluster.declared.nodes=2")
     )
-    report = load(gzip.decompress(_kept(fault).read_bytes()))
+    report = load(gzip.decompress(_kept(name, fault).read_bytes()))
     verdict = decide(report, setting.bundle("world").policy, setting.facts)
-    planted = {one.name: one for one in faults_of(builtin().instances[GATES[P5].instance_type], 2)}
+    planted = {one.name: one for one in faults_of(builtin().instances[GATES[name].instance_type], 2)}
 
     assert report.declared == setting.bundle("world").declared
     if fault:
@@ -62,20 +67,21 @@ def test_the_kept_reports_of_a_p5_are_judged_as_its_world_is(fault: str) -> None
         assert _is_fine(verdict), _said(verdict)
 
 
-def _kept(fault: str) -> Path:
-    return KEPT / f"p5_{fault.replace(' ', '_') or 'healthy'}.json.gz"
+def _kept(name: str, fault: str) -> Path:
+    return FOLDER / f"{name.removeprefix('sagemaker-')}_{fault.replace(' ', '_') or 'healthy'}.json.gz"
 
 
 def _keep(made: Cluster, fault: str, rows: Rows) -> None:
-    """Write the report of a p5 where golden files are written again."""
-    if UPDATE in os.environ and made.gate.name == P5 and fault in ("", *ONLY_P5):
+    """Write the report of a world where golden files are written again."""
+    name = made.gate.name
+    if UPDATE in os.environ and name in KEPT and fault in ("", *KEPT[name]):
         report = made.report(rows)
         # A world's ranks begin at no known time of a run.
         begun = tuple(replace(row, started_s=0.0) for row in report.observations)
         data = dump(replace(report, observations=begun))
         place = str(made.nodes[0].folder.parent).encode()
-        KEPT.mkdir(exist_ok=True)
-        _kept(fault).write_bytes(gzip.compress(data.replace(place, b"/tmp/world"), mtime=0))
+        FOLDER.mkdir(exist_ok=True)
+        _kept(name, fault).write_bytes(gzip.compress(data.replace(place, b"/tmp/world"), mtime=0))
 
 
 def _tried(folder: Path, name: str, record: pytest.FixtureRequest) -> int:
