@@ -20,8 +20,6 @@ from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
 from checks.exchange.secret_key import Access
 from checks.exit_codes import EXIT_CODES, Exit
-from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Verdict
 from checks.roster import Member
@@ -215,6 +213,10 @@ def write_merged(attempt: Attempt, notes: dict[str, str], begun: str) -> Verdict
     write_whole(attempt.folder / NAME, data)
     if not attempt.joined.alone:
         write_whole(attempt.out / NAME, data)
+    # One host judges; the others, and a command without checks, need not import all that judges.
+    from checks.facts.builtin import builtin
+    from checks.judge.verdict import decide
+
     return decide(merged, attempt.bundle.policy, builtin())
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 
 from checks.check import Check, RankPlace
 from checks.model import Observation, Value, rank_subject
-from checks.probes.compute import device
+from checks.probes.compute import device, training_step
 from checks.process.observe import probe
 from tests.corpus.case import Case, Sort, context
 from tests.fakes import compute as fakes
@@ -29,6 +29,8 @@ OPTIONS: dict[str, dict[str, float]] = {
     "compute.overlap": {"rounds": 2},
     "training.step": {"steps": 6},
 }
+# CPUs emulate bfloat16: a step of the real shape takes a tenth of a second on a busy one, and shows no more.
+SMALL = training_step.Shape(batch=2, tokens=16, width=32, heads=4)
 Made = Callable[[Path], Sequence[Observation]]
 World = Callable[[Path], AbstractContextManager[object]]
 
@@ -59,6 +61,7 @@ def one(
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         with fakes.one_thread(), ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(training_step.SHAPES, {"cpu": SMALL}))
             for world in worlds:
                 stack.enter_context(world(tmp_path))
             made = replace(check, body=fakes.with_metrics(check.body, metrics)) if metrics else check
