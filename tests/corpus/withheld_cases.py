@@ -70,8 +70,18 @@ def ends(first: Told | None, second: Told = NOTHING, gpus: tuple[int, int] = (8,
     return observe
 
 
-def dmon(name: str, *, missing: bool = False, looks: int = 200, **how: Any) -> Observe:
+def first(count: int, lines: Iterator[str]) -> Iterator[str]:
+    """So many lines that are not empty, however long it took to print them: a tool that is silent for a while gives empty ones."""
+    for line in lines:
+        yield line
+        count -= bool(line)
+        if not count:
+            return
+
+
+def dmon(name: str, *, missing: bool = False, silent_s: float = 20.0, **how: Any) -> Observe:
     """dcgm.xid_events with a dcgmi that prints this recording of dmon, and goes on without a word."""
+    changes = dcgm_xids.changes
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
         tools, made = tmp_path / "tools", context(DCGM, tmp_path)
@@ -79,8 +89,13 @@ def dmon(name: str, *, missing: bool = False, looks: int = 200, **how: Any) -> O
         text = (RECORDINGS_FOLDER / "dcgm" / name).read_text()
         if not missing:
             install(tools, "dcgmi", [Reply(text, "dmon -e 230", **{"seconds": 60.0, **how})])
-        with on_path(tools, alone=missing), patch.object(dcgm_xids, "SILENT_S", 0.2):
-            watched = recorded(DCGM, made, text.count("\n"))
+        count = sum(map(bool, text.splitlines()))
+        with (
+            on_path(tools, alone=missing),
+            patch.object(dcgm_xids, "SILENT_S", silent_s),
+            patch.object(dcgm_xids, "changes", lambda lines, gpus: changes(first(count, lines), gpus)),
+        ):
+            watched = recorded(DCGM, made, 10_000)
             return observed(DCGM, replace(made, watched=watched))
 
     return observe
@@ -217,7 +232,7 @@ def _of_dcgm() -> Iterator[Case]:
     yield case(BLIND, "seven of eight GPUs", dmon("dmon_xid_seven.txt"))
     yield case(BLIND, "a row that is cut", dmon("dmon_xid_ok.txt", part=0.32, seconds=0.0))
     yield case(BLIND, "a host engine that ended", dmon("dmon_xid_ok.txt", part=0.0, code=1, seconds=0.0))
-    yield case(BLIND, "not a word", dmon("dmon_xid_ok.txt", part=0.0))
+    yield case(BLIND, "not a word", dmon("dmon_xid_ok.txt", part=0.0, silent_s=0.2))
     yield case(BLIND, "no dcgmi", dmon("dmon_xid_ok.txt", missing=True))
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
@@ -115,7 +116,7 @@ def test_a_text_that_several_readers_claim_is_not_guessed(run: Run, monkeypatch:
     """The kinds are named, and --kind decides."""
     both = {"tests.fakes.reader": (Kind.DCGMI,), "tests.fakes.other": (Kind.NEURON_LS,)}
     monkeypatch.setattr(registry, "MODULES", both)
-    monkeypatch.setitem(sys.modules, "tests.fakes.other", sys.modules["tests.fakes.reader"])
+    monkeypatch.setitem(sys.modules, "tests.fakes.other", import_module("tests.fakes.reader"))
 
     assert 3 == (ended := run(texts=(GOOD,))).code
     assert "it could be any of dcgmi, neuron-ls. Name the kind with --kind." in ended.out
