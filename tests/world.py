@@ -178,7 +178,7 @@ class World:
             chosen["any_resource"] = {"id": [f"prefect.flow-run.{run}"]}
         return cast("list[Json]", self._post("/events/filter", {"filter": chosen, "limit": 50})["events"])
 
-    def wait_events(self, prefix: str, run: str = "", count: int = 1, timeout_s: float = 15) -> list[Json]:
+    def wait_events(self, prefix: str, run: str = "", count: int = 1, timeout_s: float = 60) -> list[Json]:
         """The events, once there are this many."""
         enough = lambda: len(self.events(prefix, run)) >= count  # noqa: E731 - a name for the line below
         until(enough, timeout_s, self.log, f"{count} events {prefix}*", 0.2)

@@ -85,7 +85,7 @@ def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, p
         while not (questions := asked(tmp_path / "store")):
             await asyncio.sleep(0.05)
         run_id = questions[0].flow_run_id
-        await asyncio.to_thread(at_world.wait, run_id, "PAUSED", timeout_s=20)
+        await asyncio.to_thread(at_world.wait, run_id, "PAUSED", timeout_s=60)
         await asyncio.to_thread(at_world.resume, run_id, form("launch-anyway"))
         await running
         return questions[0]
