@@ -55,6 +55,7 @@ class Counts:
     """Sums over the runs of one world."""
 
     runs: int = 0
+    healthy: int = 0
     refused: int = 0
     let_through: int = 0
     good_nodes: int = 0
@@ -69,6 +70,7 @@ class Counts:
     ) -> None:
         """One run. `wide` are the subjects of rails and switches that were named."""
         self.runs += 1
+        self.healthy += world.healthy
         self.refused += world.healthy and refused
         self.let_through += not world.healthy and not refused
         self.good_nodes += len(blame.nodes - cluster.bad_nodes)
@@ -84,8 +86,8 @@ class Counts:
         """A line of the table."""
         cells = (
             *map(str, names),
-            "-" if self.planted else share(self.refused, self.runs, upper=True),
-            share(self.let_through, self.runs, upper=True) if self.planted else "-",
+            share(self.refused, self.runs, upper=True) if self.healthy else "-",
+            "-" if self.healthy else share(self.let_through, self.runs, upper=True),
             f"{self.good_nodes / self.runs:.2f}",
             f"{self.good_links / self.runs:.2f}",
             share(self.found, self.planted, upper=False) if self.planted else "-",
