@@ -22,22 +22,26 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from tasks.launchers.local import network
 from tasks.launchers.local.plan import ENTER
 from tests.architecture.leftovers import MARK
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
-CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
+CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct", "sacctmgr")
 INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
-DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+# As Debian names them, which has links with shorter names.
+DAEMONS = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
 HOOKS = ("prolog", "epilog", "healthcheck")
 OTHER_ROOT = "PRELAUNCH_SLURM_ROOT"
 UP_S = 30.0
+# Slurm of Debian 12 loads "libpmix.so", a name that only libpmix-dev would give it.
+PMIX = "*-linux-gnu/libpmix.so.2"
 # The reason of a node whose prolog failed. slurmd of 24.11 drains it again minutes later, after the test of it.
 PROLOG_ERROR = "Prolog error"
 
@@ -56,7 +60,7 @@ def of_other_debian() -> tuple[str, ...]:
         return ()
     root = Path(os.environ[OTHER_ROOT])
     programs = [path.relative_to(root) for name in CLIENTS for path in root.glob(f"usr/bin/{name}")]
-    daemons = [path.relative_to(root) for name in DAEMONS for path in root.glob(f"usr/sbin/{name}-wlm")]
+    daemons = [path.relative_to(root) for name in DAEMONS for path in root.glob(f"usr/sbin/{name}")]
     (libraries,) = (path.relative_to(root) for path in root.glob("usr/lib/*-linux-gnu"))
     binds = (f"mount --bind {root / name} /{name}" for name in (libraries, *programs, *daemons))
     return ("/bin/sh", "-ec", "\n".join((*binds, 'exec "$@"')), "other-debian")
@@ -76,6 +80,7 @@ class SlurmCluster:
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "SLURM_CONF": str(folder / "slurm.conf"),
+            "LD_LIBRARY_PATH": str(folder / "lib"),
             **{key: os.environ[key] for key in (MARK, "PYTEST_CURRENT_TEST") if key in os.environ},
         }
 
@@ -172,11 +177,14 @@ class SlurmCluster:
         """Start everything, and wait until every node is idle."""
         lines = ["127.0.0.1 localhost", *map("{} {}".format, self._addresses, (*self.nodes, "ctl"))]
         self._hosts.write_text("\n".join([*lines, ""]))
-        (self.folder / "slurm.conf").write_text(self._configuration())
+        (self.folder / "slurm.conf").write_text(self.configuration())
         cgroup = f"CgroupAutomount=no\nCgroupMountpoint={self.folder}/nocgroup\nIgnoreSystemd=yes\n"
         (self.folder / "cgroup.conf").write_text(cgroup)
-        for folder in ("state", "log", "bin"):
+        for folder in ("state", "log", "bin", "lib"):
             (self.folder / folder).mkdir()
+        if OTHER_ROOT not in os.environ:
+            for library in Path("/usr/lib").glob(PMIX):
+                (self.folder / "lib" / "libpmix.so").symlink_to(library)
         for hook in HOOKS:
             self.hook(hook)
         for client in CLIENTS:
@@ -188,14 +196,18 @@ class SlurmCluster:
         login = len(self.nodes)
         munge = [f"--{word}={self.folder}/munge.{end}" for word, end in _MUNGE_FILES]
         self._start(login, "ctl", "munged", "--force", "--num-threads=2", *munge)
+        if OTHER_ROOT in os.environ:
+            self._start(login, "ctl", "/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
+        self.before_slurmctld()
         self._start(login, "ctl", "slurmctld")
         self._mount("mounts", "small")
         for node in self.nodes:
             self.start_node(node)
         self._mount("mounts/hidden")  # too late for the nodes, which have their own mounts by now
-        if OTHER_ROOT in os.environ:
-            self._start(login, "ctl", "/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
         self.until_idle()
+
+    def before_slurmctld(self) -> None:
+        """What else runs on the login node, once munged does."""
 
     def unmount(self) -> None:
         """Remove the mounts of this cluster."""
@@ -212,10 +224,15 @@ class SlurmCluster:
                 ("mount", "--make-private", str(path)), check=True, capture_output=True, timeout=20
             )
 
-    def _start(self, index: int, host: str, *argv: str) -> None:
+    def start_on_login(self, *argv: str, other: bool = True) -> None:
+        """Start what goes on by itself on the login node, from the files of the other Debian if there is one and `other` is set."""
+        self._start(len(self.nodes), "ctl", *argv, other=other)
+
+    def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
+        files = of_other_debian() if other else ()
         subprocess.run(
-            (*enter, *of_other_debian(), *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
+            (*enter, *files, *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
 
@@ -231,12 +248,18 @@ class SlurmCluster:
         path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
         path.chmod(0o755)
 
-    def _configuration(self) -> str:
+    @property
+    def login_address(self) -> str:
+        """The address of the login node."""
+        return self._addresses[-1]
+
+    def configuration(self) -> str:
+        """The text of slurm.conf."""
         nodes = "".join(
             f"NodeName={node} NodeAddr={address} CPUs=2 RealMemory=2000 State=UNKNOWN\n"
             for node, address in zip(self.nodes, self._addresses, strict=False)
         )
-        return CONFIGURATION.format(folder=self.folder, address=self._addresses[-1], nodes=nodes)
+        return CONFIGURATION.format(folder=self.folder, address=self.login_address, nodes=nodes)
 
 
 _MUNGE_FILES = (
@@ -290,12 +313,22 @@ PartitionName=closed Nodes=ALL State=DOWN
 """
 
 
-@contextmanager
-def slurm_cluster(folder: Path, nodes: int) -> Iterator[SlurmCluster]:
+Cluster = TypeVar("Cluster", bound=SlurmCluster)
+
+
+def slurm_cluster(folder: Path, nodes: int) -> AbstractContextManager[SlurmCluster]:
     """A cluster of so many nodes; at the end nothing of it is left, jobs included."""
+    return running_cluster(SlurmCluster, folder, nodes)
+
+
+@contextmanager
+def running_cluster(
+    kind: Callable[[Path, str, tuple[str, ...]], Cluster], folder: Path, nodes: int
+) -> Iterator[Cluster]:
+    """The same with a cluster of this kind."""
     name = f"pls{uuid.uuid4().hex[:6]}"
     made = network.create(name, nodes + 1, "10.79.0")
-    cluster = SlurmCluster(folder, name, made.addresses)
+    cluster = kind(folder, name, made.addresses)
     try:
         cluster.up()
         yield cluster
