@@ -40,8 +40,10 @@ DAEMONS = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
 HOOKS = ("prolog", "epilog", "healthcheck")
 OTHER_ROOT = "PRELAUNCH_SLURM_ROOT"
 UP_S = 30.0
-# Slurm of Debian 12 loads "libpmix.so", a name that only libpmix-dev would give it.
-PMIX = "*-linux-gnu/libpmix.so.2"
+# Where Slurm of Debian 12 looks for "libpmix.so", a name that only libpmix-dev gives to the library.
+PMIX = tuple(
+    path for path in Path("/usr/lib").glob("*-linux-gnu/pmix2/lib") if not (path / "libpmix.so").exists()
+)
 # The reason of a node whose prolog failed. slurmd of 24.11 drains it again minutes later, after the test of it.
 PROLOG_ERROR = "Prolog error"
 
@@ -80,7 +82,6 @@ class SlurmCluster:
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "SLURM_CONF": str(folder / "slurm.conf"),
-            "LD_LIBRARY_PATH": str(folder / "lib"),
             **{key: os.environ[key] for key in (MARK, "PYTEST_CURRENT_TEST") if key in os.environ},
         }
 
@@ -115,7 +116,8 @@ class SlurmCluster:
     def start_node(self, node: str) -> None:
         """Start a node's slurmd (again)."""
         index = self.nodes.index(node)
-        (self.folder / "spool" / node).mkdir(parents=True, exist_ok=True)
+        for folder in ("spool", "tmp"):
+            (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
         self._start(index, node, "slurmd", "-N", node, "-c")
 
     def processes(self, node: str) -> list[int]:
@@ -180,11 +182,11 @@ class SlurmCluster:
         (self.folder / "slurm.conf").write_text(self.configuration())
         cgroup = f"CgroupAutomount=no\nCgroupMountpoint={self.folder}/nocgroup\nIgnoreSystemd=yes\n"
         (self.folder / "cgroup.conf").write_text(cgroup)
-        for folder in ("state", "log", "bin", "lib"):
+        for folder in ("state", "log", "bin"):
             (self.folder / folder).mkdir()
-        if OTHER_ROOT not in os.environ:
-            for library in Path("/usr/lib").glob(PMIX):
-                (self.folder / "lib" / "libpmix.so").symlink_to(library)
+        for place in PMIX:
+            shutil.copytree(place, self.folder / "pmix", symlinks=True)
+            (self.folder / "pmix" / "libpmix.so").symlink_to("libpmix.so.2")
         for hook in HOOKS:
             self.hook(hook)
         for client in CLIENTS:
@@ -230,11 +232,17 @@ class SlurmCluster:
 
     def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
-        files = of_other_debian() if other else ()
+        files = (of_other_debian() if other else ()) or self._with_pmix()
         subprocess.run(
             (*enter, *files, *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
+
+    def _with_pmix(self) -> tuple[str, ...]:
+        """What lets a process see the library by the name that Slurm's plugin wants, in the mounts that it has for itself."""
+        if OTHER_ROOT in os.environ or not PMIX:
+            return ()
+        return ("/bin/sh", "-ec", f'mount --bind {self.folder}/pmix {PMIX[0]}; exec "$@"', "pmix")
 
     def _client(self, name: str) -> None:
         path = self.folder / "bin" / name
@@ -280,6 +288,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
+TmpFS={folder}/tmp/%n
 SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd-%n.log
 SlurmdParameters=config_overrides
