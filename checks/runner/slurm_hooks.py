@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("PATH", PATH)
     passes = arguments.cannot_tell == "pass"
     declared = declare(arguments.instance_type, 1, builtin())
-    # slurmd writes what a prolog prints into its log, for every job: of a node that is well, nothing.
+    # Of a prolog that fails slurmd logs all that it printed, stderr included, in one message: the cause has to be its first line.
     rules = read_policy(arguments.policy, declared.instance_type, announced=False)
     made = bundles.make(
         f"node-{uuid.uuid4().hex[:8]}", declared, Profile.QUICK, rules, builtin(),

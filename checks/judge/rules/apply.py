@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.judge import cpu_contention, xid_overlay
+from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import combined, expected, links, prefilter, relative
 from checks.judge.rules import values as bounds
@@ -257,7 +258,7 @@ def _facts(
 def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
     is_fault = rule.equals == ""  # the elements are sentences, which need no expected value
     wanted = "" if is_fault else f", it must be {rule.equals!r}"
-    seen: dict[links.Cell, links.Towards] = {}
+    seen: dict[Cell, links.Towards] = {}
     for row in rows:
         value = row.metrics.get(rule.metric)
         if value is None:
