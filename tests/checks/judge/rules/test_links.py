@@ -9,7 +9,7 @@ import pytest
 
 from checks.judge.blame import MOST_LINKS
 from checks.judge.rules.apply import apply
-from checks.model import CLUSTER, Cause, Finding, Observation, Outcome
+from checks.model import CLUSTER, Cause, Finding, Observation, Outcome, Value
 from tests.checks.local_policy import local_policy
 
 MTU = "network.mtu"
@@ -23,7 +23,7 @@ def found(interfaces: Mapping[str, int], lost: frozenset[tuple[str, str]] = froz
         peers = [peer for peer in interfaces if peer != name]
         gone = [(name, peer) in lost for peer in peers]
         path = [min(own, interfaces[peer]) for peer in peers]
-        metrics = {
+        metrics: dict[str, Value] = {
             "peers": tuple(peers),
             "failures": tuple("lost" if one else "ok" for one in gone),
             "interface_mtu_bytes": own,
@@ -105,7 +105,7 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
 
 def test_peers_towards_which_nothing_was_measured_are_evidence_and_no_link() -> None:
     """A null is missing evidence about the node that should have measured."""
-    metrics = {"peers": ("n1",), "narrowed_bytes": (None,)}
+    metrics: dict[str, Value] = {"peers": ("n1",), "narrowed_bytes": (None,)}
     rows = [Observation(MTU, "n0", Outcome.MEASURED, 1.0, metrics)]
     (rule,) = [rule for rule in LINE.rules if rule.metric == "narrowed_bytes"]
     findings = list(apply(MTU, dataclasses.replace(LINE, rules=(rule,)), rows, 2))
