@@ -117,6 +117,7 @@ class AccountedCluster(SlurmCluster):
             other=False,
         )
         self._until(lambda: log.exists() and "ready for connections" in log.read_text(), log)
+        self.open_login()
         self.start_accounting()
         self.run("sacctmgr", "--immediate", "add", "cluster", "prelaunch")
 

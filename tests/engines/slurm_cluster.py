@@ -120,6 +120,18 @@ class SlurmCluster:
             (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
         self._start(index, node, "slurmd", "-N", node, "-c")
 
+    def restart_node(self, node: str) -> None:
+        """Let a node forget what it still has to tell.
+
+        A slurmd whose failed prolog slurmctld refuses to requeue tells it every 15 s, until slurmctld has forgotten the job after
+        MinJobAge, and each time the node is drained (seen with 24.11: "Retrying prolog complete RPC").
+        """
+        pid = self.pid(node)
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.05)
+        self.start_node(node)
+
     def processes(self, node: str) -> list[int]:
         """What runs on a node, without its slurmd."""
         said = subprocess.run(
@@ -198,15 +210,19 @@ class SlurmCluster:
         login = len(self.nodes)
         munge = [f"--{word}={self.folder}/munge.{end}" for word, end in _MUNGE_FILES]
         self._start(login, "ctl", "munged", "--force", "--num-threads=2", *munge)
-        if OTHER_ROOT in os.environ:
-            self._start(login, "ctl", "/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
         self.before_slurmctld()
         self._start(login, "ctl", "slurmctld")
         self._mount("mounts", "small")
         for node in self.nodes:
             self.start_node(node)
         self._mount("mounts/hidden")  # too late for the nodes, which have their own mounts by now
+        self.open_login()
         self.until_idle()
+
+    def open_login(self) -> None:
+        """Let commands run with the other Debian's files, and with the mounts that there are by now."""
+        if OTHER_ROOT in os.environ:
+            self.start_on_login("/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
 
     def before_slurmctld(self) -> None:
         """What else runs on the login node, once munged does."""
