@@ -118,7 +118,8 @@ class SlurmCluster:
         index = self.nodes.index(node)
         for folder in ("spool", "tmp"):
             (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
-        self._start(index, node, "slurmd", "-N", node, "-c")
+        without = ("/bin/sh", "-c", 'umount "$0" 2>/dev/null; exec "$@"', str(self.hidden))
+        self._start(index, node, *without, "slurmd", "-N", node, "-c")
 
     def restart_node(self, node: str) -> None:
         """Let a node forget what it still has to tell.
