@@ -22,7 +22,7 @@ from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import JudgedReport
-from tasks.gate.predecessor import find_jobs
+from tasks.gate.predecessor import find_jobs, report_takeover
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.gate_file.cost_terms import cost_of
@@ -180,6 +180,7 @@ async def find_reusable_pass(session: Session) -> JudgedReport | None:
         if not there.check.absent:
             return None
         if not there.train.absent:
+            report_takeover(session, there)
             return await run_to_end(load_own_report, session)
     return await run_to_end(_fresh, session)
 

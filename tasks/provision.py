@@ -20,7 +20,7 @@ from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
 from tasks.gate.jobs import answer_wait_s, check_job, gated_job
 from tasks.gate.lease.lease import CHECK, TRAIN, Lease
 from tasks.gate.outcome import JudgedReport
-from tasks.gate.predecessor import ended_badly, find_jobs
+from tasks.gate.predecessor import ended_badly, find_jobs, report_takeover
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
@@ -85,6 +85,7 @@ async def settle_lease(session: Session) -> Lease:
     over = ended_badly(found.train) if session.in_job else ended_badly(found.check) and found.train.absent
     if over:
         return await run_to_end(session.begin_again)
+    report_takeover(session, found)
     return lease
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from checks.documents.compatibility import was_refused
 from checks.documents.report import clip
+from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
 from checks.judge.cpu_contention import RecordedLoads, first_of, first_rows, intermittent, machines_of
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Observation, Report
 from checks.policy import Policy
@@ -20,13 +21,6 @@ from checks.roster import neighbours
 
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
-# A host is to blame if at least this share of its cells is bad: a single good cell must not clear it.
-HOST_SHARE = 0.8
-# Judgement: this many links, if they are also more than there are hosts, are neither readable as a list nor a matter of broken
-# cables.
-MOST_LINKS = 64
-
-Cell = tuple[str, str]
 # The arrays of each check's row, with one entry per peer.
 REFUSED = "refused"  # rows of 0.1.0 lack it
 REACHED = ("failures", REFUSED, "connect_ms")
@@ -132,8 +126,8 @@ def _refused(row: Observation) -> Iterator[Cell]:
 def _unreached(
     down: set[Cell], cells: set[Cell], why: Mapping[Cell, str], max_unfit_fraction: float
 ) -> Iterator[Finding]:
-    hosts, links = _blame(down, cells)
-    nodes, of_host, of_link = {a for cell in cells for a in cell}, *_by_end_and_link(down)
+    hosts, links = blame(down, cells)
+    nodes, of_host, of_link = {a for cell in cells for a in cell}, *by_end_and_link(down)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         said = f"{len(hosts)} of {len(nodes)} nodes are unreachable from most others: suspect the network, not a single node"
         remedy = "Check routes, firewall and security group (it must allow all traffic to and from itself)."
@@ -192,8 +186,8 @@ def judge_pairs(
             Level.WARN, Cause.EVIDENCE, PAIRS, CLUSTER, said, "", "Set floor_gbps in the policy's options."
         )
     slow = {cell for cell, value in speed.items() if value < line}
-    hosts, links = _blame(slow, set(speed))
-    nodes, of_host, of_link = {a for cell in speed for a in cell}, *_by_end_and_link(slow)
+    hosts, links = blame(slow, set(speed))
+    nodes, of_host, of_link = {a for cell in speed for a in cell}, *by_end_and_link(slow)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         said = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
         yield Finding(
@@ -223,46 +217,6 @@ def judge_pairs(
         said = f"the link is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check the path between the two nodes. With only two nodes, either end may be the cause."
         yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy)
-
-
-def _blame(bad: set[Cell], cells: set[Cell]) -> tuple[list[str], set[Cell]]:
-    """The hosts that explain the bad cells, chosen greedily, then the links that remain. If there are only two hosts, a link is
-    blamed.
-    """
-    blamed: list[str] = []
-    of_host: dict[str, set[Cell]] = {}
-    for cell in cells:
-        for end in cell:
-            of_host.setdefault(end, set()).add(cell)
-    bad, good = bad & cells, len(cells - bad)
-    bad_here = {host: len(mine & bad) for host, mine in of_host.items()}
-    while len(of_host) > 2:
-        shares = {host: bad_here[host] / len(mine) for host, mine in of_host.items()}
-        host = min(shares, key=lambda name: (-shares[name], name))
-        good_here = len(of_host[host]) - bad_here[host]
-        if shares[host] < HOST_SHARE or good == good_here:
-            break
-        blamed.append(host)
-        good -= good_here
-        for cell in of_host.pop(host):
-            other = cell[1] if cell[0] == host else cell[0]
-            if other in of_host:
-                of_host[other].discard(cell)
-                bad_here[other] -= cell in bad
-            bad.discard(cell)
-        of_host = {name: mine for name, mine in of_host.items() if mine}
-    return blamed, {(min(cell), max(cell)) for cell in bad}
-
-
-def _by_end_and_link(bad: set[Cell]) -> tuple[dict[str, set[Cell]], dict[Cell, set[Cell]]]:
-    """The bad cells of each host and of each link, prepared once because there may be thousands of findings."""
-    of_host: dict[str, set[Cell]] = {}
-    of_link: dict[Cell, set[Cell]] = {}
-    for cell in bad:
-        of_link.setdefault((min(cell), max(cell)), set()).add(cell)
-        for end in cell:
-            of_host.setdefault(end, set()).add(cell)
-    return of_host, of_link
 
 
 def _upper_quartile(values: Sequence[float]) -> float:

@@ -72,8 +72,8 @@ def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
     return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
 
 
-def read_policy(path: Path | None, instance_type: str) -> Policy:
-    """The policy in a file, or the shipped one for this type. Raises PlaceError."""
+def read_policy(path: Path | None, instance_type: str, *, announced: bool = True) -> Policy:
+    """The policy in a file, or the shipped one for this type; `announced` on stderr. Raises PlaceError."""
     for file in [path] if path is not None else sorted(POLICIES.glob("*.json")):
         try:
             found = policies.load(_table(file))
@@ -82,7 +82,8 @@ def read_policy(path: Path | None, instance_type: str) -> Policy:
         except (DecodeError, ValueError) as error:
             raise PlaceError(f"{file}: {error}") from error
         if path is not None or instance_type in found.instance_types:
-            say(f"policy: {found.name} ({file})")
+            if announced:
+                say(f"policy: {found.name} ({file})")
             return found
     raise PlaceError(f"there is no shipped policy for {instance_type}. Give --policy FILE.")
 

@@ -41,6 +41,16 @@ async def find_jobs(session: Session) -> PredecessorJobs:
         await asyncio.sleep(launcher.poll_s)
 
 
+def report_takeover(session: Session, found: PredecessorJobs) -> None:
+    """Tell people that this gate continues a job of an earlier run, if the engine has one."""
+    lease = session.keeper.lease
+    for stage, status in ((TRAIN, found.train), (CHECK, found.check)):
+        if not status.absent:
+            said = f"this gate continues job {lease.job(stage)} of an earlier run, whose process is gone ({status.text})"
+            report_progress(Progress("adopt", said, lasting=True))
+            return
+
+
 def ended_badly(status: JobStatus) -> bool:
     """Whether the job ended without doing its work."""
     return status.state in (JobState.FAILED, JobState.CANCELLED)

@@ -26,7 +26,8 @@ PLAIN_EVERY_S = 2.0
 class Progress:
     """The progress of a stage. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
 
-    `answered` says who decided what and why where a question of the run has just been answered.
+    `answered` says who decided what and why where a question of the run has just been answered. A `lasting` detail is no state that
+    the next one replaces: it stays on a terminal.
     """
 
     stage: str
@@ -34,6 +35,7 @@ class Progress:
     done: int = 0
     total: int = 0
     answered: AnswerLine | None = None
+    lasting: bool = False
 
     @property
     def percent(self) -> float:
@@ -87,10 +89,15 @@ class LiveProgress:
         if self._status is not None:
             from rich.markup import escape
 
+            if progress.lasting:
+                self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                return
             share = f" ({progress.percent:.0f} %)" if progress.total else ""
             self._status.update(escape(line + share))
         elif line != self._said and (
-            progress.stage != self._stage or time.monotonic() - self._said_at > PLAIN_EVERY_S
+            progress.lasting
+            or progress.stage != self._stage
+            or time.monotonic() - self._said_at > PLAIN_EVERY_S
         ):
             self._said, self._said_at, self._stage = line, time.monotonic(), progress.stage
             print(line, file=sys.stderr, flush=True)

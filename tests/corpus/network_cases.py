@@ -144,13 +144,13 @@ def swallower(name: str) -> AbstractContextManager[int]:
 MTU = [
     _mtu(HEALTHY, "two peers", probed(echoing, echoing)),
     _mtu(HEALTHY, "jumbo frames everywhere", found([JUMBO], [JUMBO])),
-    _mtu(FAULTY, "large packets vanish", probed(swallower), cause=CONFIG, names="node-1 is 1"),
+    _mtu(FAULTY, "large packets vanish", probed(swallower), cause=CONFIG, names="1 from node-0 to node-1"),
     _mtu(
         FAULTY,
         "they vanish towards one of two",
         probed(echoing, swallower),
         cause=CONFIG,
-        names="node-2 is 1",
+        names="1 from node-0 to node-2",
     ),
     _mtu(
         FAULTY,
@@ -158,7 +158,7 @@ MTU = [
         found([Row("ok", 9001, 1500)], [JUMBO]),
         cause=CONFIG,
         level=WARN,
-        names="is 7501",
+        names="7501 from node-0 to peer-0",
     ),
     _mtu(
         FAULTY,

@@ -22,22 +22,28 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from tasks.launchers.local import network
 from tasks.launchers.local.plan import ENTER
 from tests.architecture.leftovers import MARK
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
-CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
+CLIENTS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct", "sacctmgr")
 INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
-DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+# As Debian names them, which has links with shorter names.
+DAEMONS = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
 HOOKS = ("prolog", "epilog", "healthcheck")
 OTHER_ROOT = "PRELAUNCH_SLURM_ROOT"
 UP_S = 30.0
+# Where Slurm of Debian 12 looks for "libpmix.so", a name that only libpmix-dev gives to the library.
+PMIX = tuple(
+    path for path in Path("/usr/lib").glob("*-linux-gnu/pmix2/lib") if not (path / "libpmix.so").exists()
+)
 # The reason of a node whose prolog failed. slurmd of 24.11 drains it again minutes later, after the test of it.
 PROLOG_ERROR = "Prolog error"
 
@@ -56,7 +62,7 @@ def of_other_debian() -> tuple[str, ...]:
         return ()
     root = Path(os.environ[OTHER_ROOT])
     programs = [path.relative_to(root) for name in CLIENTS for path in root.glob(f"usr/bin/{name}")]
-    daemons = [path.relative_to(root) for name in DAEMONS for path in root.glob(f"usr/sbin/{name}-wlm")]
+    daemons = [path.relative_to(root) for name in DAEMONS for path in root.glob(f"usr/sbin/{name}")]
     (libraries,) = (path.relative_to(root) for path in root.glob("usr/lib/*-linux-gnu"))
     binds = (f"mount --bind {root / name} /{name}" for name in (libraries, *programs, *daemons))
     return ("/bin/sh", "-ec", "\n".join((*binds, 'exec "$@"')), "other-debian")
@@ -110,8 +116,22 @@ class SlurmCluster:
     def start_node(self, node: str) -> None:
         """Start a node's slurmd (again)."""
         index = self.nodes.index(node)
-        (self.folder / "spool" / node).mkdir(parents=True, exist_ok=True)
-        self._start(index, node, "slurmd", "-N", node, "-c")
+        for folder in ("spool", "tmp"):
+            (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
+        without = ("/bin/sh", "-c", 'umount "$0" 2>/dev/null; exec "$@"', str(self.hidden))
+        self._start(index, node, *without, "slurmd", "-N", node, "-c")
+
+    def restart_node(self, node: str) -> None:
+        """Let a node forget what it still has to tell.
+
+        A slurmd whose failed prolog slurmctld refuses to requeue tells it every 15 s, until slurmctld has forgotten the job after
+        MinJobAge, and each time the node is drained (seen with 24.11: "Retrying prolog complete RPC").
+        """
+        pid = self.pid(node)
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.05)
+        self.start_node(node)
 
     def processes(self, node: str) -> list[int]:
         """What runs on a node, without its slurmd."""
@@ -172,11 +192,14 @@ class SlurmCluster:
         """Start everything, and wait until every node is idle."""
         lines = ["127.0.0.1 localhost", *map("{} {}".format, self._addresses, (*self.nodes, "ctl"))]
         self._hosts.write_text("\n".join([*lines, ""]))
-        (self.folder / "slurm.conf").write_text(self._configuration())
+        (self.folder / "slurm.conf").write_text(self.configuration())
         cgroup = f"CgroupAutomount=no\nCgroupMountpoint={self.folder}/nocgroup\nIgnoreSystemd=yes\n"
         (self.folder / "cgroup.conf").write_text(cgroup)
         for folder in ("state", "log", "bin"):
             (self.folder / folder).mkdir()
+        for place in PMIX:
+            shutil.copytree(place, self.folder / "pmix", symlinks=True)
+            (self.folder / "pmix" / "libpmix.so").symlink_to("libpmix.so.2")
         for hook in HOOKS:
             self.hook(hook)
         for client in CLIENTS:
@@ -188,14 +211,22 @@ class SlurmCluster:
         login = len(self.nodes)
         munge = [f"--{word}={self.folder}/munge.{end}" for word, end in _MUNGE_FILES]
         self._start(login, "ctl", "munged", "--force", "--num-threads=2", *munge)
+        self.before_slurmctld()
         self._start(login, "ctl", "slurmctld")
         self._mount("mounts", "small")
         for node in self.nodes:
             self.start_node(node)
         self._mount("mounts/hidden")  # too late for the nodes, which have their own mounts by now
-        if OTHER_ROOT in os.environ:
-            self._start(login, "ctl", "/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
+        self.open_login()
         self.until_idle()
+
+    def open_login(self) -> None:
+        """Let commands run with the other Debian's files, and with the mounts that there are by now."""
+        if OTHER_ROOT in os.environ:
+            self.start_on_login("/bin/sh", "-c", f"sleep 3600 & echo $! >{self.folder}/login.pid")
+
+    def before_slurmctld(self) -> None:
+        """What else runs on the login node, once munged does."""
 
     def unmount(self) -> None:
         """Remove the mounts of this cluster."""
@@ -212,12 +243,23 @@ class SlurmCluster:
                 ("mount", "--make-private", str(path)), check=True, capture_output=True, timeout=20
             )
 
-    def _start(self, index: int, host: str, *argv: str) -> None:
+    def start_on_login(self, *argv: str, other: bool = True) -> None:
+        """Start what goes on by itself on the login node, from the files of the other Debian if there is one and `other` is set."""
+        self._start(len(self.nodes), "ctl", *argv, other=other)
+
+    def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
+        files = (of_other_debian() if other else ()) or self._with_pmix()
         subprocess.run(
-            (*enter, *of_other_debian(), *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
+            (*enter, *files, *argv), env=self._environment, check=True, timeout=30, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
+
+    def _with_pmix(self) -> tuple[str, ...]:
+        """What lets a process see the library by the name that Slurm's plugin wants, in the mounts that it has for itself."""
+        if OTHER_ROOT in os.environ or not PMIX:
+            return ()
+        return ("/bin/sh", "-ec", f'mount --bind {self.folder}/pmix {PMIX[0]}; exec "$@"', "pmix")
 
     def _client(self, name: str) -> None:
         path = self.folder / "bin" / name
@@ -231,12 +273,18 @@ class SlurmCluster:
         path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
         path.chmod(0o755)
 
-    def _configuration(self) -> str:
+    @property
+    def login_address(self) -> str:
+        """The address of the login node."""
+        return self._addresses[-1]
+
+    def configuration(self) -> str:
+        """The text of slurm.conf."""
         nodes = "".join(
             f"NodeName={node} NodeAddr={address} CPUs=2 RealMemory=2000 State=UNKNOWN\n"
             for node, address in zip(self.nodes, self._addresses, strict=False)
         )
-        return CONFIGURATION.format(folder=self.folder, address=self._addresses[-1], nodes=nodes)
+        return CONFIGURATION.format(folder=self.folder, address=self.login_address, nodes=nodes)
 
 
 _MUNGE_FILES = (
@@ -257,6 +305,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
+TmpFS={folder}/tmp/%n
 SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd-%n.log
 SlurmdParameters=config_overrides
@@ -290,12 +339,22 @@ PartitionName=closed Nodes=ALL State=DOWN
 """
 
 
-@contextmanager
-def slurm_cluster(folder: Path, nodes: int) -> Iterator[SlurmCluster]:
+Cluster = TypeVar("Cluster", bound=SlurmCluster)
+
+
+def slurm_cluster(folder: Path, nodes: int) -> AbstractContextManager[SlurmCluster]:
     """A cluster of so many nodes; at the end nothing of it is left, jobs included."""
+    return running_cluster(SlurmCluster, folder, nodes)
+
+
+@contextmanager
+def running_cluster(
+    kind: Callable[[Path, str, tuple[str, ...]], Cluster], folder: Path, nodes: int
+) -> Iterator[Cluster]:
+    """The same with a cluster of this kind."""
     name = f"pls{uuid.uuid4().hex[:6]}"
     made = network.create(name, nodes + 1, "10.79.0")
-    cluster = SlurmCluster(folder, name, made.addresses)
+    cluster = kind(folder, name, made.addresses)
     try:
         cluster.up()
         yield cluster

@@ -138,6 +138,9 @@ def test_a_gate_that_is_killed_is_taken_over_by_the_next(slurm: SlurmCluster, tm
     said = json.loads(done.stdout)
 
     assert (done.returncode, said["decision"]) == (0, "launched"), done.stderr
+    assert (
+        f"adopt: this gate continues job {job.name} of an earlier run, whose process is gone" in done.stderr
+    )
     assert len(list((job / "out").glob("*/started"))) == 1
     assert "".join(log.read_text() for log in (job / "logs").iterdir()).count("\ntrained\n") == 2
     assert slurm.run("squeue", "-h", "-t", "all", "-n", job.name, "-o", "%T") == "COMPLETED\n"

@@ -40,9 +40,9 @@ def test_srun_works_and_what_is_not_installed_is_said(
     assert command(["slurm", "srun"]) == 0
 
 
-def submit(slurm: SlurmCluster, folder: Path, program: Path) -> str:
+def submit(slurm: SlurmCluster, folder: Path, program: Path, mpi: str = "none") -> str:
     """The number of the job of nccl-tests.sbatch. The nodes of this cluster run one task each."""
-    here = (f"--chdir={folder}", "--ntasks-per-node=1", "--export=ALL,MPI=none")
+    here = (f"--chdir={folder}", "--ntasks-per-node=1", f"--export=ALL{f',MPI={mpi}' if mpi else ''}")
     return slurm.run("sbatch", "--parsable", *here, str(SBATCH), str(program), str(folder / "lib")).strip()
 
 

@@ -33,10 +33,6 @@ from tests.tasks.launchers.contract import SAY, WAIT, Bench, until, until_final,
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 ENVIRONMENT = "import os, sys; open(sys.argv[1] + '/' + os.environ['PRELAUNCH_NODE'], 'w').write(repr(dict(os.environ)))"
 
-# A slurmd whose answer slurmctld refused, because the job has ended, repeats it, and drains its node once more (seen: "Retrying prolog
-# complete RPC", twice, every 15 s).
-SECOND_DRAIN_S = 45.0
-
 
 @pytest.fixture
 def bench(slurm: SlurmCluster, tmp_path: Path) -> Bench:
@@ -157,9 +153,9 @@ def test_a_failing_prolog_is_the_sites_fault_and_no_nodes(
         drained = slurm.run("sinfo", "-h", "-R", "-o", "%E")
     finally:
         slurm.hook("prolog")
-        if not requeue:
-            time.sleep(SECOND_DRAIN_S)
         for node in slurm.nodes:
+            if not requeue:
+                slurm.restart_node(node)
             slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
     assert (status.state, status.trouble) == (JobState.FAILED, Trouble.SERVICE), status

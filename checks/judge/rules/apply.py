@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.judge import cpu_contention, xid_overlay
+from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
-from checks.judge.rules import combined, expected, prefilter, relative
+from checks.judge.rules import combined, expected, links, prefilter, relative
 from checks.judge.rules import values as bounds
 from checks.judge.rules.tails import Tails
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show
@@ -65,6 +66,8 @@ def _applied(
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
         odd = prefilter.suspects(rule, held, known)
+        if odd and rule.each == links.PEERS:
+            odd = held  # which end of a bad link is at fault, the good links say
         found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
         if rule.needs_cpu:
             found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
@@ -253,6 +256,9 @@ def _facts(
 
 
 def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+    is_fault = rule.equals == ""  # the elements are sentences, which need no expected value
+    wanted = "" if is_fault else f", it must be {rule.equals!r}"
+    seen: dict[Cell, links.Towards] = {}
     for row in rows:
         value = row.metrics.get(rule.metric)
         if value is None:
@@ -271,19 +277,20 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             for index, item in enumerate(items)
             if type(item) is type(rule.equals) and item != rule.equals
         ]
-        if odd:
-            is_fault = rule.equals == ""  # the elements are sentences, which need no expected value
+        if links.are_judged(rule, row):
+            seen |= links.cells_of(rule, row, [index for index, _ in odd])
+        elif odd:
             word = ":" if is_fault else " is"
             where = ", ".join(f"{label_of(rule, row, index)}{word} {show(item)}" for index, item in odd[:8])
             more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""
-            seen = f": {where}{more}" if isinstance(value, tuple) else f"{word} {show(value)}"
-            wanted = "" if is_fault else f", it must be {rule.equals!r}"
-            said = f"{rule.metric}{seen}{wanted}"
+            shown = f": {where}{more}" if isinstance(value, tuple) else f"{word} {show(value)}"
+            said = f"{rule.metric}{shown}{wanted}"
             elements = _labels(rule, row, [index for index, _ in odd]) if isinstance(value, tuple) else ()
             yield Finding(
                 Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
                 elements=elements,
             )  # fmt: skip
+    yield from links.judge(check, rule, seen, wanted)
 
 
 def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
@@ -322,7 +329,7 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     if (
         2 * most <= len(values) or alone
     ):  # there is no majority, or it consists of one node's own ranks: no node is blamed
-        said = f"{rule.metric} differs, and no value has a majority"
+        said = f"{rule.metric} differs, and no value has a majority: {_who_has(values, ranked)}"
         shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
         yield Finding(
             Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy
@@ -332,6 +339,15 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         if value != usual:
             said = f"{rule.metric} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
             yield Finding(Level(rule.level), rule.cause, check, subject, said, "", rule.remedy)
+
+
+def _who_has(values: Mapping[str, str], ranked: Sequence[tuple[str, int]]) -> str:
+    """The most frequent values with the subjects that have them, all of which may be at fault."""
+    said = list[str]()
+    for value, many in ranked[:4]:
+        names = [subject for subject, one in values.items() if one == value]
+        said.append(f"{show(value)} on {', '.join(names[:4])}{f' and {many - 4} more' if many > 4 else ''}")
+    return "; ".join(said) + ("; ..." if len(ranked) > 4 else "")
 
 
 def _unmeasured(check: str, rule: Rule, row: Observation, reason: str, blind: Level) -> Finding:

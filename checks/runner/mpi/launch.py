@@ -122,6 +122,10 @@ def mpirun(place: Place, words: Sequence[str], config: Path | None) -> tuple[str
     names = (os.uname().nodename, *(worker.name for worker in place.workers))
     interface = place.roster.interface
     parameters = {
+        # Inside a job of Slurm mpirun would start its daemons by srun, which waits for the CPUs that this very step has, and would
+        # take the number of its processes per node from the step (seen with Open MPI 4.1).
+        "plm": "^slurm",
+        "ras": "^slurm",
         # Only the first host has the key: the workers start nothing on each other.
         **({"plm_rsh_agent": f"ssh -F {config}", "plm_rsh_no_tree_spawn": "1"} if config else {}),
         **(

@@ -19,6 +19,8 @@ PASSED = (
     "PATH", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR",
     "XDG_RUNTIME_DIR", "KRB5CCNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES",
 )  # fmt: skip
+# src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
+NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
 
 class MissingCommand(EngineUnavailable):
@@ -76,9 +78,14 @@ def jobs_named(name: str) -> tuple[Row, ...]:
 
 
 def accounted(job_id: int) -> tuple[Row, ...]:
-    """What the accounting says of a job that slurmctld has forgotten; () where there is none. Raises EngineUnavailable."""
+    """What the accounting says of a job that slurmctld has forgotten; () where there is no accounting, or it has no such job.
+
+    Raises EngineUnavailable, also where slurmdbd does not answer: it will know how the job ended.
+    """
     words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", f"--format={SACCT_FORMAT}")
     said = run("sacct", *words, own_user())
+    if said.code and NO_ACCOUNTING not in said.err:
+        raise EngineUnavailable(f"the accounting does not answer: {said.words}")
     return () if said.code else _rows(said)
 
 

@@ -13,6 +13,8 @@ from tasks.launchers.base import PreflightCheck, PreflightResult
 
 UP = "UP"
 FIELD = re.compile(r"(\w+)=(\S*)")
+# sinfo(1), "NODE STATE CODES": no job starts on such a node until somebody, or Slurm, returns it to service.
+OUT_OF_SERVICE = re.compile(r"(down|drain|fail|inval|maint|perfctrs|unknown)", re.IGNORECASE)
 # `sbatch --test-only`: "Job 4 to start at ... on nodes n0 in partition gpu".
 CHOSEN = re.compile(r"\bin partition (\S+)\s*$")
 # sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
@@ -51,6 +53,18 @@ def minutes_of(text: str) -> float | None:
     if found[4] is not None:
         return first * 60.0 + second + third / 60
     return first + second / 60
+
+
+def shortage(said: str, needed: int) -> str:
+    """How few nodes are in service, from the lines of `sinfo -N -o "%N %T"`; "" if enough are, or if the cluster has not so many.
+
+    A node that is down or drained comes back; for a job that needs more nodes than there are, it is of no use to wait.
+    """
+    states = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    serving = [state for state in states.values() if not OUT_OF_SERVICE.match(state)]
+    if not len(serving) < needed <= len(states):
+        return ""
+    return f"{len(serving)} of {len(states)} nodes are in service, {needed} are needed"
 
 
 def option_of(script: str, long: str, short: str) -> str:

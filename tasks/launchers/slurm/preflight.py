@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks
 LOOK_S = 60.0
 # A node is looked at only if one is free at once: preflight must not wait in a queue.
 FREE_S, SEEN_S = 10, 30.0
+# slurm_strerror() of Slurm 22.05 and 24.11 where a job has to wait (ESLURM_NODES_BUSY).
+WAITS = re.compile(r"Requested nodes are busy")
 HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
@@ -102,6 +105,13 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
                 "Wait until it is UP (scontrol show partition), or name another one in [cluster.options]."
             )
             found[PreflightCheck("the partition", PreflightResult.NO_CAPACITY, said.words, remedy)] = None
+        elif said.code and WAITS.search(said.err):
+            found[
+                PreflightCheck(subject, PreflightResult.OK, f"it waits until nodes are free ({said.words})")
+            ] = None
+        elif said.code and (short := _shortage(plan, options)):
+            remedy = "Wait until more of them are (sinfo -R says why they are not), or name other nodes in [cluster.options]."
+            found[PreflightCheck("nodes in service", PreflightResult.NO_CAPACITY, short, remedy)] = None
         elif said.code:
             found[_wrong(subject, f"Slurm refuses it: {said.words}", "Correct [cluster.options].")] = None
         else:
@@ -109,6 +119,13 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             obstacles = partition.obstacles(plan.job.name, script, said.words, known, bool(options.qos))
             found |= dict.fromkeys(tuple(obstacles) or (ok,))
     yield from found
+
+
+def _shortage(plan: Plan, options: SlurmOptions) -> str:
+    """Why a job that Slurm refuses now would be taken later: nodes that it needs are out of service; "" where they are not."""
+    where = ("--partition", options.partition) if options.partition else ()
+    said = commands.run("sinfo", "--noheader", "--Node", "--format=%N %T", *where)
+    return "" if said.code else partition.shortage(said.out, plan.job.nodes)
 
 
 def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
@@ -152,7 +169,7 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         return
     told = dict(line.split(" ", 1) for line in said.out.splitlines() if " " in line)
     if "seen" not in told:
-        yield _unseen("the shared folder", f"no node could be asked: {said.words}")
+        yield _unseen("the shared folder", _unasked(said))
         return
     node = told.get("node", "a node")
     lacks = "does not see" if told["seen"] != "True" else "cannot write to"
@@ -172,6 +189,13 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         yield _unseen(
             "enroot", f"it was not found on the PATH of node {node}, and pyxis starts containers with it"
         )
+
+
+def _unasked(said: Said) -> str:
+    """Why no node was asked. That nodes are busy is no error: the job will wait in the queue."""
+    if WAITS.search(said.err):
+        return "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
+    return f"no node could be asked: {said.words}"
 
 
 def _python(

@@ -77,7 +77,24 @@ def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) 
     assert done.returncode == 1 and done.stdout.startswith(
         "prelaunch: CONFIGURATION: system.resources: cpus"
     ), done
+    assert (done.stdout.count("\n"), done.stderr) == (
+        1,
+        "",
+    )  # slurmd's log shows both, and the cause comes first
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
+
+
+@pytest.mark.parametrize("hook", ["prolog", "healthcheck"])
+def test_a_hook_prints_nothing_about_a_node_that_is_well(hook: str, tmp_path: Path) -> None:
+    """Neither on stdout, whose lines some hooks of Slurm take as commands, nor on stderr, which slurmd may log."""
+    argv = (sys.executable, "-m", "checks", hook, "--instance-type", "cpu", "--deadline-s", "100")
+    root, environment = LOCAL.parents[2], {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        argv, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=160
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-5", "0", "soon"])

@@ -217,6 +217,7 @@ def test_the_argv_names_hosts_ranks_and_the_interface(monkeypatch: pytest.Monkey
     assert (
         "/opt/bin/mpirun", "--allow-run-as-root",
         "--host", f"{os.uname().nodename}:8,algo-2:8", "-np", "16", "--bind-to", "none",
+        "--mca", "plm", "^slurm", "--mca", "ras", "^slurm",
         "--mca", "plm_rsh_agent", "ssh -F /k/ssh_config", "--mca", "plm_rsh_no_tree_spawn", "1",
         "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
         "python3", "train.py",

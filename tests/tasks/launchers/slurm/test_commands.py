@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
@@ -54,3 +55,22 @@ def test_python_is_looked_for_as_a_login_of_the_user_finds_it() -> None:
     )
 
     assert said.out.splitlines()[-1].startswith(str(list(words)))
+
+
+def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the job ended well is then not known, and must not pass for "it failed". Both answers are those of Slurm 22.05."""
+    said = {
+        "absent": Said(1, "", "Slurm accounting storage is disabled\n"),
+        "gone": Said(1, "", "sacct: error: Problem talking to the database: Connection refused\n"),
+    }
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: said["absent"])
+    absent = commands.accounted(5)
+    monkeypatch.setattr(commands, "run", lambda *argv, timeout_s=0.0: said["gone"])
+
+    assert absent == ()
+    with pytest.raises(
+        EngineUnavailable, match="the accounting does not answer: sacct: error: Problem talking"
+    ):
+        commands.accounted(5)

@@ -45,7 +45,7 @@ class Answers:
             "scancel": self.scancel,
             "sinfo": self.sinfo,
         }
-        return told.get(argv[0], Said(1, "", "accounting storage is disabled"))
+        return told.get(argv[0], Said(1, "", "Slurm accounting storage is disabled"))
 
 
 @pytest.fixture

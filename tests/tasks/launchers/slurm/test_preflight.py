@@ -47,17 +47,19 @@ def look(
     refused: str = "",
     chosen: str = "gpu",
     seen: str = SEEN,
+    nodes: str = "n0 idle\nn1 idle\n",
+    busy: str = "",
 ) -> Mapping[str, PreflightCheck]:
     """The lines of the preflight by subject."""
     answers = {
         "scontrol": Said(0, PARTITIONS, ""),
         "sbatch": Said(1, "", refused) if refused else Said(0, "", f"{TAKEN} {chosen}"),
         "sinfo": Said(0, "n0\nn1\n", ""),
-        "srun": Said(0, seen, ""),
+        "srun": Said(1, "", busy) if busy else Said(0, seen, ""),
     }
 
     def run(*argv: str, timeout_s: float = 0.0) -> Said:
-        return answers[argv[0]]
+        return Said(0, nodes, "") if "--Node" in argv else answers[argv[0]]
 
     monkeypatch.setattr(commands, "run", run)
     made = options or SlurmOptions()
@@ -163,6 +165,52 @@ def test_of_a_refused_job_no_line_says_that_it_waits(monkeypatch: pytest.MonkeyP
 
     assert found["request gate-1-train-1"].result is WRONG
     assert set(found) == {"slurmctld", "request gate-1-train-1", "RebootProgram"}
+
+
+BUSY = "srun: job 3 queued and waiting for resources\nsrun: error: Unable to allocate resources: Requested nodes are busy"
+UNAVAILABLE = "allocation failure: Requested node configuration is not available"
+
+
+def test_busy_nodes_are_waited_for_and_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The line says that the job waits, and not "error"; what no node was asked stays unseen."""
+    found = look(monkeypatch, tmp_path, busy=BUSY)
+
+    assert found["the shared folder"].result is PreflightResult.UNSEEN
+    assert found["the shared folder"].message == (
+        "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
+    )
+    assert results(found) == {OK, PreflightResult.UNSEEN}
+
+
+def test_a_request_for_which_all_nodes_are_busy_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Slurm's own "allocation failure" is none: the job will wait."""
+    found = look(monkeypatch, tmp_path, refused="allocation failure: Requested nodes are busy")
+
+    assert results(found) == {OK}
+    assert found["request gate-1-train-1"].message.startswith("it waits until nodes are free")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lacks"),
+    [
+        ("n0 idle\nn1 drained\nn2 down*\n", "1 of 3 nodes are in service, 2 are needed"),
+        ("n0 drained\nn1 draining@\n", "0 of 2 nodes are in service, 2 are needed"),
+        # Neither would more time help here, nor is a drained node the reason.
+        ("n0 idle\n", ""),
+        ("n0 idle\nn1 mixed\nn2 drained\n", ""),
+    ],
+)
+def test_nodes_that_somebody_drained_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nodes: str, lacks: str
+) -> None:
+    """sbatch --test-only refuses a job for whose nodes sbatch itself lets it wait. A request that can never run stays wrong."""
+    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=2), refused=UNAVAILABLE, nodes=nodes)
+    told = found.get("nodes in service")
+
+    assert (told.result, told.message) == (NO_CAPACITY, lacks) if told else not lacks
+    assert ("request gate-1-train-1" in found) is (not lacks)
 
 
 def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Rules about what a node measured towards each of its peers (`each = "peers"`). Pure.
+
+A bad value there is no proof against the node that measured it: a node sees a narrow path also where the peer's interface is the one
+with the small MTU. So the subject is the link between the two, or the one node that all bad links have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from checks.documents.report import clip
+from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
+from checks.judge.rules.values import show
+from checks.model import CLUSTER, LINK, Finding, Level, Observation
+from checks.policy import Rule
+
+PEERS = "peers"
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Towards:
+    """What nodes measured towards their peers: the value as text, whether it is bad, and what the check wrote about it."""
+
+    value: str
+    bad: bool
+    evidence: str = ""
+
+
+def are_judged(rule: Rule, row: Observation) -> bool:
+    """Whether the rule's elements are about links: each has the name of a peer."""
+    value, names = row.metrics.get(rule.metric), row.metrics.get(rule.each)
+    return (
+        rule.each == PEERS
+        and isinstance(value, tuple)
+        and isinstance(names, tuple)
+        and len(names) == len(value)
+        and all(isinstance(name, str) for name in names)
+    )
+
+
+def cells_of(rule: Rule, row: Observation, odd: Collection[int]) -> Mapping[Cell, Towards]:
+    """A row as cells; `odd` are the places of its bad values. Peers towards which nothing was measured are left out."""
+    names, values = row.metrics[rule.each], row.metrics[rule.metric]
+    pairs = zip(names, values, strict=True) if isinstance(names, tuple) and isinstance(values, tuple) else ()
+    return {
+        (row.subject, str(name)): Towards(show(value), place in odd, row.evidence)
+        for place, (name, value) in enumerate(pairs)
+        if value is not None
+    }
+
+
+def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards], wanted: str) -> Iterator[Finding]:
+    """One finding per node or link at fault; `wanted` says what the values must be.
+
+    A node is at fault if its links to several peers are bad and other nodes have good ones. Of two nodes it is always the link.
+    """
+    bad = {cell for cell, towards in seen.items() if towards.bad}
+    if not bad:
+        return
+    ends = {_link(cell) for cell in seen}
+    hosts, links = blame({_link(cell) for cell in bad}, ends)
+    of_host, of_link = by_end_and_link(bad)
+    for host in [host for host in hosts if sum(host in link for link in ends) < 2]:
+        hosts.remove(host)
+        links |= {_link(cell) for cell in of_host[host]}
+    for host in hosts:
+        said = (
+            f"{rule.metric} is {_text(of_host[host], seen)}{wanted}; between other nodes it is as it must be"
+        )
+        yield _finding(check, rule, host, said, of_host[host], seen)
+    if len(links) > max(MOST_LINKS, len({end for link in ends for end in link})):
+        cells = {cell for link in links for cell in of_link[link]}
+        said = f"{rule.metric} is wrong on {len(links)} links, and no single node explains it: suspect the network{wanted}"
+        yield _finding(check, rule, CLUSTER, said, cells, seen)
+        return
+    for link in sorted(links):
+        said = f"{rule.metric} is {_text(of_link[link], seen)}{wanted}"
+        yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", said, of_link[link], seen)
+
+
+def _finding(
+    check: str, rule: Rule, subject: str, said: str, cells: set[Cell], seen: Mapping[Cell, Towards]
+) -> Finding:
+    texts = dict.fromkeys(seen[cell].evidence for cell in sorted(cells))
+    evidence = clip("\n".join(filter(None, texts)))[0]
+    return Finding(Level(rule.level), rule.cause, check, subject, said, evidence, rule.remedy)
+
+
+def _link(cell: Cell) -> Cell:
+    return min(cell), max(cell)
+
+
+def _text(cells: set[Cell], seen: Mapping[Cell, Towards]) -> str:
+    shown = sorted(cells)
+    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return ", ".join(f"{seen[a, b].value} from {a} to {b}" for a, b in shown[:SHOWN]) + more
