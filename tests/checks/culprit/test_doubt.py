@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from checks.culprit.decode import decode
 from checks.culprit.matrix import Kind, Matrix, Tolerance
-from checks.culprit.rounds import round_robin
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes, ranks
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes, on_rails
 
 HALF = Tolerance(0.5)
 LINK = [(3, 9), (9, 3)]
@@ -48,35 +46,11 @@ def test_a_link_is_named_for_what_returns(stages: tuple[tuple[bool, ...], ...], 
     assert named is any(one.kind is Kind.LINK for one in found.suspects)
 
 
-def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]) -> Matrix:
-    """All pairs of eight nodes on eight rails, swept at several times, three seconds apart.
-
-    `is_bad(node, node, stage, rng)` has the lower node first. One good test in 200 is bad by chance.
-    """
-    parts, rng = ranks(8, 8), random.Random(11)
-    tests = [
-        (one * 8 + rail, other * 8 + rail, stage * 7 + at, 3.0 * stage + 0.07 * at)
-        for stage in range(stages)
-        for at, round_ in enumerate(round_robin(8))
-        for one in range(8)
-        if (other := round_.partner(one)) is not None
-        for rail in range(8)
-    ]
-    made = matrix(parts, cells=[(a, b) for a, b, _, _ in tests])
-    values = []
-    for a, b, round_number, _ in tests:
-        low, high = sorted((a // 8, b // 8))
-        bad = is_bad(low, high, round_number // 7, rng) or rng.random() < 0.005
-        values.append(BAD if bad else GOOD * rng.uniform(0.98, 1.02))
-    rounds, moments = [test[2] for test in tests], [test[3] for test in tests]
-    return replace(made, values=values, rounds=rounds, moments=moments)
-
-
 def test_links_that_are_bad_on_all_rails_are_no_crowd() -> None:
     """Two links have sixteen pairs on eight rails, which are two pairs of nodes; beside them two nodes are bad."""
     links = {(0, 3), (1, 2)}
 
-    def is_bad(a: int, b: int, stage: int, rng: random.Random) -> bool:
+    def is_bad(a: int, b: int, at: int, rng: random.Random) -> bool:
         return (b > 5 or (a, b) in links) and rng.random() < 0.8
 
     found = decode(on_rails(6, is_bad), HALF)
@@ -93,7 +67,8 @@ def test_a_single_bad_test_on_eight_rails_is_no_return_of_a_bad_link(
     """Half of a link's sixteen tests were bad at these times, and one of them, as by chance, at each other time."""
     tests = Counter[int]()
 
-    def is_bad(a: int, b: int, stage: int, rng: random.Random) -> bool:
+    def is_bad(a: int, b: int, at: int, rng: random.Random) -> bool:
+        stage = at // 7
         if (a, b) != (0, 3):
             return False
         tests[stage] += 1
