@@ -284,11 +284,8 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
         return ()
-    tests = Counter(
-        pair
-        for a, b in zip(matrix.sources, matrix.targets, strict=True)
-        if (pair := (min(a, b), max(a, b))) in times
-    )
+    ends = zip(matrix.sources, matrix.targets, strict=True)
+    tests = Counter(pair for a, b in ends if (pair := (a, b) if a < b else (b, a)) in times)
     a_part = 2 * len(times) / max(1, len(matrix.parts))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
     load: Counter[int] = Counter()
