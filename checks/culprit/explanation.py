@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
@@ -26,6 +26,7 @@ class Explanation:
         self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
         self.owner: dict[int, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
+        self._changed: set[int] = set()
         self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
         self._size = [self._tests_a_visit(who) for who in candidates.whos]
@@ -87,12 +88,17 @@ class Explanation:
         sure, over_hiccups = self.gain(at)
         return min(sure, over_hiccups - self._credit[at])
 
-    def blame(self, at: int) -> None:
-        """Blames this candidate for those of its tests that have no owner yet."""
+    def blame(self, at: int) -> Set[int]:
+        """Blames this candidate for those of its tests that have no owner yet.
+
+        Returns the candidates whose surplus this may have changed; the set is valid until the next call.
+        """
+        self._changed.clear()
         mine = [test for test in self.tests_of(at) if test not in self.owner]
         self.owner.update(dict.fromkeys(mine, at))
         self.blamed[at] = self._owned(mine)
         self._move(mine, -1)
+        return self._changed
 
     def acquit(self, at: int) -> None:
         """No longer blames a candidate. Its tests go to other blamed candidates that take part in them, or to none."""
@@ -175,6 +181,7 @@ class Explanation:
         """Assigns tests to chance and links (1), or takes them away (-1)."""
         for test in tests:
             its = self.candidates.of(test)
+            self._changed.update(its)
             for at in its:
                 self.tests[at] += sign
             if test in self._bad:
@@ -189,7 +196,8 @@ class Explanation:
         for pair in pairs:
             self.found.pop(pair, None)
             for test, share in self._shares.pop(pair, ()):
-                for at in self.candidates.of(test):
+                self._changed.update(its := self.candidates.of(test))
+                for at in its:
                     self._credit[at] -= share
             faults = self.links.pick(pair, self.odds)
             if faults:
@@ -201,6 +209,7 @@ class Explanation:
         tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
         share = gain / len(tests)
         for test in tests:
-            for at in self.candidates.of(test):
+            self._changed.update(its := self.candidates.of(test))
+            for at in its:
                 self._credit[at] += share
         return [(test, share) for test in tests]

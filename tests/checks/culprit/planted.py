@@ -82,14 +82,15 @@ def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]
         if (other := round_.partner(one)) is not None
         for rail in range(8)
     ]
-    sources, targets, rounds, moments = ([test[column] for test in tests] for column in range(4))
     values = []
     for a, b, at, _ in tests:
         low, high = sorted((a // 8, b // 8))
         bad = is_bad(low, high, at, rng) or rng.random() < 0.005
         values.append((BAD if bad else GOOD) * rng.uniform(0.98, 1.02))
-    made = matrix(ranks(8, 8), cells=[(0, 8)])
-    return replace(made, sources=sources, targets=targets, values=values, rounds=rounds, moments=moments)
+    made = matrix(ranks(8, 8), cells=[(a, b) for a, b, _, _ in tests])
+    return replace(
+        made, values=values, rounds=[test[2] for test in tests], moments=[test[3] for test in tests]
+    )
 
 
 def named(decoded: Decoded) -> set[tuple[Kind, str, Direction]]:
