@@ -27,6 +27,7 @@ class Explanation:
         self.owner: dict[int, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
         self._changed: set[int] = set()
+        self._surplus: dict[int, float] = {}
         self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
         self._size = [self._tests_a_visit(who) for who in candidates.whos]
@@ -77,6 +78,7 @@ class Explanation:
         self._shares: dict[Pair, list[tuple[int, float]]] = {}
         self._credit = [0.0] * len(self.candidates.whos)
         self._relink(self.links.pairs)
+        self._surplus.clear()
 
     def gain(self, at: int) -> Gain:
         """The gain in log odds from blaming this candidate for its tests that have no owner."""
@@ -85,15 +87,17 @@ class Explanation:
 
     def surplus(self, at: int) -> float:
         """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
-        sure, over_hiccups = self.gain(at)
-        return min(sure, over_hiccups - self._credit[at])
+        known = self._surplus.get(at)
+        if known is None:
+            sure, over_hiccups = self.gain(at)
+            known = self._surplus[at] = min(sure, over_hiccups - self._credit[at])
+        return known
 
     def blame(self, at: int) -> Set[int]:
         """Blames this candidate for those of its tests that have no owner yet.
 
         Returns the candidates whose surplus this may have changed; the set is valid until the next call.
         """
-        self._changed.clear()
         mine = [test for test in self.tests_of(at) if test not in self.owner]
         self.owner.update(dict.fromkeys(mine, at))
         self.blamed[at] = self._owned(mine)
@@ -179,6 +183,7 @@ class Explanation:
 
     def _move(self, tests: Sequence[int], sign: int) -> None:
         """Assigns tests to chance and links (1), or takes them away (-1)."""
+        self._changed.clear()
         for test in tests:
             its = self.candidates.of(test)
             self._changed.update(its)
@@ -191,6 +196,8 @@ class Explanation:
                 self._visit(test, its, sign)
         self.left += sign * len(tests)
         self._relink(self.links.add(tests, sign))
+        for at in self._changed:
+            self._surplus.pop(at, None)
 
     def _relink(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
