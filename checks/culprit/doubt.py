@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from checks.culprit.explanation import Explanation
 from checks.culprit.likelihood import Odds, passed
-from checks.culprit.matrix import Direction, Kind, Matrix
+from checks.culprit.matrix import Direction, Kind, Matrix, Span
 from checks.culprit.search import Named
 
 # Judgement: measuring again should take little time compared with the planned rounds; the partners of a part come one after another.
@@ -27,8 +27,11 @@ LEAST_MOMENTS, SURE_LINK = 3, 0.95
 MEASURED_AGAIN, IMPOSSIBLE = 3, math.log(0.1 / 0.9)
 # A pair that was bad in each of so many tests is not measured again, nor one that has so many tests.
 ENOUGH_TESTS, MOST_TESTS = 8, 40
-# Judgement: within so many rounds before and after, so many pairs, and this share of the tests, are a crowd.
+# Judgement: within so many rounds before and after, so many pairs, and this share of the visits, are a crowd.
 AROUND, SEVERAL, CROWDED = 3, 3, 0.1
+# Judgement: a faulty part fails a third of its tests (RATES in checks/culprit/likelihood.py). One bad test of a visit of sixteen, on
+# eight rails in two directions, is a hiccup.
+BAD_VISIT = 0.25
 # Judgement: a node is worse than the others if it is bad twice as often.
 NEAR = 0.5
 # By chance a number exceeds its expectation by so many standard deviations once in a thousand times.
@@ -96,12 +99,12 @@ def tests_of_cells(matrix: Matrix, tests: Sequence[int]) -> list[int]:
 
 def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
     """The same, not named if it may be pairs that are slow for good, or what others did at one time."""
-    crowded = _crowded_rounds(matrix, found, bad)
+    crowds = _crowded_rounds(matrix, found, bad)
     sure = [
         replace(
             one,
             named=one.named
-            and not _may_pass(matrix, one, bad, crowded)
+            and not _may_pass(matrix, one, bad, crowds)
             and not _is_congested_switch(matrix, one, bad),
         )
         for one in found
@@ -109,35 +112,69 @@ def only_if_certain(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) 
     return _only_if_distinct(matrix, [_if_not_pairs(matrix, one, bad) for one in sure], bad)
 
 
-def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> frozenset[int]:
-    """The rounds in which several pairs were bad that are good at other times: congestion does so, and two bad links do not.
+# of each rail, and of all rails together (None)
+Crowds = Mapping[int | None, frozenset[int]]
 
-    Tests of nodes that are named do not count.
+
+def _crowded_rounds(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> Crowds:
+    """The rounds in which several pairs of nodes were bad that are good at other times: congestion does so, and two bad links do
+    not, on however many rails.
+
+    Tests of nodes that are named do not count. A rail is looked at by itself if one of its links is named.
     """
-    if not matrix.rounds or not any(one.suspect.kind is Kind.LINK for one in found if one.named):
-        return frozenset()
-    wrong, names = set(bad), [part.node for part in matrix.parts]
-    known = {
-        node for one in found if one.named and one.suspect.kind is not Kind.LINK for node in one.suspect.nodes
-    }
-    cells = list(zip(matrix.sources, matrix.targets, strict=True))
+    links = [one for one in found if one.named and one.suspect.kind is Kind.LINK]
+    if not matrix.rounds or not links:
+        return {}
+    names = [part.node for part in matrix.parts]
+    others = (one.suspect for one in found if one.named and one.suspect.kind is not Kind.LINK)
+    known = {node for one in others for node in one.nodes}
+    wrong, cells = set(bad), list(zip(matrix.sources, matrix.targets, strict=True))
     good = {cell for test, cell in enumerate(cells) if test not in wrong}
-    tests = Counter[int]()
-    spoiled: dict[int, set[tuple[int, int]]] = {}
-    for test, cell in enumerate(cells):
-        if known and not known.isdisjoint((names[cell[0]], names[cell[1]])):
-            continue
-        at = matrix.rounds[test]
-        tests[at] += 1
-        if test in wrong and cell in good:
-            spoiled.setdefault(at, set()).add(pair_of(matrix, test))
-    order, crowded = sorted(tests), set[int]()
+    spoiled = {test for test in bad if cells[test] in good}
+    tests = [test for test, (a, b) in enumerate(cells) if not known or known.isdisjoint((names[a], names[b]))]
+    rails = {rail for one in links if (rail := _rail(matrix, one)) is not None}
+    crowds: dict[int | None, frozenset[int]] = {None: _crowded(matrix, tests, spoiled)}
+    for rail in rails if len({part.rail for part in matrix.parts}) > 1 else ():
+        its = [test for test in tests if matrix.parts[cells[test][0]].rail == rail]
+        crowds[rail] = _crowded(matrix, its, spoiled)
+    return crowds
+
+
+def _rail(matrix: Matrix, one: Named) -> int | None:
+    """The rail of a suspect's tests; None if they are on several."""
+    rails = {matrix.parts[matrix.sources[test]].rail for test in one.tests}
+    return rails.pop() if len(rails) == 1 else None
+
+
+def _crowded(matrix: Matrix, tests: Sequence[int], spoiled: Collection[int]) -> frozenset[int]:
+    """The rounds in, before or after which many of the visits were bad: of the `tests` of several pairs, many are `spoiled`."""
+    counts: dict[int, dict[tuple[int, int], list[int]]] = {}
+    ends = _ends(matrix)
+    for test in tests:
+        one, other = ends[matrix.sources[test]], ends[matrix.targets[test]]
+        pair = (one, other) if one < other else (other, one)
+        its = counts.setdefault(matrix.rounds[test], {}).setdefault(pair, [0, 0])
+        its[0] += test in spoiled
+        its[1] += 1
+    bad = {
+        at: {pair for pair, (some, all_) in visits.items() if some >= BAD_VISIT * all_}
+        for at, visits in counts.items()
+    }
+    order, crowded = sorted(counts), set[int]()
     for place, at in enumerate(order):
         near = [one for one in order[max(0, place - AROUND) : place + AROUND + 1] if abs(one - at) <= AROUND]
-        pairs = {pair for one in near for pair in spoiled.get(one, ())}
-        if len(pairs) >= SEVERAL and 2 * len(pairs) >= CROWDED * sum(tests[one] for one in near):
+        pairs = {pair for one in near for pair in bad[one]}
+        if len(pairs) >= SEVERAL and len(pairs) >= CROWDED * sum(len(counts[one]) for one in near):
             crowded.add(at)
     return frozenset(crowded)
+
+
+def _ends(matrix: Matrix) -> list[int]:
+    """The end of a visit to which each part belongs: its node, or the part itself inside of nodes."""
+    if matrix.span is Span.INSIDE:
+        return list(range(len(matrix.parts)))
+    at = {node: n for n, node in enumerate(dict.fromkeys(part.node for part in matrix.parts))}
+    return [at[part.node] for part in matrix.parts]
 
 
 def _only_if_distinct(matrix: Matrix, found: Sequence[Named], bad: Sequence[int]) -> list[Named]:
@@ -210,7 +247,7 @@ def _outcomes(
     return cells
 
 
-def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowded: Collection[int]) -> bool:
+def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowds: Crowds) -> bool:
     """Whether a link was good at some time, and bad at one or two times only or with another likely explanation.
 
     Congestion, and an end that is bad for some of the time, spoil links so.
@@ -221,11 +258,18 @@ def _may_pass(matrix: Matrix, one: Named, bad: Sequence[int], crowded: Collectio
     mine = [test for test in one.tests if test in wrong]
     if len(mine) == len(one.tests):
         return False
-    times = sorted(matrix.moments[test] for test in mine if not crowded or matrix.rounds[test] not in crowded)
+    if matrix.rounds:
+        crowded = crowds.get(None, frozenset()) | crowds.get(_rail(matrix, one), frozenset())
+        every, some = (Counter(matrix.rounds[test] for test in its) for its in (one.tests, mine))
+        mine = [
+            test
+            for test in mine
+            if (at := matrix.rounds[test]) not in crowded and some[at] >= BAD_VISIT * every[at]
+        ]
     moments, last = 0, -math.inf
-    for at in times:
-        if at - last >= MOMENT_S:
-            moments, last = moments + 1, at
+    for moment in sorted(matrix.moments[test] for test in mine):
+        if moment - last >= MOMENT_S:
+            moments, last = moments + 1, moment
     return moments < LEAST_MOMENTS or one.suspect.probability < SURE_LINK
 
 
@@ -253,11 +297,8 @@ def to_confirm(matrix: Matrix, doubtful: Sequence[int]) -> tuple[tuple[int, int]
     times = Counter(pair_of(matrix, test) for test in doubtful)
     if not times:
         return ()
-    tests = Counter(
-        pair
-        for a, b in zip(matrix.sources, matrix.targets, strict=True)
-        if (pair := (min(a, b), max(a, b))) in times
-    )
+    ends = zip(matrix.sources, matrix.targets, strict=True)
+    tests = Counter(pair for a, b in ends if (pair := (a, b) if a < b else (b, a)) in times)
     a_part = 2 * len(times) / max(1, len(matrix.parts))
     most = max(math.ceil(CONFIRM_A_PART + a_part + 3 * math.sqrt(a_part)), len(matrix.parts) // 4)
     load: Counter[int] = Counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.likelihood import Chance, Gain, Odds, blamed, by_chance, prior
@@ -26,6 +26,8 @@ class Explanation:
         self.left, self.left_bad = len(candidates.matrix.sources), len(bad)
         self.owner: dict[int, int] = {}
         self.blamed: dict[int, Counts] = {}  # bad tests, tests, visits with a bad test
+        self._changed: set[int] = set()
+        self._surplus: dict[int, float] = {}
         self.bad_tests, self._bad = bad, set(bad)
         self._tests_of: dict[int, Sequence[int]] = {}
         self._size = [self._tests_a_visit(who) for who in candidates.whos]
@@ -76,6 +78,7 @@ class Explanation:
         self._shares: dict[Pair, list[tuple[int, float]]] = {}
         self._credit = [0.0] * len(self.candidates.whos)
         self._relink(self.links.pairs)
+        self._surplus.clear()
 
     def gain(self, at: int) -> Gain:
         """The gain in log odds from blaming this candidate for its tests that have no owner."""
@@ -84,15 +87,22 @@ class Explanation:
 
     def surplus(self, at: int) -> float:
         """The gain compared with chance, or with links that would explain its tests; the smaller of the two."""
-        sure, over_hiccups = self.gain(at)
-        return min(sure, over_hiccups - self._credit[at])
+        known = self._surplus.get(at)
+        if known is None:
+            sure, over_hiccups = self.gain(at)
+            known = self._surplus[at] = min(sure, over_hiccups - self._credit[at])
+        return known
 
-    def blame(self, at: int) -> None:
-        """Blames this candidate for those of its tests that have no owner yet."""
+    def blame(self, at: int) -> Set[int]:
+        """Blames this candidate for those of its tests that have no owner yet.
+
+        Returns the candidates whose surplus this may have changed; the set is valid until the next call.
+        """
         mine = [test for test in self.tests_of(at) if test not in self.owner]
         self.owner.update(dict.fromkeys(mine, at))
         self.blamed[at] = self._owned(mine)
         self._move(mine, -1)
+        return self._changed
 
     def acquit(self, at: int) -> None:
         """No longer blames a candidate. Its tests go to other blamed candidates that take part in them, or to none."""
@@ -173,8 +183,10 @@ class Explanation:
 
     def _move(self, tests: Sequence[int], sign: int) -> None:
         """Assigns tests to chance and links (1), or takes them away (-1)."""
+        self._changed.clear()
         for test in tests:
             its = self.candidates.of(test)
+            self._changed.update(its)
             for at in its:
                 self.tests[at] += sign
             if test in self._bad:
@@ -184,12 +196,15 @@ class Explanation:
                 self._visit(test, its, sign)
         self.left += sign * len(tests)
         self._relink(self.links.add(tests, sign))
+        for at in self._changed:
+            self._surplus.pop(at, None)
 
     def _relink(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
             self.found.pop(pair, None)
             for test, share in self._shares.pop(pair, ()):
-                for at in self.candidates.of(test):
+                self._changed.update(its := self.candidates.of(test))
+                for at in its:
                     self._credit[at] -= share
             faults = self.links.pick(pair, self.odds)
             if faults:
@@ -201,6 +216,7 @@ class Explanation:
         tests = [test for test in self.links.bad_tests[pair] if test not in self.owner]
         share = gain / len(tests)
         for test in tests:
-            for at in self.candidates.of(test):
+            self._changed.update(its := self.candidates.of(test))
+            for at in its:
                 self._credit[at] += share
         return [(test, share) for test in tests]

@@ -6,9 +6,11 @@ gave no value (no answer, or wrong data). A cell that was measured again has sev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from checks.model import LINK
 
@@ -87,6 +89,11 @@ class Matrix:
     values: Sequence[float | None]
     rounds: Sequence[int] = ()
     moments: Sequence[float] = ()
+
+    @cached_property
+    def cells(self) -> Mapping[tuple[int, int], int]:
+        """The number of tests of each cell (source, target)."""
+        return Counter(zip(self.sources, self.targets, strict=True))
 
 
 @dataclass(frozen=True)

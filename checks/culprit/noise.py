@@ -6,7 +6,7 @@ It also recognises clusters that fall into two groups, which look like good and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checks.culprit.matrix import Better, Kind, Matrix, Suspect, Tolerance
@@ -67,12 +67,11 @@ def _bad(matrix: Matrix, tests: Sequence[int], line: float | None) -> list[int]:
     values = matrix.values
     if line is None:
         return [test for test in tests if (value := values[test]) is None or value != value]
-    column: Iterable[tuple[int, float | None]]
-    column = enumerate(values) if isinstance(tests, range) else ((test, values[test]) for test in tests)
+    column = values if isinstance(tests, range) else [values[test] for test in tests]
     # The test is for "not good" instead of "bad", so that NaN is not good.
     if matrix.better is Better.HIGHER:
-        return [test for test, value in column if value is None or not value >= line]
-    return [test for test, value in column if value is None or not value <= line]
+        return [test for test, value in zip(tests, column, strict=True) if value is None or not value >= line]
+    return [test for test, value in zip(tests, column, strict=True) if value is None or not value <= line]
 
 
 def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
@@ -84,9 +83,10 @@ def _level(matrix: Matrix, tolerance: Tolerance, tests: Sequence[int]) -> Level:
         of_part.setdefault(source, []).append(merit)
         of_part.setdefault(target, []).append(merit)
     reference = _reference(of_part)
-    good = sorted(merit for merit in of_cell.values() if merit >= tolerance.ratio * reference)
+    least, log = tolerance.ratio * reference, math.log
+    good = sorted([merit for merit in of_cell.values() if merit >= least])
     usual = good[len(good) // 2]
-    scatter = sorted(abs(math.log(merit / usual)) for merit in good)
+    scatter = sorted([abs(log(merit / usual)) for merit in good])
     spread = MAD_TO_SIGMA * scatter[len(scatter) // 2]
     line = tolerance.ratio * usual
     if matrix.better is Better.HIGHER:

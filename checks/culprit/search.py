@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from checks.culprit.candidates import Candidate, Candidates
 from checks.culprit.explanation import Explanation
@@ -73,12 +74,23 @@ def blame_greedily(explanation: Explanation, acquitted: Candidate | None = None)
     if acquitted is not None:
         taken.add((acquitted.kind, acquitted.at))
     open_ = [at for at in explanation.possible if (whos[at].kind, whos[at].at) not in taken]
-    while open_:
-        at = max(open_, key=lambda one: (explanation.surplus(one), -one))
-        if explanation.surplus(at) <= 1e-9:
+    surplus = {at: explanation.surplus(at) for at in open_}
+    # The greatest surplus first. What blame changes is added again, so that an entry counts only if its value is the present one.
+    order = [(-value, at) for at, value in surplus.items()]
+    heapify(order)
+    while order:
+        value, at = order[0]
+        part = whos[at].kind, whos[at].at
+        if part in taken or -value != surplus[at]:
+            heappop(order)
+            continue
+        if surplus[at] <= 1e-9:
             return
-        explanation.blame(at)
-        open_ = [one for one in open_ if (whos[one].kind, whos[one].at) != (whos[at].kind, whos[at].at)]
+        taken.add(part)
+        for one in explanation.blame(at):
+            if one in surplus and (after := explanation.surplus(one)) != surplus[one]:
+                surplus[one] = after
+                heappush(order, (-after, one))
 
 
 def _weigh(explanation: Explanation) -> dict[int, Rival]:

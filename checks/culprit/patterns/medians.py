@@ -7,8 +7,10 @@ nodes lie apart is measured, so that nothing depends on a fixed ratio.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from statistics import median
 
 from checks.culprit.matrix import Better, Direction, Kind, Matrix, Span, Suspect
@@ -63,7 +65,8 @@ def slow_nodes(
         return SlowNodes((), None)
     every = _all_logs(matrix, screened)
     again = _again(matrix, every, first)
-    sent, received = _logs(matrix, every, node_of, nodes, first, again)
+    swept = _first_tests(matrix, every, node_of, first, again)
+    sent, received = _logs(swept, nodes)
     both = [[*a, *b] for a, b in zip(sent, received, strict=True)]
     if any(len(its) < 3 for its in both):
         return SlowNodes((), None)
@@ -98,33 +101,25 @@ def slow_nodes(
             continue
         suspects.append(_suspect(matrix, names[node], mine, way, off, limit))
         doubtful += mine[:: max(1, len(mine) // MEASURED_AGAIN)] if len(cells) < FEW_CELLS else ()
-    slower = _slower_half(matrix, every, node_of, first, again, both)
+    slower = _slower_half(swept, both)
     return SlowNodes(tuple(suspects), seen_from, tuple(doubtful), slower)
 
 
-def _slower_half(
-    matrix: Matrix,
-    every: Sequence[float],
-    node_of: Sequence[int],
-    first: Sequence[bool],
-    again: Mapping[tuple[int, int], float],
-    logs: Sequence[Sequence[float]],
-) -> float | None:
+def _slower_half(swept: Swept, logs: Sequence[Sequence[float]]) -> float | None:
     """By which share all other tests are slower than those of a few nodes with each other, if these are half of the nodes at most.
 
     A test is as slow as the slower of its ends, so that the usual value and nearly all medians are those of the slow nodes.
     """
-    means = [sum(max(LEAST_LOG, one) for one in its) / len(its) for its in logs]
+    means = [sum([one if one > LEAST_LOG else LEAST_LOG for one in its]) / len(its) for its in logs]
     order = sorted(range(len(means)), key=lambda node: -means[node])
     sizes = range(LEAST_NODES, len(order) // 2 + 1)
     size = max(sizes, key=lambda at: means[order[at - 1]] - means[order[at]], default=0)
-    fast = set(order[:size])
-    among, others = list[float](), list[float]()
-    for test, is_first in enumerate(first):
-        if is_first:
-            cell = matrix.sources[test], matrix.targets[test]
-            log = max(every[test], again.get(cell, -math.inf)) if again else every[test]
-            (among if node_of[cell[0]] in fast and node_of[cell[1]] in fast else others).append(log)
+    is_fast = [False] * len(order)
+    for node in order[:size]:
+        is_fast[node] = True
+    both = [is_fast[a] and is_fast[b] for a, b in zip(swept.sources, swept.targets, strict=True)]
+    among = [log for log, fast in zip(swept.logs, both, strict=True) if fast]
+    others = [log for log, fast in zip(swept.logs, both, strict=True) if not fast]
     if not among or not others:
         return None
     high, low = median(among), median(others)
@@ -152,7 +147,7 @@ class _Limit:
 def _limit(medians: Sequence[float], logs: Sequence[Sequence[float]], nodes: int) -> _Limit:
     middle = median(medians)
     apart = MAD_TO_SIGMA * median(abs(one - middle) for one in medians)
-    scatter = sorted(abs(value - middle) for its in logs for value in its[:64])
+    scatter = sorted([abs(value - middle) for its in logs for value in its[:64]])
     spread = MAD_TO_SIGMA * scatter[len(scatter) // 2] if scatter else 0.0
     tests = median(len(its) for its in logs) or 1
     spread = max(apart, MEDIAN_TO_MEAN * spread / math.sqrt(tests))
@@ -214,25 +209,40 @@ def _again(matrix: Matrix, every: Sequence[float], first: Sequence[bool]) -> dic
     return found
 
 
-def _logs(
-    matrix: Matrix,
-    every: Sequence[float],
-    node_of: Sequence[int],
-    nodes: int,
-    first: Sequence[bool],
-    again: Mapping[tuple[int, int], float],
-) -> tuple[list[list[float]], list[list[float]]]:
-    """For each node the logarithms of its cells' values, compared with the usual ones, sending and receiving.
+@dataclass(frozen=True)
+class Swept:
+    """The nodes of the first tests of all cells, and the logarithms of the cells' values, compared with the usual ones.
 
     A cell counts once: its best test, because what was measured again was chosen for being bad.
     """
-    cells = list(zip(matrix.sources, matrix.targets, strict=True))
+
+    sources: Sequence[int]
+    targets: Sequence[int]
+    logs: Sequence[float]
+
+
+def _first_tests(
+    matrix: Matrix,
+    every: Sequence[float],
+    node_of: Sequence[int],
+    first: Sequence[bool],
+    again: Mapping[tuple[int, int], float],
+) -> Swept:
+    sources, targets = list(compress(matrix.sources, first)), list(compress(matrix.targets, first))
+    logs = list(compress(every, first))
+    if again:
+        best = map(again.get, zip(sources, targets, strict=True))
+        logs = [log if more is None or more < log else more for log, more in zip(logs, best, strict=True)]
+    return Swept([node_of[part] for part in sources], [node_of[part] for part in targets], logs)
+
+
+def _logs(swept: Swept, nodes: int) -> tuple[list[list[float]], list[list[float]]]:
+    """For each node the logarithms of its cells' values, sending and receiving."""
     sent: list[list[float]] = [[] for _ in range(nodes)]
     received: list[list[float]] = [[] for _ in range(nodes)]
-    for test, is_first in enumerate(first):
-        source, target = node_of[cells[test][0]], node_of[cells[test][1]]
-        if is_first and min(len(sent[source]), len(received[target])) < MOST_VALUES:
-            log = max(every[test], again.get(cells[test], -math.inf)) if again else every[test]
+    has_many = max(Counter(swept.sources).values(), default=0) > MOST_VALUES
+    for source, target, log in zip(swept.sources, swept.targets, swept.logs, strict=True):
+        if not has_many or min(len(sent[source]), len(received[target])) < MOST_VALUES:
             sent[source].append(log)
             received[target].append(log)
     return sent, received
@@ -241,10 +251,9 @@ def _logs(
 def _all_logs(matrix: Matrix, screened: Screened) -> list[float]:
     """The logarithm of each test's value, compared with the usual one: the greater, the better."""
     usual = [math.log(level.usual) if level.usual else None for level in screened.levels]
-    distance, sign = screened.distance, 1 if matrix.better is Better.HIGHER else -1
-    found = []
-    for test, value in enumerate(matrix.values):
-        base = usual[distance[test] if distance else 0]
-        is_rate = value is not None and 0 < value < math.inf and base is not None
-        found.append(sign * (math.log(value) - base) if is_rate else -math.inf)  # type: ignore[arg-type, operator]
-    return found
+    log, inf, sign = math.log, math.inf, 1 if matrix.better is Better.HIGHER else -1
+    bases = [usual[far] for far in screened.distance] if screened.distance else repeat(usual[0])
+    return [
+        sign * (log(value) - base) if value is not None and 0 < value < inf and base is not None else -inf
+        for value, base in zip(matrix.values, bases, strict=False)
+    ]

@@ -26,13 +26,15 @@ def is_crowded(matrix: Matrix, screened: Screened) -> bool:
         return False
     first = swept_tests(matrix)
     cells = {(matrix.sources[test], matrix.targets[test]) for test in screened.bad}
-    again = sum(
-        not is_first and (matrix.sources[test], matrix.targets[test]) in cells
+    if any(
+        (matrix.sources[test], matrix.targets[test]) in cells
         for test, is_first in enumerate(first)
-    )
+        if not is_first
+    ):
+        return False
     worst = worst_parts(matrix, set(screened.bad), first)
     free = sum(not worst.intersection(cell) for cell in cells)
-    return not again and free >= max(MANY_CELLS, CROWD * len(matrix.values))
+    return free >= max(MANY_CELLS, CROWD * len(matrix.values))
 
 
 def is_open(matrix: Matrix, screened: Screened, answer: Answer, named: Sequence[Suspect]) -> bool:

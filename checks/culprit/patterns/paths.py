@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import compress
 
 from checks.culprit.matrix import Better, Direction, Kind, Matrix, Part, SlowPaths, Span, Suspect, Tolerance
 from checks.culprit.noise import Screened
@@ -23,6 +24,7 @@ HALF = 0.5
 STAYED = 0.8
 # A rate that was never measured counts as this share of the usual one; judgement.
 NO_VALUE = 0.1
+MOST_LONGER = 1 / NO_VALUE - 1
 # Two or three flows that share a link get a half or a third of its rate each. A pair below a fifth is broken, or its ends are.
 LEAST_RATE = 0.2
 # Judgement: a link that is slow for good may have a good test once in twenty.
@@ -50,13 +52,13 @@ def slow_paths(
     always = {(a, b) for a, b in always if not worst.intersection((a, b))}
     again = sum(tests[cell] >= ALWAYS for cell in spoiled if not worst.intersection(cell))
     pairs = {_pair(cell) for cell in always}
-    every = len({_pair(cell) for cell in zip(matrix.sources, matrix.targets, strict=True)})
+    every = len(set(map(_pair, matrix.cells)))
     # A link between two nodes has a pair on each rail; that is one cable's matter, or one pair of nodes'.
     of_nodes = {_pair((node_of[a], node_of[b])) for a, b in pairs}
-    ends = Counter(node for pair in of_nodes for node in pair)
-    if len(of_nodes) < MANY or len(pairs) < SHARE * every or max(ends.values()) > HALF * len(of_nodes) + 1:
+    of_node = Counter(node for pair in of_nodes for node in pair)
+    if len(of_nodes) < MANY or len(pairs) < SHARE * every or max(of_node.values()) > HALF * len(of_nodes) + 1:
         return None
-    if not _by_chance(matrix, ends, len(of_nodes), node_of):
+    if not _by_chance(matrix, of_node, len(of_nodes), node_of):
         return None
     if len(always) >= STAYED * again:
         pairs |= {
@@ -64,11 +66,9 @@ def slow_paths(
             for cell in spoiled
             if tests[cell] < ALWAYS and tests[cell] == spoiled[cell] and not worst.intersection(cell)
         }
-    mine = tuple(
-        test
-        for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True))
-        if _pair(cell) in pairs
-    )
+    cells = pairs | {(b, a) for a, b in pairs}
+    ends = zip(matrix.sources, matrix.targets, strict=True)
+    mine = tuple(test for test, cell in enumerate(ends) if cell in cells)
     return SlowPaths(
         len(pairs), every, tuple(test for test in mine if test in bad), cost(matrix, screened, mine), mine
     )
@@ -114,44 +114,49 @@ def cost(matrix: Matrix, screened: Screened, tests: Sequence[int]) -> float:
     The time of a cell is the inverse of its value, compared with the usual one; a test that was good takes no longer.
     """
     higher = matrix.better is Better.HIGHER
+    sources, targets, values = matrix.sources, matrix.targets, matrix.values
     extra: dict[Pair, list[float]] = {}
     for test in tests:
-        value, usual = matrix.values[test], screened.usual(test)
+        value, usual = values[test], screened.usual(test)
         share = NO_VALUE
         if value is not None and usual and value > 0:
-            share = max(NO_VALUE, value / usual if higher else usual / value)
-        extra.setdefault((matrix.sources[test], matrix.targets[test]), []).append(max(0.0, 1 / share - 1))
-    cells = len(set(zip(matrix.sources, matrix.targets, strict=True)))
+            share = value / usual if higher else usual / value
+        longer = 1 / share - 1 if share > NO_VALUE else MOST_LONGER
+        extra.setdefault((sources[test], targets[test]), []).append(longer if longer > 0 else 0.0)
+    cells = len(matrix.cells)
     return sum(sum(its) / len(its) for its in extra.values()) / cells if cells else 0.0
 
 
 def _cells(matrix: Matrix, bad: Collection[int]) -> tuple[Mapping[Pair, int], Mapping[Pair, int]]:
-    """The number of tests of each cell with a bad one, and the number of bad ones."""
+    """The number of tests of each cell, and of the bad ones of each cell that has some."""
     spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in bad)
-    every = zip(matrix.sources, matrix.targets, strict=True)
-    return Counter(cell for cell in every if cell in spoiled), spoiled
+    return matrix.cells, spoiled
 
 
 def _broken(matrix: Matrix, screened: Screened, floor: float | None, spoiled: Collection[Pair]) -> set[Pair]:
     """The pairs of which most tests, in one direction, gave no value, or less than the floor or than any shared link gives. A pair
     that shares a link may hiccup once.
     """
-    below: dict[Pair, list[bool]] = {}
+    higher = matrix.better is Better.HIGHER
+    least = [
+        max(floor or 0.0, LEAST_RATE * (level.usual or 0.0)) if higher else 0.0 for level in screened.levels
+    ]
+    every, below = Counter[Pair](), Counter[Pair]()
     for test, cell in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
         if cell in spoiled:
-            value, usual = matrix.values[test], screened.usual(test)
-            least = max(floor or 0.0, LEAST_RATE * (usual or 0.0)) if matrix.better is Better.HIGHER else 0.0
-            below.setdefault(cell, []).append(value is None or value < least)
-    return {_pair(cell) for cell, its in below.items() if 2 * sum(its) > len(its)}
+            value = matrix.values[test]
+            every[cell] += 1
+            if value is None or value < least[screened.distance[test] if screened.distance else 0]:
+                below[cell] += 1
+    return {_pair(cell) for cell, some in below.items() if 2 * some > every[cell]}
 
 
 def _by_chance(matrix: Matrix, ends: Mapping[int, int], pairs: int, node_of: Sequence[int]) -> bool:
     """Whether chance may have given each node its number of slow pairs, `ends`: a binomial distribution over its partners."""
-    cells = set(zip(matrix.sources, matrix.targets, strict=True))
-    every = {_pair((node_of[a], node_of[b])) for a, b in cells}
+    every = {_pair((node_of[a], node_of[b])) for a, b in matrix.cells}
     partners = Counter(node for pair in every for node in pair)
     share = pairs / len(every)
-    least = min(_tail(partners[node], some, share) for node, some in ends.items())
+    least = min(_tail(*its, share) for its in {(partners[node], some) for node, some in ends.items()})
     return least * len(partners) >= BY_CHANCE
 
 
@@ -170,14 +175,12 @@ def _tail(trials: int, least: int, share: float) -> float:
 
 def worst_parts(matrix: Matrix, bad: Collection[int], first: Sequence[bool]) -> set[int]:
     """The parts that are bad towards half of their partners, sending or receiving."""
-    tests, spoiled = Counter[tuple[int, bool]](), Counter[tuple[int, bool]]()
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-        if first[test]:
-            is_bad = test in bad
-            for end in ((source, True), (target, False)):
-                tests[end] += 1
-                spoiled[end] += is_bad
-    return {end[0] for end, all_ in tests.items() if spoiled[end] >= HALF * all_}
+    found = set[int]()
+    for column in (matrix.sources, matrix.targets):
+        tests = Counter(compress(column, first))
+        spoiled = Counter(column[test] for test in bad if first[test])
+        found |= {part for part, all_ in tests.items() if spoiled[part] >= HALF * all_}
+    return found
 
 
 def _pair(cell: Pair) -> Pair:

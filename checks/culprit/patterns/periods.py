@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from statistics import median
 
 from checks.culprit.matrix import Congestion, Matrix, Span
@@ -73,6 +74,8 @@ class Periods:
 
 
 NOTHING = Periods()
+# the nodes of a test, its round, and whether it was bad
+Seen = tuple[int, int, int, bool]
 
 
 def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: Sequence[int]) -> Periods:
@@ -88,13 +91,14 @@ def periods(matrix: Matrix, bad: Sequence[int], first: Sequence[bool], node_of: 
     excused: frozenset[int] = frozenset()
     steady: set[int] = set()
     wanted = _close_nodes(matrix, wrong, first, node_of)
+    seen = _seen(matrix, wrong, first, node_of, wanted)
     sweep = sorted({at for at, is_first in zip(matrix.rounds, first, strict=True) if is_first})
     for _ in range(PASSES):
         tests, spoiled = _counts(matrix, wrong - excused, first, node_of, nodes)
         shares = [some / all_ for some, all_ in zip(spoiled, tests, strict=True) if all_]
         rate = min(MOST_RATE, max(LEAST_RATE, median(shares)))
         steady = {node for node in range(nodes) if tests[node] and spoiled[node] >= STEADY * tests[node]}
-        of_node = _visits(matrix, wrong, first, node_of, wanted, steady, crowds)
+        of_node = _visits(seen, wanted, steady, crowds)
         spells = [spell for node in sorted(of_node) for spell in spells_of(node, of_node[node], rate)]
         spells = [one for one in spells if one.odds > LEAST_ODDS and has_good_rounds(one, of_node[one.node])]
         past = [one for one in spells if one.node not in steady and is_past(one, of_node[one.node], sweep)]
@@ -135,50 +139,71 @@ def _counts(
 ) -> tuple[list[int], list[int]]:
     """The number of first tests of each node, and of the bad ones among them."""
     tests, spoiled = [0] * nodes, [0] * nodes
-    for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
-        if first[test]:
-            tests[node_of[source]] += 1
-            tests[node_of[target]] += 1
-    for test in wrong:
-        if first[test]:
-            spoiled[node_of[matrix.sources[test]]] += 1
-            spoiled[node_of[matrix.targets[test]]] += 1
+    for column in (matrix.sources, matrix.targets):
+        for part, some in Counter(compress(column, first)).items():
+            tests[node_of[part]] += some
+        for part, some in Counter(column[test] for test in wrong if first[test]).items():
+            spoiled[node_of[part]] += some
     return tests, spoiled
 
 
-def _visits(
+def _seen(
     matrix: Matrix,
     wrong: Collection[int],
     first: Sequence[bool],
     node_of: Sequence[int],
     wanted: Collection[int],
-    steady: Collection[int],
-    crowds: Sequence[Crowd],
+) -> list[Seen]:
+    """The tests of wanted nodes that tell one time from another: not those of cells that are always bad, and no retests that were
+    bad.
+    """
+    always = always_bad(matrix, wrong)
+    is_wanted = [node in wanted for node in node_of]
+    columns = enumerate(zip(matrix.sources, matrix.targets, strict=True))
+    return [
+        (node_of[cell[0]], node_of[cell[1]], matrix.rounds[test], test in wrong)
+        for test, cell in columns
+        if (is_wanted[cell[0]] or is_wanted[cell[1]])
+        and (first[test] or test not in wrong)
+        and not (always and cell in always)
+    ]
+
+
+def _visits(
+    seen: Sequence[Seen], wanted: Collection[int], steady: Collection[int], crowds: Sequence[Crowd]
 ) -> Mapping[int, Visits]:
     """For each wanted node (round, bad tests, tests), in the order of the rounds, without partners that explain what was bad: those
     that are always bad, and those that are known to have been congested at that time.
     """
-    congested, always = _times_of_nodes(crowds), always_bad(matrix, wrong)
+    congested = _times_of_nodes(crowds)
+    special = congested.keys() | set(steady)
     found: dict[int, dict[int, list[int]]] = {node: {} for node in wanted}
-    columns = zip(matrix.sources, matrix.targets, matrix.rounds, first, strict=True)
-    for test, (source, target, at, is_first) in enumerate(columns):
-        a, b = node_of[source], node_of[target]
-        if (a not in wanted and b not in wanted) or (always and (source, target) in always):
-            continue
-        is_bad = test in wrong
-        if is_bad and not is_first:
-            continue
-        a_now = a in congested and _is_within(at, congested[a])
-        b_now = b in congested and _is_within(at, congested[b])
-        for node, other, excused in ((a, b, b_now and not a_now), (b, a, a_now and not b_now)):
-            if node not in wanted or excused or (other in steady and node not in steady):
-                continue
-            counts = found[node].get(at)
-            if counts is None:
-                counts = found[node][at] = [0, 0]
-            counts[0] += is_bad
-            counts[1] += 1
+    for a, b, at, is_bad in seen:
+        ends: tuple[int, ...] = (a, b)
+        if special and (a in special or b in special):
+            ends = _unexplained(a, b, at, congested, steady)
+        for node in ends:
+            if node in found:
+                its = found[node]
+                if at not in its:
+                    its[at] = [0, 0]
+                counts = its[at]
+                counts[0] += is_bad
+                counts[1] += 1
     return {node: [(at, *its[at]) for at in sorted(its)] for node, its in found.items()}  # type: ignore[misc]
+
+
+def _unexplained(
+    a: int, b: int, at: int, congested: Mapping[int, Sequence[tuple[int, int]]], steady: Collection[int]
+) -> tuple[int, ...]:
+    """The ends of a test in this round whose partner does not explain it."""
+    a_now = a in congested and _is_within(at, congested[a])
+    b_now = b in congested and _is_within(at, congested[b])
+    return tuple(
+        node
+        for node, other, excused in ((a, b, b_now and not a_now), (b, a, a_now and not b_now))
+        if not excused and not (other in steady and node not in steady)
+    )
 
 
 def _times_of_nodes(crowds: Sequence[Crowd]) -> Mapping[int, Sequence[tuple[int, int]]]:

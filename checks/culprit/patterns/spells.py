@@ -28,8 +28,8 @@ LONGEST = 0.5
 # The border of a period is uncertain by a round.
 MARGIN = 1
 
-# of each round: its number, the bad tests, all tests
-Visits = list[tuple[int, int, int]]
+# of each round: its number, the bad tests, all tests (or their weights, if several of them are one event)
+Visits = list[tuple[int, float, float]]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ ALWAYS = 4
 
 def swept_tests(matrix: Matrix) -> list[bool]:
     """Whether each test belongs to a sweep: the first test of its cell does, and the n-th if nearly all cells have so many tests."""
-    wide, times = len(matrix.parts), Counter[int]()
-    places = []
-    for a, b in zip(matrix.sources, matrix.targets, strict=True):
-        cell = a * wide + b
-        places.append(times[cell])
-        times[cell] += 1
+    if len(matrix.cells) == len(matrix.values):
+        return [True] * len(matrix.values)
+    times, places = dict[tuple[int, int], int](), list[int]()
+    for cell in zip(matrix.sources, matrix.targets, strict=True):
+        place = times.get(cell, 0)
+        places.append(place)
+        times[cell] = place + 1
     of_place = Counter(places)
     sweeps = 1
     while of_place[sweeps] >= NEARLY_ALL * len(times) > 0:
@@ -36,7 +37,7 @@ def always_bad(matrix: Matrix, wrong: Collection[int]) -> set[tuple[int, int]]:
     """The cells that were bad in each of several tests, or in each of two if all cells have so many. They do not tell one time from
     another.
     """
-    tests = Counter(zip(matrix.sources, matrix.targets, strict=True))
+    tests = matrix.cells
     least = 2 if len(matrix.values) >= (1 + NEARLY_ALL) * len(tests) else ALWAYS
     spoiled = Counter((matrix.sources[test], matrix.targets[test]) for test in wrong)
     return {cell for cell, some in spoiled.items() if least <= some == tests[cell]}

@@ -35,14 +35,16 @@ def crowds_of_all(
     belong to one or two nodes is theirs.
     """
     always, swept = always_bad(matrix, wrong), set(sweep)
-    of_round: dict[int, list[int]] = {}
+    # What two nodes measure at one time on several rails is one event more than several.
+    weight = 1 / max(1, len({part.rail for part in matrix.parts}))
+    of_round: dict[int, list[float]] = {}
     ends: dict[int, list[tuple[int, int]]] = {}
     for test, (source, target) in enumerate(zip(matrix.sources, matrix.targets, strict=True)):
         a, b, at = node_of[source], node_of[target], matrix.rounds[test]
         if at in swept and not {a, b}.intersection(steady) and (source, target) not in always:
-            counts = of_round.setdefault(at, [0, 0])
-            counts[0] += test in wrong
-            counts[1] += 1
+            counts = of_round.setdefault(at, [0.0, 0.0])
+            counts[0] += weight * (test in wrong)
+            counts[1] += weight
             if test in wrong:
                 ends.setdefault(at, []).append((a, b))
     visits = [(at, some, all_) for at, (some, all_) in sorted(of_round.items())]

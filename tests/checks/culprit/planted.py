@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from checks.culprit.matrix import Answer, Better, Decoded, Direction, Kind, Matrix, Part, Span
+from checks.culprit.rounds import round_robin
 
 GOOD, BAD = 10.0, 3.0
 Cell = tuple[int, int]
@@ -63,6 +65,31 @@ def matrix(
         [a for a, _ in tests],
         [b for _, b in tests],
         values,
+    )
+
+
+def on_rails(stages: int, is_bad: Callable[[int, int, int, random.Random], bool]) -> Matrix:
+    """All pairs of eight nodes on eight rails, swept at several times, three seconds apart; a sweep has seven rounds.
+
+    `is_bad(node, node, round, rng)` has the lower node first. One good test in 200 is bad by chance.
+    """
+    rng = random.Random(11)
+    tests = [
+        (one * 8 + rail, other * 8 + rail, stage * 7 + at, 3.0 * stage + 0.07 * at)
+        for stage in range(stages)
+        for at, round_ in enumerate(round_robin(8))
+        for one in range(8)
+        if (other := round_.partner(one)) is not None
+        for rail in range(8)
+    ]
+    values = []
+    for a, b, at, _ in tests:
+        low, high = sorted((a // 8, b // 8))
+        bad = is_bad(low, high, at, rng) or rng.random() < 0.005
+        values.append((BAD if bad else GOOD) * rng.uniform(0.98, 1.02))
+    made = matrix(ranks(8, 8), cells=[(a, b) for a, b, _, _ in tests])
+    return replace(
+        made, values=values, rounds=[test[2] for test in tests], moments=[test[3] for test in tests]
     )
 
 

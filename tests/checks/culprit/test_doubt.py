@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from tests.benchmarks.localising.noise import CALM, Noise
 from tests.benchmarks.localising.ours import swept
 from tests.benchmarks.localising.pair_worlds import congested
 from tests.benchmarks.localising.world import World
-from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes
+from tests.checks.culprit.planted import BAD, GOOD, all_pairs, matrix, nodes, on_rails
 
 HALF = Tolerance(0.5)
 LINK = [(3, 9), (9, 3)]
@@ -71,3 +72,36 @@ def test_a_switch_is_named_for_tests_that_are_bad_at_all_times(
         found = swept(world, tolerance=Tolerance(0.7))[1]
 
         assert named is any(one.kind is Kind.SWITCH for one in found.suspects), run
+
+
+def test_links_that_are_bad_on_all_rails_are_no_crowd() -> None:
+    """Two links have sixteen pairs on eight rails, which are two pairs of nodes; beside them two nodes are bad."""
+    links = {(0, 3), (1, 2)}
+
+    def is_bad(a: int, b: int, at: int, rng: random.Random) -> bool:
+        return (b > 5 or (a, b) in links) and rng.random() < 0.8
+
+    found = decode(on_rails(6, is_bad), HALF)
+
+    assert {"node-6", "node-7", "node-0<->node-3", "node-1<->node-2"} == {
+        one.subject for one in found.suspects
+    }
+
+
+@pytest.mark.parametrize(("times", "named"), [({1, 4}, set()), ({1, 4, 6}, {"node-0<->node-3"})])
+def test_a_single_bad_test_on_eight_rails_is_no_return_of_a_bad_link(
+    times: set[int], named: set[str]
+) -> None:
+    """Half of a link's sixteen tests were bad at these times, and one of them, as by chance, at each other time."""
+    tests = Counter[int]()
+
+    def is_bad(a: int, b: int, at: int, rng: random.Random) -> bool:
+        stage = at // 7
+        if (a, b) != (0, 3):
+            return False
+        tests[stage] += 1
+        return rng.random() < 0.5 if stage in times else tests[stage] == 1 + 5 * stage % 8
+
+    found = decode(on_rails(8, is_bad), HALF)
+
+    assert named == {one.subject for one in found.suspects}
