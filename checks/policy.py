@@ -65,7 +65,7 @@ SENSIBLE: Mapping[str, Range] = {
     "pause_us": Range(1.0, 1e9),
     "most_hiccups": Range(0.0001, 0.2),
     "most_cost": Range(0.0, 1.0),
-    "oversubscription": Range(1.0, 100.0),
+    "oversubscription": Range(1.0, 4.0),  # below a quarter a whole distance is bad (checks/culprit/noise.py)
     "detects_slow_node": Range(0.01, 0.9),
     "lost_share": Range(0.0, 1.0),
     "resent": Range(0.0, 1e9),

@@ -110,7 +110,10 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
                 PreflightCheck(subject, PreflightResult.OK, f"it waits until nodes are free ({said.words})")
             ] = None
         elif said.code and (short := _shortage(plan, options)):
-            remedy = "Wait until more of them are (sinfo -R says why they are not), or name other nodes in [cluster.options]."
+            remedy = (
+                "Wait until more of them are (sinfo -R says why they are not), or name other nodes in [cluster.options]. "
+                f"sbatch refuses the request now: {said.words}"
+            )
             found[PreflightCheck("nodes in service", PreflightResult.NO_CAPACITY, short, remedy)] = None
         elif said.code:
             found[_wrong(subject, f"Slurm refuses it: {said.words}", "Correct [cluster.options].")] = None

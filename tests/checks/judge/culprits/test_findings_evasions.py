@@ -247,7 +247,10 @@ def test_many_hiccups_are_said() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"late_ratio": 0}, {"slow_ratio": 0}, {"slow_ratio": 1e18}, {"floor_gbps": -1}, {"matchings": 0}],
+    [
+        *({"late_ratio": 0}, {"slow_ratio": 0}, {"slow_ratio": 1e18}, {"floor_gbps": -1}, {"matchings": 0}),
+        {"oversubscription": 5},  # less than a quarter of the bandwidth is bad, whatever is declared
+    ],
     ids=str,
 )
 def test_a_policy_that_holds_pairs_to_nothing_is_refused(options: Mapping[str, float]) -> None:

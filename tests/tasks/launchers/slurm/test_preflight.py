@@ -211,6 +211,8 @@ def test_nodes_that_somebody_drained_are_waited_for(
 
     assert (told.result, told.message) == (NO_CAPACITY, lacks) if told else not lacks
     assert ("request gate-1-train-1" in found) is (not lacks)
+    if told:
+        assert UNAVAILABLE in told.remedy, "another reason of Slurm's must not be hidden by it"
 
 
 def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
