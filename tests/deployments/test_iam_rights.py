@@ -29,6 +29,8 @@ GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
 PINS = (ROOT / "container" / "pins.toml").read_text()
 
+REMEDIATION, TRUST = "orchestrator-remediate", "execution-role-trust"
+
 gates = pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 
 
@@ -187,6 +189,36 @@ def test_who_builds_the_image_may_pull_the_base_of_aws() -> None:
 
     assert ["allowed"] * 3 == [weigh(policies("ecr-push"), action, arn, {})[0] for action in pulls]
     assert "implicitDeny" == weigh(policies("ecr-push"), "ecr:PutImage", arn, {})[0]
+
+
+REPAIRS = ("sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes")
+CLUSTERS = "arn:aws:sagemaker:us-east-1:123456789012:cluster/"
+
+
+@pytest.mark.parametrize("action", REPAIRS)
+def test_who_runs_the_gate_may_repair_no_node(action: str) -> None:
+    """With every policy but that of remediation, all attached to one identity."""
+    others = [policy for name, policy in filled().items() if name not in (REMEDIATION, TRUST)]
+
+    assert "implicitDeny" == weigh(others, action, f"{CLUSTERS}none", {})[0]
+
+
+def test_who_repairs_nodes_may_do_it_in_one_cluster_and_start_no_job() -> None:
+    """The page fills in the cluster's id."""
+    mine = policies(REMEDIATION)
+    allowed = [
+        weigh(mine, action, f"{CLUSTERS}none", {})[0] for action in (*REPAIRS, "sagemaker:ListClusterNodes")
+    ]
+    others = [weigh(mine, action, f"{CLUSTERS}another", {})[0] for action in REPAIRS]
+    job = weigh(
+        mine,
+        "sagemaker:CreateTrainingJob",
+        "arn:aws:sagemaker:us-east-1:123456789012:training-job/gate-1",
+        {},
+    )
+
+    assert (["allowed"] * 3, ["implicitDeny"] * 2) == (allowed, others)
+    assert "implicitDeny" == job[0]
 
 
 def _lists(names: Sequence[str], url: str) -> str:
