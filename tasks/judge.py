@@ -28,6 +28,7 @@ from tasks.gate.session import Session
 from tasks.gate_file.cost_terms import cost_of
 from tasks.launchers.base import Placement
 from tasks.render.context import verdict_context
+from tasks.render.remedy_commands import engine_of
 from tasks.store.layout import pass_key, report_key
 
 NOWHERE = (
@@ -54,7 +55,8 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     cost = cost_of(report, verdict, setting.terms)
     # Only a pool is kept after the checks, so only there is something to let go.
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
-    launcher = setting.gate.cluster.launcher
+    cluster = setting.gate.cluster
+    launcher = engine_of(cluster.launcher, cluster.options)
     shown = verdict_context(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
     return JudgedReport(report, verdict, context=shown)
 

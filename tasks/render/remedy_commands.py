@@ -17,6 +17,7 @@ from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, 
 
 _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={state} --overwrite"
 _DRAIN = "scontrol update nodename={node} state=drain reason={reason}"
+_FAIL = "scontrol update nodename={node} state=fail reason={action}"
 _CORDON = "kubectl cordon {node}"
 _RESET = "nvidia-smi --gpu-reset -i {gpu}"
 _RELEASE = (
@@ -24,7 +25,7 @@ _RELEASE = (
 )
 _DEEP = "prelaunch check --instance-type {kind} --profile deep"
 
-# launcher -> action -> what to type, in this order.
+# launcher, or the engine that `engine_of` makes of it -> action -> what to type, in this order.
 COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
     "local": {
         Action.RESET_GPU: (f"sudo {_RESET}",),
@@ -40,6 +41,14 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
         Action.CONTACT: (_DRAIN,),
     },
+    # HyperPod compares the whole reason and its case, and ignores all others; no RebootProgram is set there.
+    "hyperpod-slurm": {
+        Action.RESET_GPU: (_DRAIN, f"srun --nodelist={{node}} sudo {_RESET}"),
+        Action.REBOOT: (_FAIL.replace("{action}", "Action:Reboot"),),
+        Action.REPLACE: (_FAIL.replace("{action}", "Action:Replace"),),
+        Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
+        Action.CONTACT: (_DRAIN,),
+    },
     "kubernetes": {
         Action.RESET_GPU: (_CORDON,),
         Action.REBOOT: (_CORDON, "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"),
@@ -47,20 +56,27 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         Action.INSPECT: (_CORDON,),
         Action.CONTACT: (_CORDON,),
     },
+    # HyperPod with Amazon EKS.
     "hyperpod": {
         Action.RESET_GPU: (_LABEL.replace("{state}", "UnschedulablePendingReboot"),),
         Action.REBOOT: (_LABEL.replace("{state}", "UnschedulablePendingReboot"),),
         Action.REPLACE: (_LABEL.replace("{state}", "UnschedulablePendingReplacement"),),
         Action.INSPECT: (_CORDON,),
-        Action.CONTACT: (_LABEL.replace("{state}", "UnschedulablePendingReplacement"),),
+        Action.CONTACT: (_CORDON,),  # a replacement would destroy what the provider has to look at
     },
     "sagemaker": dict.fromkeys(
         (Action.RESET_GPU, Action.REBOOT, Action.REPLACE, Action.INSPECT, Action.CONTACT), (_RELEASE,)
     ),
 }
+_OBEYS = (
+    "HyperPod obeys {what} only while NodeRecovery of the cluster is Automatic; otherwise use aws sagemaker "
+    "batch-reboot-cluster-nodes or batch-replace-cluster-nodes. A replacement destroys the node's volumes."
+)
 # What the commands of a launcher do, where a reader of the remedy could not tell.
 PURPOSES: Mapping[str, str] = {
-    "sagemaker": "The command ends the warm pool: SageMaker takes its machines back, and starts the next job without them."
+    "sagemaker": "The command ends the warm pool: SageMaker takes its machines back, and starts the next job without them.",
+    "hyperpod": _OBEYS.format(what="the labels"),
+    "hyperpod-slurm": _OBEYS.format(what="the reasons Action:Reboot and Action:Replace"),
 }
 # The label of a GPU in a report, with its number as NVML counts: "GPU 3", "GPU 5 (0000:b9:00.0)".
 _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
@@ -68,7 +84,10 @@ _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the finding's machines are: the launcher's name, the declared type, and the job whose machines are kept, or ""."""
+    """Where the finding's machines are. `launcher` is a row of COMMANDS or "".
+
+    `instance_type` is the declared type, `job` the job whose machines are kept, or "".
+    """
 
     launcher: str = ""
     instance_type: str = ""
@@ -76,6 +95,11 @@ class Place:
 
 
 NOWHERE = Place()
+
+
+def engine_of(launcher: str, options: Mapping[str, object]) -> str:
+    """The row of COMMANDS for a launcher with these options. auto_resume is for HyperPod, which repairs the nodes of its Slurm."""
+    return "hyperpod-slurm" if launcher == "slurm" and options.get("auto_resume") is True else launcher
 
 
 def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...]:

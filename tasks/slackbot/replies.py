@@ -10,7 +10,7 @@ from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked,
 from tasks.render.context import advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline
-from tasks.render.remedy_commands import Place
+from tasks.render.remedy_commands import Place, engine_of
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
@@ -77,7 +77,8 @@ def why(past: Past) -> Reply:
         return Reply(line, (marked(f"*{escape(line, 600)}*"), plain(note), small_marked(" | ".join(seen))))
     line = headline(verdict, past.gate.name)
     seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
-    place = Place(past.gate.cluster.launcher, past.gate.cluster.declared.instance_type)
+    cluster = past.gate.cluster
+    place = Place(engine_of(cluster.launcher, cluster.options), cluster.declared.instance_type)
     groups = gathered(verdict.findings)
     blocks = [marked(f"*{escape(line, 600)}*"), plain(explanation(verdict))]
     for item in groups[:FINDINGS]:

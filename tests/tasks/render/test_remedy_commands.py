@@ -9,7 +9,7 @@ import pytest
 from checks.model import Action, Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
 from tasks.render.context import advice
 from tasks.render.findings import gathered
-from tasks.render.remedy_commands import COMMANDS, PURPOSES, Place, commands
+from tasks.render.remedy_commands import COMMANDS, PURPOSES, Place, commands, engine_of
 
 FULL = Coverage(Count(1, 1), Count(0, 0), Count(1, 1), Count(1, 1))
 
@@ -50,6 +50,22 @@ def _finding(
                 "kubectl label node node-1 "
                 "sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReplacement --overwrite",
             ),
+        ),
+        ("hyperpod", Action.CONTACT, ("kubectl cordon node-1",)),
+        (
+            "hyperpod-slurm",
+            Action.REBOOT,
+            ("scontrol update nodename=node-1 state=fail reason=Action:Reboot",),
+        ),
+        (
+            "hyperpod-slurm",
+            Action.REPLACE,
+            ("scontrol update nodename=node-1 state=fail reason=Action:Replace",),
+        ),
+        (
+            "hyperpod-slurm",
+            Action.CONTACT,
+            ("scontrol update nodename=node-1 state=drain reason='prelaunch: gpu.row_remap'",),
         ),
         (
             "sagemaker",
@@ -133,9 +149,17 @@ def test_a_hostile_node_name_is_quoted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "engine"), [("scontrol", "slurm"), ("srun", "slurm"), ("aws sagemaker", "sagemaker")]
+    ("program", "engines"),
+    [
+        ("scontrol", {"slurm", "hyperpod-slurm"}),
+        ("srun", {"slurm", "hyperpod-slurm"}),
+        ("scontrol reboot", {"slurm"}),
+        ("Action:", {"hyperpod-slurm"}),
+        ("kubectl", {"kubernetes", "hyperpod"}),
+        ("aws sagemaker", {"sagemaker"}),
+    ],
 )
-def test_no_engine_is_told_the_commands_of_another(program: str, engine: str) -> None:
+def test_no_engine_is_told_the_commands_of_another(program: str, engines: set[str]) -> None:
     """Where there is no Slurm there is no scontrol."""
     said = {
         name
@@ -143,7 +167,34 @@ def test_no_engine_is_told_the_commands_of_another(program: str, engine: str) ->
         if any(program in line for row in rows.values() for line in row)
     }
 
-    assert {engine} == said
+    assert engines == said
+
+
+@pytest.mark.parametrize(
+    ("launcher", "options", "engine"),
+    [
+        ("slurm", {"auto_resume": True}, "hyperpod-slurm"),
+        ("slurm", {"auto_resume": False}, "slurm"),
+        ("slurm", {}, "slurm"),
+        ("local", {"auto_resume": True}, "local"),
+    ],
+)
+def test_a_slurm_of_hyperpod_is_known_by_auto_resume(
+    launcher: str, options: dict[str, bool], engine: str
+) -> None:
+    """No other Slurm has that option of srun."""
+    assert engine == engine_of(launcher, options)
+
+
+@pytest.mark.parametrize("launcher", ["hyperpod", "hyperpod-slurm"])
+def test_what_hyperpod_may_ignore_is_said_beside_the_command(launcher: str) -> None:
+    """With NodeRecovery=None labels and reasons do nothing, and nobody says so."""
+    finding = replace(_finding(), remedy="Replace the node.")
+    (item,) = gathered((finding,))
+
+    remedy, _ = advice(item, _verdict(finding), Place(launcher))
+    assert "only while NodeRecovery of the cluster is Automatic" in remedy
+    assert "batch-replace-cluster-nodes" in remedy
 
 
 def test_every_command_can_be_filled_in() -> None:
