@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Mapping[Action, tuple[str, ...]]] = {
         Action.INSPECT: (_DRAIN, f"srun --nodelist={{node}} --exclusive {_DEEP}"),
         Action.CONTACT: (_DRAIN,),
     },
-    # HyperPod compares the whole reason and its case, and ignores all others; no RebootProgram is set there.
+    # HyperPod reboots and replaces for these two reasons. It compares the whole reason and its case, and ignores all others.
     "hyperpod-slurm": {
         Action.RESET_GPU: (_DRAIN, f"srun --nodelist={{node}} sudo {_RESET}"),
         Action.REBOOT: (_FAIL.replace("{action}", "Action:Reboot"),),
