@@ -41,6 +41,7 @@ LOCKED: dict[str, str] = {
     "cost.prices": "it is a path",
     "notify": "it decides who is notified, and where secrets are sent",
     "approval": "it decides who may approve",
+    "remediation": "it decides what is done to machines",
     "store.path": "it is a path",
     "store.work": "it is a path",
     "store.index": "it may contain a password",
@@ -215,6 +216,29 @@ class CostTable(Table):
     replacement_hours: Hours | None = None
 
 
+class RemediationTable(Table):
+    """What may be done to machines that a gate condemned (docs/remediation.md).
+
+    `mode`: "off"; "plan" prints it; "ask" fences, and asks a person before each repair; "act" does the repairs in `acts`
+    without a question. `machines` is the back end, with `options` of its own. At most `max_out_fraction` of the nodes are out
+    of service (at least one), for whatever reason. A verdict that is older than `max_verdict_minutes` is not acted on.
+    `breaker_acts` acts within `breaker_minutes` stop everything until a person closes the breaker. `resume` starts the gate, and
+    with it the training, again once the nodes are back.
+    """
+
+    mode: Literal["off", "plan", "ask", "act"] = "plan"
+    machines: Annotated[str, Field(min_length=1, max_length=32)] = "log"
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    acts: tuple[Literal["reset", "reboot", "replace"], ...] = ("reset", "reboot")
+    max_out_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
+    max_verdict_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 30.0
+    breaker_acts: Annotated[int, Field(ge=1, le=1000)] = 6
+    breaker_minutes: Minutes = 60.0
+    ask_minutes: Minutes = 60.0
+    wait_minutes: Minutes = 240.0
+    resume: bool = False
+
+
 class StoreTable(Table):
     """Where reports, verdicts and locks are stored: a folder, or s3://bucket/prefix.
 
@@ -240,6 +264,7 @@ class Gate(Table):
     cost: CostTable = CostTable()
     notify: Notify = Notify()
     approval: Approval = Approval()
+    remediation: RemediationTable = RemediationTable()
     store: StoreTable = StoreTable()
 
     def declared(self, node_names: tuple[str, ...], kernel_log: KernelLog = KernelLog.READABLE) -> Declared:

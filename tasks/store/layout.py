@@ -11,7 +11,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "baselines",
     "incidents",
 )
-RUNS, HANDING_OVER = "runs", "handing-over"
+RUNS, HANDING_OVER, REMEDIATION = "runs", "handing-over", "remediation"
 STORE_ID_KEY = "store-id"
 
 REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
@@ -171,6 +171,21 @@ def run_notification_key(flow_run_id: str, kind: str) -> str:
 def handing_over_key(gate_id: str, key: str) -> str:
     """The key that records an answer which has not reached its run yet."""
     return f"{HANDING_OVER}/{gate_id}/{key}.json"
+
+
+def journal_key(cluster: str) -> str:
+    """The key of the journal of a cluster's remediation."""
+    return f"{REMEDIATION}/{cluster}/journal.json"
+
+
+def acts_folder(cluster: str, node: str = "") -> str:
+    """The folder of the records of all acts in a cluster, or of those of one node."""
+    return f"{REMEDIATION}/{cluster}/acts/{node}".rstrip("/")
+
+
+def act_key(cluster: str, node: str, act_id: str) -> str:
+    """The key of the record of one act."""
+    return f"{acts_folder(cluster, node)}/{act_id}.json"
 
 
 def name_of(key: str) -> str:

@@ -1,0 +1,192 @@
+"""What is done to a machine, and by which engine: the contract of every back end.
+
+A back end has credentials of its own, which a gate lacks. It changes no machine that it does not find as the caller saw it, and it
+never calls twice: whether a request that was not answered took effect, `look` says later.
+
+MachineError            nothing can be said or done; the message has the engine's words and the remedy
+|- EngineSilent         the engine did not answer a question; nothing was changed
+|- ActRefused           the engine refused the act, or it is none of ours; nothing was changed
+`- ActAmbiguous         the act was requested, and it is not known whether the engine took it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+# The beginning of what we write beside a node's state; whatever else stands there is somebody else's.
+PREFIX = "prelaunch: "
+
+
+class MachineError(Exception):
+    """Nothing can be said or done. The message has the engine's words and the remedy."""
+
+
+class EngineSilent(MachineError):
+    """The engine did not answer a question; nothing was changed."""
+
+
+class ActRefused(MachineError):
+    """The engine refused the act, or the machine is another's; nothing was changed."""
+
+
+class ActAmbiguous(MachineError):
+    """The act was requested, and it is not known whether the engine took it."""
+
+
+class Rung(StrEnum):
+    """What can be done for a machine that was refused, in the order in which it is tried.
+
+    FENCE takes it out of service, RECHECK runs the checks again where it is, RETURN gives it back, PAGE leaves it to a person.
+    """
+
+    FENCE = "fence"
+    RECHECK = "recheck"
+    RESET = "reset"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+    RETURN = "return"
+    PAGE = "page"
+
+
+REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE)
+
+
+class Service(StrEnum):
+    """Whether the engine starts jobs on a machine.
+
+    TESTING: only our re-test may run on it. CHANGING: a reboot or a replacement is under way. GONE: the engine knows no such machine.
+    """
+
+    SERVING = "serving"
+    OUT = "out of service"
+    TESTING = "testing"
+    CHANGING = "changing"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Holder(StrEnum):
+    """Who took the machine out of service, or has claimed it. OTHER: a person, or another system that repairs machines."""
+
+    NOBODY = "nobody"
+    PRELAUNCH = "prelaunch"
+    OTHER = "other"
+
+
+class Settled(StrEnum):
+    """What became of an act, as far as the engine shows it. DONE says nothing about the machine's health."""
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Why a machine is out of service, as the engine keeps it: "prelaunch: GATE-ID CHECK"."""
+
+    gate_id: str
+    check: str
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.gate_id} {self.check}"
+
+    @classmethod
+    def read(cls, text: str) -> Mark | None:
+        """The mark in an engine's words; None if they are somebody else's."""
+        if not text.startswith(PREFIX):
+            return None
+        gate_id, _, check = text.removeprefix(PREFIX).partition(" ")
+        return cls(gate_id, check.strip()) if gate_id else None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as its engine shows it. Unknown texts are "", an unknown time is None.
+
+    `words` is the engine's state and reason verbatim, `who` names the holder if it is OTHER, `mark` is ours. `booted_at` (Unix
+    seconds) is when the engine says that it started; `jobs` are the jobs that run on it now.
+    """
+
+    node: str
+    service: Service
+    holder: Holder = Holder.NOBODY
+    words: str = ""
+    who: str = ""
+    mark: Mark | None = None
+    since: float | None = None
+    booted_at: float | None = None
+    instance_id: str = ""
+    instance_type: str = ""
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Retest:
+    """Where a re-test runs: on exactly these nodes, with these options for the gate's launcher."""
+
+    nodes: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Machines(Protocol):
+    """One engine's machines.
+
+    `rungs` are the repairs that it can do. `fence_is` is what a fence amounts to: REPLACE where the engine replaces what is taken out
+    of service.
+    """
+
+    name: str
+    rungs: frozenset[Rung]
+    fence_is: Rung
+
+    def look(self) -> Mapping[str, Machine]:
+        """Every machine of the cluster by the engine's node name. Raises EngineSilent."""
+        ...
+
+    def fence(self, node: str, mark: Mark) -> str:
+        """Take a machine that serves, or is ours already, out of service; returns the engine's words.
+
+        Running jobs go on. Raises ActRefused, also for a machine that another holds, ActAmbiguous, EngineSilent.
+        """
+        ...
+
+    def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """Request a repair of a machine that is fenced under this mark; returns the engine's words, and does not wait for the repair.
+
+        Raises ActRefused, ActAmbiguous, EngineSilent (before the request was sent).
+        """
+        ...
+
+    def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
+        """Whether the engine has done with a repair that was requested when the machine was as in `before`. Pure."""
+        ...
+
+    def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
+        """Let our checks, and nobody else's job, run on the machine and its partners. Idempotent.
+
+        Raises ActRefused where the engine cannot do that (the message says why), ActAmbiguous, EngineSilent.
+        """
+        ...
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """End the re-test with the machine still fenced; partners serve again. Idempotent. Raises as `fence` does."""
+        ...
+
+    def free(self, node: str, mark: Mark) -> str:
+        """Return a machine that is fenced or tested under this mark to service, and end its re-test; returns the engine's words.
+
+        Raises ActRefused, also if the mark is not there any more, ActAmbiguous, EngineSilent.
+        """
+        ...
+
+    def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """What a person would type for it; "" if the engine has nothing for it. Names are quoted for a shell. Pure."""
+        ...
+
+    def shell(self, machine: Machine) -> str:
+        """What opens a shell on the machine; "" if that is not known. Pure."""
+        ...

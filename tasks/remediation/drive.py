@@ -1,0 +1,341 @@
+"""Carries out what `steps` decides for the open cases of a cluster: one look at the engine, then one step for each case.
+
+An act is first written to the journal, whose compare-and-set repeats the decision on what others have written meanwhile, then to
+its audit record, and only then requested. Nothing that may have been requested is requested again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from checks.model import SCHEMA_VERSION
+from tasks.machines.base import (
+    REPAIRS,
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    Machine,
+    Machines,
+    Mark,
+    Retest,
+    Rung,
+    Service,
+    Settled,
+)
+from tasks.remediation.model import (
+    Act,
+    ActState,
+    Allowed,
+    Case,
+    Identity,
+    Journal,
+    Permission,
+    Proof,
+    Settings,
+    Why,
+)
+from tasks.remediation.proof import needs_partner
+from tasks.remediation.records import (
+    JournalError,
+    Records,
+    act_id,
+    forget,
+    in_state,
+    with_act,
+    without_case,
+)
+from tasks.remediation.steps import Engine, Kind, Step, act_number, next_step
+
+LOG = logging.getLogger("prelaunch")
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """What a re-test showed, of which gate it is, the identity that was measured, and when, in Unix seconds of the node's clock."""
+
+    proof: Proof
+    found: Identity = field(default_factory=Identity)
+    gate_id: str = ""
+    said: str = ""
+    measured_at: float = 0.0
+
+
+class People(Protocol):
+    """Who is asked and told. Both are idempotent: a process that died in between is followed by one that does it again."""
+
+    def ask(self, case: Case, rung: Rung, number: int, command: str) -> float:
+        """Ask whether this may be done; returns the deadline in Unix seconds."""
+        ...
+
+    def answered(self, one: Allowed) -> tuple[Permission, str]:
+        """What was answered, and by whom; ASKED while nobody has."""
+        ...
+
+    def page(self, cases: Sequence[Case], why: Why, acts: Sequence[Act]) -> None:
+        """Call a person because of these cases of one gate."""
+        ...
+
+    def tell(self, act: Act) -> None:
+        """Say what was done, where the gate's page was sent."""
+        ...
+
+
+class _Changed(Exception):
+    """Others changed the journal so that the step is another one now."""
+
+
+@dataclass
+class Remediation:
+    """The open cases of one cluster, driven by one process. `writer` is unique to it; `clock` is in Unix seconds."""
+
+    records: Records
+    machines: Machines
+    settings: Settings
+    recheck: Callable[[Case, Retest], Rechecked]
+    people: People
+    writer: str
+    clock: Callable[[], float]
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+    def round(self) -> tuple[tuple[Case, Step], ...]:
+        """Take one step for each open case; returns the cases and what was done. Raises JournalError, StoreError.
+
+        An engine that does not answer is asked again in the next round.
+        """
+        journal = self._heard(self.records.journal())
+        taken: list[tuple[Case, Step]] = []
+        pages: dict[tuple[str, Why], list[Case]] = {}
+        for case in journal.cases:
+            try:
+                machines = self.machines.look()
+            except EngineSilent as error:
+                LOG.warning("the engine does not answer, so nothing is done for %s: %s", case.node, error)
+                taken.append((case, Step(Kind.WAIT, why=Why.NOT_SEEN)))
+                continue
+            try:
+                step = self._step(case, machines)
+            except _Changed:
+                step = Step(Kind.WAIT, why=Why.IN_FLIGHT)
+            taken.append((case, step))
+            if step.rung is Rung.PAGE and step.why is not None:
+                pages.setdefault((case.gate_id, step.why), []).append(case)
+        for (_, why), cases in pages.items():
+            self._page(cases, why)
+        self._change_journal(lambda one: forget(one, self.clock()))
+        return tuple(taken)
+
+    def _heard(self, journal: Journal) -> Journal:
+        """The journal with what people answered since. An answer that came after the deadline is none."""
+        answers = {}
+        for one in journal.questions:
+            if one.permission is Permission.ASKED:
+                permission, by = self.people.answered(one)
+                if permission is not Permission.ASKED:
+                    answers[one] = replace(one, permission=permission, by=by)
+        if not answers:
+            return journal
+        return self._change_journal(
+            lambda now: replace(now, questions=tuple(answers.get(one, one) for one in now.questions)),
+        )
+
+    def _engine(self, case: Case, journal: Journal, machines: Mapping[str, Machine]) -> Engine:
+        settled = {act.id: self._settled(act, machines) for act in journal.of(case) if not act.state.final}
+        return Engine(machines, self.machines.rungs, self.machines.fence_is, self.domains, settled)
+
+    def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
+        now = machines.get(act.node, Machine(act.node, Service.GONE))
+        if act.rung in REPAIRS:
+            before = Machine(
+                act.node, Service.OUT, booted_at=act.booted_at, instance_id=act.instance_id, words=act.before
+            )
+            return self.machines.settled(act.rung, before, now)
+        ours = now.holder is Holder.PRELAUNCH and now.mark is not None and now.mark.gate_id == act.gate_id
+        if act.rung is Rung.FENCE:
+            return Settled.DONE if ours else Settled.PENDING
+        if act.rung is Rung.RETURN:
+            free = now.service is Service.SERVING and now.holder is Holder.NOBODY
+            return Settled.DONE if free else Settled.PENDING
+        return Settled.FAILED  # a re-test whose process is gone: the lock keeps others from being at it
+
+    def _step(self, case: Case, machines: Mapping[str, Machine]) -> Step:
+        now = self.clock()
+        journal = self.records.journal()
+        step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
+        if step.kind is Kind.CLOSE:
+            self._change_journal(lambda one: without_case(one, case))
+        elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
+            self._keep(
+                in_state(replace(step.act, why=step.why, after=_words(case, machines)), step.state, now)
+            )
+        elif step.kind is Kind.ASK and step.rung is not None:
+            self._ask(case, step.rung, act_number(case, step.rung, journal))
+        elif step.kind is Kind.OPEN_BREAKER:
+            self._open_breaker(now)
+        elif step.kind is Kind.DO and step.rung is not None and step.rung is not Rung.PAGE:
+            return self._do(case, step, step.rung, machines)
+        return step
+
+    def _ask(self, case: Case, rung: Rung, number: int) -> None:
+        command = self.machines.command(rung, case.node, _mark(case), _gpus(case))
+        deadline = self.people.ask(case, rung, number, command)
+        asked = Allowed(case.gate_id, case.node, rung, number, Permission.ASKED, self.clock(), deadline)
+        self._change_journal(lambda one: replace(one, questions=(*one.questions, asked)))
+
+    def _open_breaker(self, now: float) -> None:
+        most, minutes = self.settings.limits.breaker_acts, self.settings.limits.breaker_s / 60
+        why = f"{most} acts within {minutes:g} minutes"
+        self._change_journal(
+            lambda one: replace(one, breaker=replace(one.breaker, opened_at=now, why=why)),
+        )
+
+    def _do(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Step:
+        partners: tuple[str, ...] = ()
+        if rung is Rung.RECHECK and needs_partner(case):
+            partners = _partner(case, machines)
+            if not partners:
+                return Step(Kind.WAIT, rung, Why.JOBS_RUN)
+        act = self._intend(case, step, rung, machines)
+        if act is None:
+            return Step(Kind.WAIT, rung, Why.IN_FLIGHT)
+        try:
+            ended = self._requested(case, act, partners)
+        except ActRefused as error:
+            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Why.ACT_REFUSED)
+        except EngineSilent as error:
+            ended = replace(in_state(act, ActState.REFUSED, self.clock(), str(error)), why=Why.NOT_SEEN)
+        except ActAmbiguous as error:
+            ended = in_state(act, ActState.AMBIGUOUS, self.clock(), str(error))
+        except BaseException as error:
+            # Whatever it was, the engine may have got the request.
+            self._keep(in_state(act, ActState.AMBIGUOUS, self.clock(), f"{type(error).__name__}: {error}"))
+            raise
+        self._keep(ended)
+        self.people.tell(ended)
+        return step
+
+    def _requested(self, case: Case, act: Act, partners: Sequence[str]) -> Act:
+        """Call the engine, once; returns the act as it is then."""
+        mark = _mark(case)
+        if act.rung is Rung.RECHECK:
+            return self._rechecked(case, act, partners)
+        if act.rung is Rung.FENCE:
+            return in_state(act, ActState.DONE, self.clock(), self.machines.fence(case.node, mark))
+        if act.rung is Rung.RETURN:
+            return in_state(act, ActState.DONE, self.clock(), self.machines.free(case.node, mark))
+        said = self.machines.act(act.rung, case.node, mark, _gpus(case))
+        return in_state(act, ActState.ACCEPTED, self.clock(), said)
+
+    def _rechecked(self, case: Case, act: Act, partners: Sequence[str]) -> Act:
+        mark = _mark(case)
+        place = self.machines.open_retest(case.node, partners, mark)
+        try:
+            found = self.recheck(case, place)
+        finally:
+            self.machines.close_retest(case.node, mark)
+        state = ActState.FAILED if found.proof is Proof.FAILED else ActState.DONE
+        return replace(
+            in_state(act, state, self.clock(), found.said),
+            proof=found.proof, found=found.found, gate=found.gate_id, measured_at=found.measured_at,
+        )  # fmt: skip
+
+    def _intend(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Act | None:
+        """Write the act to the journal and to its record; None if its record is there already, which nobody may act on."""
+        act = self._change(case, step, rung, machines)
+        if self.records.create(act):
+            return act
+        self._keep_in_journal(in_state(act, ActState.AMBIGUOUS, self.clock(), "its record was there already"))
+        return None
+
+    def _change(self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine]) -> Act:
+        made: list[Act] = []
+
+        def change(journal: Journal) -> Journal:
+            engine, now = self._engine(case, journal, machines), self.clock()
+            if case not in journal.cases or next_step(case, journal, engine, self.settings, now) != step:
+                raise _Changed
+            made[:] = [self._made(case, step, rung, machines, act_number(case, rung, journal), now)]
+            return with_act(journal, made[0])
+
+        self._change_journal(change)
+        return made[0]
+
+    def _made(
+        self, case: Case, step: Step, rung: Rung, machines: Mapping[str, Machine], number: int, now: float
+    ) -> Act:
+        machine = machines.get(case.node)
+        return Act(
+            SCHEMA_VERSION, act_id(case, rung, number), case.cluster, case.node, case.gate_id, rung, number,
+            ActState.INTENDED, now, now, self.writer, case.verdict, case.blames[0].check if case.blames else "",
+            tuple(dict.fromkeys(blame.check for blame in case.blames)), self.domains.get(case.node, ""), step.allowed_by,
+            self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",
+            machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.why,
+        )  # fmt: skip
+
+    def _page(self, cases: Sequence[Case], why: Why) -> None:
+        """Call a person once for all nodes of a gate; written before and after, so that it is done again if this process dies."""
+        try:
+            machines: Mapping[str, Machine] = self.machines.look()
+        except EngineSilent:
+            machines = {}
+        step = Step(Kind.DO, Rung.PAGE, why)
+        acts = []
+        for case in cases:
+            journal = self.records.journal()
+            open_page = next((act for act in journal.of(case) if act.rung is Rung.PAGE), None)
+            number = act_number(case, Rung.PAGE, journal)
+            acts.append(open_page or self._made(case, step, Rung.PAGE, machines, number, self.clock()))
+            self._keep(acts[-1])
+        journal = self.records.journal()
+        self.people.page(cases, why, [act for case in cases for act in journal.of(case)])
+        for act in acts:
+            self._keep(in_state(act, ActState.DONE, self.clock()))
+
+    def _keep(self, act: Act) -> None:
+        """Write an act's new state to its record and to the journal."""
+        self.records.keep(act)
+        self._keep_in_journal(act)
+
+    def _change_journal(self, change: Callable[[Journal], Journal]) -> Journal:
+        return self.records.change(change, self.clock())
+
+    def _keep_in_journal(self, act: Act) -> None:
+        self._change_journal(lambda journal: with_act(journal, act))
+
+
+def close_breaker(records: Records, who: str, now: float) -> Journal:
+    """A person closes the breaker: what was judged before is never acted on. Raises JournalError, StoreError."""
+
+    def change(journal: Journal) -> Journal:
+        if not journal.breaker.is_open:
+            raise JournalError(
+                f"the breaker of cluster {records.cluster} is not open, so there is nothing to close"
+            )
+        return replace(journal, breaker=replace(journal.breaker, closed_at=now, closed_by=who))
+
+    return records.change(change, now)
+
+
+def _mark(case: Case) -> Mark:
+    return Mark(case.gate_id, case.blames[0].check if case.blames else "")
+
+
+def _gpus(case: Case) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
+
+
+def _partner(case: Case, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+    """A node that the gate found healthy and that is free now."""
+    for name in case.partners:
+        one = machines.get(name)
+        if one and one.service is Service.SERVING and one.holder is Holder.NOBODY and not one.jobs:
+            return (name,)
+    return ()
+
+
+def _words(case: Case, machines: Mapping[str, Machine]) -> str:
+    machine = machines.get(case.node)
+    return machine.words if machine else ""

@@ -1,0 +1,157 @@
+"""What a verdict condemns, as cases; and what a re-test proves. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from checks.model import (
+    LINK,
+    SCHEMA_VERSION,
+    Action,
+    Answer,
+    Cause,
+    Finding,
+    Level,
+    Node,
+    Outcome,
+    Profile,
+    Report,
+    Verdict,
+    node_of,
+)
+from tasks.remediation.ladder import WANTED
+from tasks.remediation.model import Blame, Case, Identity, Proof
+
+# What the kernel logged, or a GPU keeps a count of, does not pass by itself: such a finding needs no repetition before a repair.
+HARD = frozenset(("kernel.xid", "kernel.sxid", "kernel.hardware"))
+# Checks of several nodes: a node alone cannot show that it passes them.
+TOGETHER = ("nccl.", "collective.", "network.", "efa.")
+MOST_PARTNERS = 8
+_GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
+_DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
+
+
+def cases_of(
+    report: Report, verdict: Verdict, digest: str, cluster: str, gate_file: str, observed: bool = False
+) -> tuple[Case, ...]:
+    """A case for each node that the verdict condemns: FAILs with the cause HARDWARE, and nothing else."""
+    at = _seconds(report.measured_at)
+    blamed = {node: _blames(verdict, node) for node in verdict.condemned}
+    well = tuple(node.name for node in report.nodes if node.name not in verdict.condemned and node.complete)
+    names = {node.name: engine_name(node) for node in report.nodes}
+    identities = {node.name: identity_of(node) for node in report.nodes}
+    return tuple(
+        Case(
+            SCHEMA_VERSION,
+            cluster,
+            names.get(node, node),
+            report.gate_id,
+            gate_file,
+            digest,
+            report.profile,
+            at,
+            identities.get(node, Identity()),
+            blames,
+            tuple(names[one] for one in well[:MOST_PARTNERS]),
+            len(blamed),
+            verdict.suspect_policy,
+            observed,
+        )
+        for node, blames in blamed.items()
+        if blames
+    )
+
+
+def engine_name(node: Node) -> str:
+    """What the engine calls the node."""
+    return node.identity.get("engine_node") or node.name
+
+
+def identity_of(node: Node) -> Identity:
+    """By what the node is recognised, as far as it was measured."""
+    gpus = tuple(one for one in node.identity.get("gpu_uuids", "").split(",") if one)
+    return Identity(node.identity.get("boot_id", ""), node.identity.get("instance_id", ""), gpus)
+
+
+def needs_partner(case: Case) -> bool:
+    """Whether a finding is about traffic between nodes, so that the node alone cannot show that it is well."""
+    return any(blame.check.startswith(TOGETHER) for blame in case.blames)
+
+
+def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Identity, str]:
+    """What the re-test of the case's node shows, the identity that it found, and why, in words.
+
+    PASSED needs each check that had failed to be measured on the node, a profile at least as thorough, and no finding about the node.
+    """
+    node = next((one for one in report.nodes if engine_name(one) == case.node), None)
+    if node is None:
+        return Proof.CANNOT_TELL, Identity(), f"{case.node} sent no report"
+    found = identity_of(node)
+    about = [one for one in verdict.findings if one.level is not Level.PASS and _about(one, node.name)]
+    failed = [one for one in about if (one.level, one.cause) == (Level.FAIL, Cause.HARDWARE)]
+    if failed or node.name in verdict.condemned:
+        said = failed[0].message if failed else "it was condemned again"
+        return Proof.FAILED, found, f"{failed[0].check if failed else 'verdict'}: {said}"
+    if about:
+        return Proof.CANNOT_TELL, found, f"{about[0].check}: {about[0].message}"
+    if verdict.answer is not Answer.GO or not verdict.coverage.complete:
+        first = next((one.message for one in verdict.findings), "not everything was measured")
+        return Proof.CANNOT_TELL, found, first
+    if _DEPTH.index(report.profile) < _DEPTH.index(case.profile):
+        return Proof.CANNOT_TELL, found, f"the profile was {report.profile.value}, not {case.profile.value}"
+    missing = [blame.check for blame in case.blames if not _measured(report, node.name, blame.check)]
+    if missing:
+        return Proof.CANNOT_TELL, found, f"{missing[0]} was not measured on {case.node}"
+    return Proof.PASSED, found, "every check that had failed was measured, and passed"
+
+
+def _measured(report: Report, node: str, check: str) -> bool:
+    rows = [
+        one for one in report.observations if one.check == check and node_of(one.subject) in (node, "cluster")
+    ]
+    return bool(rows) and all(one.outcome is Outcome.MEASURED for one in rows)
+
+
+def _about(finding: Finding, node: str) -> bool:
+    """Whether a finding is about the node, one of its ranks, or a link that ends at it."""
+    return node in (end.partition("/")[0] for end in finding.subject.split(LINK))
+
+
+def _blames(verdict: Verdict, node: str) -> tuple[Blame, ...]:
+    found = (
+        one
+        for one in verdict.findings
+        if node_of(one.subject) == node and (one.level, one.cause) == (Level.FAIL, Cause.HARDWARE)
+    )
+    return tuple(
+        Blame(
+            one.check,
+            one.subject,
+            one.action,
+            one.message,
+            _gpus(one.elements),
+            one.check in HARD and one.action in WANTED,
+        )
+        for one in found
+        if one.action is not Action.RESTART_APP
+    )
+
+
+def _gpus(elements: Sequence[str]) -> tuple[int, ...]:
+    matches = map(_GPU.fullmatch, elements)
+    return tuple(dict.fromkeys(int(one[1]) for one in matches if one))
+
+
+def _seconds(text: str) -> float:
+    """Unix seconds of a time in a report; 0, which is stale, for one that cannot be read."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def by_domain(levels: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """The failure domain of each node: its nearest switch."""
+    return {node: switches[0] for node, switches in levels.items() if switches}

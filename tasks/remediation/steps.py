@@ -1,0 +1,314 @@
+"""What happens next for one case: a pure function of the case, the journal, the engine's picture and the time.
+
+The order is: fence, check again in place, reset, reboot, replace, page. A repair is requested only for a node that is fenced under the
+case's own mark and runs nothing, on evidence that is fresh; a node is returned only after a re-test that measured all that had failed,
+on a machine that shows the repair. Whatever does not fit is left to a person, with the node as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tasks.machines.base import REPAIRS, Holder, Machine, Rung, Service, Settled
+from tasks.remediation.ladder import next_repair, required, shows_repair, tried
+from tasks.remediation.limits import obstacle, trips
+from tasks.remediation.model import (
+    Act,
+    ActState,
+    Allowed,
+    Case,
+    Journal,
+    Mode,
+    Permission,
+    Proof,
+    Settings,
+    Why,
+)
+
+# A re-test that could not tell is made again so often in a row.
+RECHECKS = 2
+# Of two clocks the other may be ahead by this much.
+SKEW_S = 120.0
+
+
+class Kind(StrEnum):
+    """What a step is. SETTLE gives an act its final state; OPEN_BREAKER stops all acts; CLOSE ends the case."""
+
+    NOTHING = "nothing"
+    WAIT = "wait"
+    SETTLE = "settle"
+    ASK = "ask"
+    DO = "do"
+    OPEN_BREAKER = "open_breaker"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next step. `rung` is set for DO and ASK, `act` and `state` for SETTLE, `why` for what is not done and for pages."""
+
+    kind: Kind
+    rung: Rung | None = None
+    why: Why | None = None
+    act: Act | None = None
+    state: ActState | None = None
+    allowed_by: str = ""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What the back end can do, and what its picture of the cluster is now. `domains` gives a node's failure domain."""
+
+    machines: Mapping[str, Machine]
+    rungs: frozenset[Rung]
+    fence_is: Rung = Rung.FENCE
+    domains: Mapping[str, str] = field(default_factory=dict)
+    settled: Mapping[str, Settled] = field(default_factory=dict)
+    """What the engine shows of each act that is not final, by the act's id."""
+
+
+def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, now: float) -> Step:
+    """What happens next for the case. Pure."""
+    acts = tuple(act for act in journal.of(case) if not _never_sent(act))
+    last = acts[-1] if acts else None
+    if last is not None and last.rung is Rung.PAGE:
+        return Step(Kind.CLOSE, why=last.why) if last.state.final else Step(Kind.DO, Rung.PAGE, last.why)
+    if last is not None and last.rung is Rung.RETURN and last.state is ActState.DONE:
+        return Step(Kind.CLOSE, why=Why.PROVEN)
+    if last is not None and not last.state.final:
+        return _unsettled(last, engine, settings, now)
+    if why := _forbidden(case, settings):
+        return _leave(why)
+    machine = engine.machines.get(case.node)
+    if machine is None or machine.service in (Service.UNKNOWN, Service.GONE):
+        return _leave(Why.NOT_SEEN) if last is None else Step(Kind.WAIT, why=Why.NOT_SEEN)
+    if not _fenced_before(acts):
+        return _first(case, acts, journal, machine, engine, settings, now)
+    return _further(case, acts, journal, machine, engine, settings, now)
+
+
+def _forbidden(case: Case, settings: Settings) -> Why | None:
+    """Why no machine may be touched for this case at all."""
+    if settings.mode in (Mode.OFF, Mode.PLAN):
+        return Why.MODE
+    if case.observed:
+        return Why.OBSERVED
+    if case.suspect_policy:
+        return Why.SUSPECT_POLICY
+    return None if required(case) is not None else Why.NO_REPAIR
+
+
+def _leave(why: Why) -> Step:
+    """A case for which nothing is done: people who have to know are paged, for the others it ends."""
+    return Step(Kind.DO, Rung.PAGE, why) if why in PAGED else Step(Kind.CLOSE, why=why)
+
+
+# What a person has to know of. The rest is as its owner wants it, or is over.
+PAGED = frozenset(
+    (
+        Why.SUSPECT_POLICY, Why.BREAKER_OPEN, Why.BEFORE_BREAKER, Why.RETURNED_BY_OTHER, Why.NOT_SEEN, Why.TOO_MANY_OUT,
+        Why.NOT_ALLOWED, Why.TRIED_ALL, Why.ACT_REFUSED, Why.ACT_FAILED, Why.NOT_PROVEN, Why.REPAIR_NEEDED, Why.STALE,
+    )
+)  # fmt: skip
+
+
+def _unsettled(act: Act, engine: Engine, settings: Settings, now: float) -> Step:
+    """An act whose end is not known is never done again: the engine is asked, until its time is up."""
+    seen = engine.settled.get(act.id, Settled.PENDING)
+    if seen is Settled.DONE:
+        return Step(Kind.SETTLE, act=act, state=ActState.DONE)
+    late = (
+        now - act.intended_at > settings.limits.act_s.get(act.rung, 300.0) or now < act.intended_at - SKEW_S
+    )
+    if seen is Settled.FAILED or late:
+        return Step(Kind.SETTLE, act=act, state=ActState.FAILED, why=Why.ACT_FAILED)
+    return Step(Kind.WAIT, why=Why.IN_FLIGHT, act=act)
+
+
+def _fenced_before(acts: Sequence[Act]) -> bool:
+    return any(act.rung is Rung.FENCE and act.state is ActState.DONE for act in acts)
+
+
+def _first(
+    case: Case,
+    acts: Sequence[Act],
+    journal: Journal,
+    machine: Machine,
+    engine: Engine,
+    settings: Settings,
+    now: float,
+) -> Step:
+    """The step of a case whose node is not fenced yet."""
+    if acts and acts[-1].rung is Rung.FENCE:
+        return _leave(Why.ACT_REFUSED if acts[-1].state is ActState.REFUSED else Why.ACT_FAILED)
+    if machine.holder is Holder.OTHER:
+        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
+    if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != case.gate_id):
+        return Step(Kind.CLOSE, why=Why.OTHER_CASE)
+    if machine.service is Service.CHANGING:
+        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
+    if why := _void(case.judged_at, machine, journal, settings, now):
+        return _leave(why)
+    return _capacity(case, Rung.FENCE, journal, engine, settings, now)
+
+
+def _never_sent(act: Act) -> bool:
+    """Whether the engine was silent before it was asked for the act, so that it may be tried again."""
+    return act.state is ActState.REFUSED and act.why is Why.NOT_SEEN
+
+
+def _void(
+    evidence_at: float, machine: Machine, journal: Journal, settings: Settings, now: float
+) -> Why | None:
+    """Why this evidence does not count any more. A clock that was set back makes old evidence look new."""
+    if evidence_at <= journal.breaker.closed_at:
+        return Why.BEFORE_BREAKER
+    if now < journal.written_at - SKEW_S or not -SKEW_S <= now - evidence_at <= settings.limits.max_verdict_s:
+        return Why.STALE
+    if machine.booted_at is not None and machine.booted_at >= evidence_at:
+        return Why.OTHER_BOOT
+    return None
+
+
+def _capacity(
+    case: Case, rung: Rung, journal: Journal, engine: Engine, settings: Settings, now: float
+) -> Step:
+    """Do this act, which takes capacity, if every limit allows it; ask before if a person has to allow it."""
+    if journal.breaker.is_open:
+        return _leave(Why.BREAKER_OPEN)
+    domain = engine.domains.get(case.node, "")
+    why = obstacle(case, rung, journal, engine.machines, settings.limits, domain)
+    if why is Why.DOMAIN_BUSY:
+        return Step(Kind.WAIT, why=why)
+    if why is not None:
+        return _leave(why)
+    if trips(journal, now, settings.limits):
+        return Step(Kind.OPEN_BREAKER, why=Why.BREAKER_OPEN)
+    means = engine.fence_is if rung is Rung.FENCE else rung
+    if means is Rung.FENCE:
+        return Step(Kind.DO, rung)
+    if settings.mode is Mode.ACT and means in settings.freely:
+        return Step(Kind.DO, rung, allowed_by="the gate file")
+    return _asked(case, rung, journal, now)
+
+
+def _asked(case: Case, rung: Rung, journal: Journal, now: float) -> Step:
+    found = _question(case, rung, journal)
+    if found is None:
+        return Step(Kind.ASK, rung)
+    if found.permission is Permission.ALLOWED:
+        return Step(Kind.DO, rung, allowed_by=found.by)
+    if found.permission is Permission.DENIED or now > found.deadline:
+        return _leave(Why.NOT_ALLOWED)
+    return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
+
+
+def act_number(case: Case, rung: Rung, journal: Journal) -> int:
+    """The number that the next act of this kind has in its case, from 1 on."""
+    return 1 + sum(act.rung is rung for act in journal.of(case))
+
+
+def _question(case: Case, rung: Rung, journal: Journal) -> Allowed | None:
+    wanted = (case.gate_id, case.node, rung, act_number(case, rung, journal))
+    return next((one for one in journal.questions if question_key(one) == wanted), None)
+
+
+def question_key(one: Allowed) -> tuple[str, str, Rung, int]:
+    """What a question is about: the numbered repair of one case."""
+    return one.gate_id, one.node, one.rung, one.number
+
+
+def _further(
+    case: Case,
+    acts: Sequence[Act],
+    journal: Journal,
+    machine: Machine,
+    engine: Engine,
+    settings: Settings,
+    now: float,
+) -> Step:
+    """The step of a case whose node was fenced: check, repair, return, or page."""
+    last = acts[-1]
+    if last.state is ActState.REFUSED and last.rung is not Rung.RECHECK:
+        return _leave(Why.ACT_REFUSED)
+    if last.state is ActState.FAILED and last.rung is not Rung.RECHECK:
+        return _leave(Why.ACT_FAILED)
+    if (taken := _taken(case, last, machine)) is not None:
+        return taken
+    if machine.service is Service.CHANGING:
+        return Step(Kind.WAIT, why=Why.IN_FLIGHT)
+    if machine.jobs:
+        return Step(Kind.WAIT, why=Why.JOBS_RUN)
+    if last.rung is Rung.RECHECK:
+        return _after_recheck(case, acts, journal, machine, engine, settings, now)
+    if last.rung is Rung.FENCE and not tried(acts) and any(blame.hard for blame in case.blames):
+        return _repair(case, acts, journal, machine, engine, settings, now)
+    return Step(Kind.DO, Rung.RECHECK)
+
+
+def _taken(case: Case, last: Act, machine: Machine) -> Step | None:
+    """What to do if the node is not ours any more; None while it is."""
+    if machine.holder is Holder.OTHER:
+        return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
+    ours = machine.mark is not None and machine.mark.gate_id == case.gate_id
+    if machine.holder is Holder.PRELAUNCH:
+        return None if ours else Step(Kind.CLOSE, why=Why.OTHER_CASE)
+    if last.rung in REPAIRS and last.state is ActState.DONE:
+        # The engine gave the repaired node back by itself, and nobody has proven it yet.
+        return Step(Kind.DO, Rung.FENCE)
+    return _leave(Why.RETURNED_BY_OTHER)
+
+
+def _after_recheck(
+    case: Case,
+    acts: Sequence[Act],
+    journal: Journal,
+    machine: Machine,
+    engine: Engine,
+    settings: Settings,
+    now: float,
+) -> Step:
+    last = acts[-1]
+    if last.proof is Proof.PASSED:
+        if shows_repair(case, acts, last.found):
+            newer = any(one.node == case.node and one.judged_at > last.measured_at for one in journal.cases)
+            return Step(Kind.DO, Rung.RECHECK if newer else Rung.RETURN)
+        if tried(acts):
+            return _leave(Why.NOT_PROVEN)
+        return _repair(case, acts, journal, machine, engine, settings, now)
+    if last.proof is Proof.FAILED:
+        return _repair(case, acts, journal, machine, engine, settings, now)
+    row = 0
+    for act in reversed(acts):
+        if act.rung is not Rung.RECHECK or act.proof in (Proof.PASSED, Proof.FAILED):
+            break
+        row += 1
+    return Step(Kind.DO, Rung.RECHECK) if row < RECHECKS else _leave(Why.NOT_PROVEN)
+
+
+def _repair(
+    case: Case,
+    acts: Sequence[Act],
+    journal: Journal,
+    machine: Machine,
+    engine: Engine,
+    settings: Settings,
+    now: float,
+) -> Step:
+    """The next repair, on fresh evidence and within the limits; a page if there is none."""
+    rung = next_repair(case, acts, journal, engine.rungs, settings, now)
+    if rung is Rung.PAGE:
+        return _leave(Why.TRIED_ALL if tried(acts) else Why.REPAIR_NEEDED)
+    asked = _question(case, rung, journal)
+    if asked is not None and asked.permission is Permission.ASKED and now <= asked.deadline:
+        return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
+    measured = [act.measured_at for act in acts if act.proof is Proof.FAILED]
+    why = _void(max([case.judged_at, *measured]), machine, journal, settings, now)
+    if why is Why.BEFORE_BREAKER:
+        return _leave(why)
+    if why is not None:
+        # The evidence is too old, or of another boot: it is measured again, unless it just was.
+        return Step(Kind.DO, Rung.RECHECK) if acts[-1].rung is not Rung.RECHECK else _leave(Why.STALE)
+    return _capacity(case, rung, journal, engine, settings, now)
