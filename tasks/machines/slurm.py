@@ -1,0 +1,364 @@
+"""Machines of a Slurm cluster, changed with scontrol alone.
+
+While a node is repaired or tested, a reservation of its own keeps all other jobs off it (MAINT, for one user), because Slurm may
+return it by itself: with ReturnToService=2 a node that was rebooted with nextstate=DOWN serves as soon as its slurmd registers,
+drained before or not, and in 22.05 also if the RebootProgram did nothing (seen with 22.05 and 24.11). The order of commands is such
+that at no moment a foreign job may start on the node: the reservation is made before a node is resumed or rebooted, and deleted only
+once the node is drained.
+
+Slurm has no command that depends on a node's state. So the state is read right before each command, and after it; what another person
+changes between reading and writing is overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from checks.value_types import Text
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.machines import slurm_commands as acts
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    Machine,
+    Mark,
+    Retest,
+    Rung,
+    Service,
+    Settled,
+)
+from tasks.machines.slurm_commands import Argv
+from tasks.machines.slurm_nodes import (
+    ON_A_NODE,
+    SQUEUE_FORMAT,
+    UnreadableNodes,
+    config_value,
+    jobs_of,
+    nodes_of,
+    reservations_of,
+    timed_out,
+)
+from tasks.machines.slurm_view import View
+
+Runner = Callable[..., Said]
+# Slurm computes a boot time from a node's uptime whenever slurmd registers, so it moves by a second without a reboot (seen).
+BOOT_TIME_TOLERANCE_S = 5.0
+# Errors of slurm_strerror() (src/common/slurm_errno.c of 22.05 and 24.11) after which slurmctld may have the request, or not.
+UNANSWERED = (
+    "Unable to contact slurm controller (send failure)", "Unable to contact slurm controller (receive failure)",
+    "Unable to contact slurm controller (shutdown failure)", "Socket timed out on send/recv operation",
+    "Zero Bytes were transmitted or received", "Insane message length", "Unexpected message received", "Unspecified error",
+)  # fmt: skip
+UNREACHED = ("Unable to contact slurm controller (connect failure)",)
+# The reservations of which aws-parallelcluster-node replaces the nodes over and over (aws/aws-parallelcluster issues 7465 and 7470).
+LOOPING = ((3, 8, 0), (3, 15, 1))
+# Its cookbook writes "aws-parallelcluster-cookbook-VERSION" to the file .bootstrapped there.
+PARALLELCLUSTER, NO_PARALLELCLUSTER = Path("opt/parallelcluster"), "none"
+RESET_S = 60.0 * acts.RESET_MINUTES + acts.RESET_WAIT_S
+
+
+@dataclass(frozen=True)
+class SlurmMachineOptions:
+    """`user` submits the re-tests, "" is the user of this process. `sudo_user` is as whom sudo changes nodes, "" uses no sudo.
+
+    `parallelcluster` is the version of AWS ParallelCluster, "none" where there is none; "" looks on this machine. `reset` says that
+    the user who submits re-tests may reset GPUs (nvidia-smi wants root).
+    """
+
+    user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100)] = ""
+    sudo_user: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 100)] = ""
+    parallelcluster: Annotated[str, Text(r"(none|\d+\.\d+\.\d+)?", 20)] = ""
+    reset: bool = False
+
+
+class SlurmMachines:
+    """`run` starts a command, and `root` is where this machine's files are."""
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        options: SlurmMachineOptions | None = None,
+        run: Runner = commands.run,
+        root: Path = Path("/"),
+    ) -> None:
+        self.options = options or SlurmMachineOptions()
+        self._run = run
+        self.parallelcluster = _parallelcluster(self.options.parallelcluster, root)
+        self.user = self.options.user or pwd.getpwuid(os.geteuid()).pw_name
+        self.rungs = frozenset((Rung.REBOOT, Rung.RESET) if self.options.reset else (Rung.REBOOT,))
+        # clustermgtd replaces a static node that is drained and idle (aws/aws-parallelcluster-node, pull requests 691 and 727).
+        self.fence_is = Rung.REPLACE if self.parallelcluster else Rung.FENCE
+
+    def look(self) -> Mapping[str, Machine]:
+        """Nodes, reservations and jobs, in this order."""
+        view = self._view()
+        return {name: view.machine(name) for name in view.nodes}
+
+    def fence(self, node: str, mark: Mark) -> str:
+        """Drain the node, unless it is drained under this mark already."""
+        view = self._view()
+        view.require_free_or_ours(node, mark)
+        if not view.drained(node, mark):
+            view = self._drained(node, mark)
+        return view.nodes[node].words
+
+    def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """A reboot, or a reset of GPUs, in the node's reservation, which stays."""
+        if rung not in self.rungs:
+            raise ActRefused(f"Slurm has no {rung} that may be used here. A person has to do it for {node}.")
+        if rung is Rung.RESET and not gpus:
+            raise ActRefused(f"It is not known which GPU of {node} to reset.")
+        view = self._view()
+        view.require_ours(node, mark)
+        view.require_quiet(node)
+        if rung is Rung.RESET:
+            name = self.open_retest(node, (), mark).options["reservation"]
+            return self._change(acts.reset(name, node, gpus), RESET_S) or "nvidia-smi ended without an error"
+        self._require_reboot_program()
+        if not view.drained(node, mark):
+            self._drained(node, mark)
+        self._reserve(node, (), mark)
+        view = self._view()
+        view.require_drained(node, mark)
+        view.require_quiet(node)
+        self._change(self._as_operator(acts.reboot(node, mark)))
+        return self._again(node).nodes[node].words
+
+    def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
+        """A reboot is done once the boot time moved, and failed if Slurm has ended it without that."""
+        if rung is Rung.FENCE:
+            held = now.service is Service.OUT and now.holder is Holder.PRELAUNCH
+            return Settled.DONE if held else Settled.PENDING
+        if rung is Rung.RETURN:
+            return Settled.DONE if now.service is Service.SERVING else Settled.PENDING
+        if rung is Rung.RESET:
+            return Settled.PENDING if now.jobs or now.service is Service.UNKNOWN else Settled.DONE
+        if rung is not Rung.REBOOT:
+            return Settled.FAILED
+        if now.service in (Service.CHANGING, Service.UNKNOWN):
+            return Settled.PENDING
+        if before.booted_at is not None and now.booted_at is not None:
+            moved = now.booted_at > before.booted_at + BOOT_TIME_TOLERANCE_S
+            return Settled.DONE if moved else Settled.FAILED
+        return Settled.FAILED if timed_out(now.words) else Settled.PENDING
+
+    def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
+        """Reserve the nodes, and only then resume the node."""
+        view = self._view()
+        view.require_ours(node, mark)
+        for partner in partners:
+            view.require_partner(partner, node, mark)
+        name = self._reserve(node, partners, mark)
+        view = self._view()
+        if view.machine(node).holder is Holder.OTHER:
+            self._delete(node, name)
+        view.require_ours(node, mark)
+        if view.machine(node).service is not Service.TESTING:
+            view = self._resumed(node, mark, name)
+        if view.machine(node).service is not Service.TESTING:
+            raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.nodes[node].words!r:.200}.")
+        return Retest(tuple(sorted({node, *partners})), {"reservation": name})
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """Drain the node, unless another has taken it, and only then delete the reservation."""
+        view, name = self._view(), acts.reservation_name(mark.gate_id, node)
+        if node in view.nodes and view.machine(node).holder is not Holder.OTHER:
+            view.require_ours(node, mark)
+            if not view.drained(node, mark):
+                view = self._drained(node, mark)
+        if name in view.reservations:
+            view.require_unchanged(name)
+            self._delete(node, name)
+
+    def free(self, node: str, mark: Mark) -> str:
+        """Resume the node inside its reservation, and then delete that."""
+        view, name = self._view(), ""
+        view.require_ours(node, mark)
+        if view.machine(node).service is not Service.TESTING:
+            view.require_drained(node, mark)
+        if not self._loops():
+            name = self._reserve(node, tuple(view.reserved_with(node, mark)), mark)
+        if view.machine(node).service is not Service.TESTING:
+            view = self._resumed(node, mark, name)
+        if name:
+            if view.nodes[node].mark is not None:
+                self._change(self._as_operator(acts.clear_reason(node)))
+            view = self._again(node)
+            view.require_ours(node, mark)
+            view.require_testing(node, name)
+            view = self._delete(node, name)
+        return view.require_freed(node)
+
+    def fail_with(self, node: str, reason: str, mark: Mark) -> str:
+        """Hand a node that is fenced under this mark to HyperPod, which reads exactly "Action:Reboot" and "Action:Replace".
+
+        The mark cannot stand in this reason, so only the caller knows afterwards whose node it is. Raises as `act` does.
+        """
+        argv = acts.fail(node, reason)
+        view = self._view()
+        view.require_ours(node, mark)
+        view.require_quiet(node)
+        if view.machine(node).service is not Service.OUT:
+            raise ActRefused(
+                f"{node} is not fenced: Slurm shows {view.nodes[node].words!r:.200}. Fence it first."
+            )
+        self._change(self._as_operator(argv))
+        return self._again(node).nodes[node].words
+
+    def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """The same commands that this back end uses."""
+        name = acts.reservation_name(mark.gate_id, node)
+        if rung is Rung.RESET:
+            return shlex.join(acts.reset(name, node, gpus)) if gpus else ""
+        if rung is Rung.REPLACE:
+            return shlex.join(acts.drain(node, mark)) if self.parallelcluster else ""
+        table: Mapping[Rung, Argv] = {
+            Rung.FENCE: acts.drain(node, mark),
+            Rung.REBOOT: acts.reboot(node, mark),
+            Rung.RETURN: acts.resume(node),
+        }
+        return shlex.join(self._as_operator(table[rung])) if rung in table else ""
+
+    def shell(self, machine: Machine) -> str:
+        """Slurm's names of nodes are names of hosts on most clusters."""
+        return shlex.join(("ssh", machine.node))
+
+    # -------------------------------------------------------------------------------------------- questions
+
+    def _view(self) -> View:
+        """What Slurm shows now. Raises EngineSilent."""
+        try:
+            nodes = nodes_of(self._ask("scontrol", "show", "node", "--oneliner", "--all"))
+            reservations = reservations_of(self._ask("scontrol", "show", "reservation", "--oneliner"))
+            squeue = ("--noheader", "--all", f"--states={ON_A_NODE}", f"--format={SQUEUE_FORMAT}")
+            return View(nodes, reservations, jobs_of(self._ask("squeue", *squeue)), self.user)
+        except UnreadableNodes as error:
+            raise EngineSilent(f"Slurm's answer cannot be read: {error}.") from error
+
+    def _again(self, node: str) -> View:
+        """What Slurm shows after a change that it took. Raises ActAmbiguous if that cannot be seen."""
+        try:
+            return self._view()
+        except EngineSilent as error:
+            raise ActAmbiguous(
+                f"Slurm took the change of {node}, and then did not answer: {error}"
+            ) from error
+
+    def _ask(self, *argv: str) -> str:
+        try:
+            said = self._run(*argv)
+        except EngineUnavailable as error:
+            raise EngineSilent(f"Slurm does not answer: {error}") from error
+        if said.code:
+            raise EngineSilent(f"Slurm does not answer {argv[0]}: {said.words}")
+        return said.out
+
+    def _require_reboot_program(self) -> None:
+        try:
+            program = config_value(self._ask("scontrol", "show", "config"), "RebootProgram")
+        except UnreadableNodes as error:
+            raise EngineSilent(f"Slurm's answer cannot be read: {error}.") from error
+        if not program:
+            raise ActRefused(
+                "slurm.conf has no RebootProgram, so Slurm cannot reboot a node. Set one, or reboot it by hand."
+            )
+
+    # -------------------------------------------------------------------------------------------- changes
+
+    def _drained(self, node: str, mark: Mark) -> View:
+        """What Slurm shows once the node is drained under this mark. Raises as `fence` does."""
+        self._change(self._as_operator(acts.drain(node, mark)))
+        view = self._again(node)
+        view.require_drained(node, mark)
+        return view
+
+    def _reserve(self, node: str, partners: Sequence[str], mark: Mark) -> str:
+        """The name of the reservation of exactly these nodes; made if there is none. Raises as `open_retest` does."""
+        if self._loops():
+            raise ActRefused(
+                f"AWS ParallelCluster {self.parallelcluster} replaces the nodes of maintenance reservations over and over "
+                f"(aws/aws-parallelcluster issue 7465; 3.8.0 to 3.15.1), so {node} cannot be kept from other jobs. "
+                "Repair it by hand. If that is not the version of this cluster, name the right one in the option parallelcluster."
+            )
+        name, nodes = acts.reservation_name(mark.gate_id, node), frozenset((node, *partners))
+        view = self._view()
+        if name in view.reservations:
+            view.require_unchanged(name)
+            if view.reservations[name].nodes == nodes:
+                return name
+            if not view.drained(node, mark):
+                self._drained(node, mark)
+            self._delete(node, name)
+        self._change(self._as_operator(acts.reserve(name, nodes, self.user)))
+        self._again(node).require_reserved(name, nodes)
+        return name
+
+    def _resumed(self, node: str, mark: Mark, name: str) -> View:
+        """What Slurm shows once jobs may start on the node, by its reservation if it has a name."""
+        view = self._view()
+        view.require_ours(node, mark)
+        if name:
+            view.require_reserved(name, frozenset((node,)))
+        self._change(self._as_operator(acts.resume(node)))
+        return self._again(node)
+
+    def _delete(self, node: str, name: str) -> View:
+        """What Slurm shows once the reservation is gone."""
+        self._change(self._as_operator(acts.unreserve(name)))
+        view = self._again(node)
+        if name in view.reservations:
+            raise ActRefused(f"Reservation {name} of {node} is still there. Delete it by hand.")
+        return view
+
+    def _change(self, argv: Argv, timeout_s: float = commands.ANSWER_S) -> str:
+        """What a command printed. Raises ActRefused, ActAmbiguous, and EngineSilent if it was not sent."""
+        line = shlex.join(argv)
+        try:
+            said = self._run(*argv, timeout_s=timeout_s)
+        except MissingCommand as error:
+            raise EngineSilent(f"{line} was not started: {error}") from error
+        except EngineUnavailable as error:
+            raise ActAmbiguous(f"It is not known whether Slurm took {line}: {error}") from error
+        if said.code == 0:
+            return said.out.strip()
+        text = said.err + said.out
+        if any(one in text for one in UNREACHED):
+            raise EngineSilent(f"Slurm was not reached by {line}: {said.words}")
+        if said.code < 0 or any(one in text for one in UNANSWERED):
+            raise ActAmbiguous(f"It is not known whether Slurm took {line}: {said.words}")
+        raise ActRefused(f"Slurm refused {line}: {said.words}")
+
+    def _as_operator(self, argv: Argv) -> Argv:
+        if not self.options.sudo_user:
+            return argv
+        return ("sudo", "--non-interactive", f"--user={self.options.sudo_user}", *argv)
+
+    def _loops(self) -> bool:
+        found = tuple(int(part) for part in re.findall(r"\d+", self.parallelcluster))
+        return bool(self.parallelcluster) and (not found or LOOPING[0] <= found <= LOOPING[1])
+
+
+def _parallelcluster(option: str, root: Path) -> str:
+    """The version of AWS ParallelCluster; "unknown" if only its folder is there, "" where there is none."""
+    if option:
+        return "" if option == NO_PARALLELCLUSTER else option
+    folder = root / PARALLELCLUSTER
+    if not folder.is_dir():
+        return ""
+    try:
+        found = re.search(r"\d+\.\d+\.\d+", (folder / ".bootstrapped").read_text())
+    except OSError:
+        return "unknown"
+    return found[0] if found else "unknown"

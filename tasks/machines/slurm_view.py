@@ -1,0 +1,218 @@
+"""What Slurm shows of a whole cluster at one moment, and who holds each node. Pure.
+
+A node is ours if its reason is our mark while it is out of service, or if a reservation of ours was made for it: a reservation's name
+has the gate, and 22.05 clears the reason of a node that is resumed. A reason on a node that serves holds nothing: 24.11 leaves it
+there until a job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tasks.machines.base import ActAmbiguous, ActRefused, Holder, Machine, Mark, Service
+from tasks.machines.slurm_commands import RESERVATION_FLAGS, gate_of, is_ours, reservation_name
+from tasks.machines.slurm_nodes import (
+    BUSY,
+    KNOWN,
+    OUT,
+    REBOOTING,
+    Reservation,
+    SlurmNode,
+    given_by_slurm,
+    giver,
+)
+from tasks.text.inert import one_line
+
+SILENT = frozenset(("NOT_RESPONDING",))
+UNSEEN_JOB = "a job that this user may not see"
+UNSEEN_RESERVATION = "a maintenance reservation that this user may not see"
+
+
+@dataclass(frozen=True)
+class View:
+    """Nodes and reservations by name, jobs by node. `user` is whose reservations can be ours."""
+
+    nodes: Mapping[str, SlurmNode]
+    reservations: Mapping[str, Reservation]
+    jobs: Mapping[str, tuple[str, ...]]
+    user: str
+
+    def machine(self, name: str) -> Machine:
+        """One node in the terms of all back ends."""
+        node = self.nodes[name]
+        service = self._service(node)
+        holder, mark, who = self._holder(node, service)
+        jobs = self.jobs.get(name, ())
+        if not jobs and node.flags & BUSY:
+            jobs = (UNSEEN_JOB,)
+        return Machine(
+            node=name,
+            service=service,
+            holder=holder,
+            words=one_line(node.words, 500),
+            who=who,
+            mark=mark,
+            since=node.reason_at if node.flags & (OUT | REBOOTING) else None,
+            booted_at=node.booted_at,
+            instance_id=node.instance_id,
+            instance_type=node.instance_type,
+            jobs=jobs,
+        )
+
+    def drained(self, name: str, mark: Mark) -> bool:
+        """Whether Slurm starts no job on the node until somebody resumes it, for a reason that is our mark."""
+        node = self.nodes[name]
+        return "DRAIN" in node.flags and not node.flags & REBOOTING and _same(node.mark, mark)
+
+    def reserved_with(self, name: str, mark: Mark) -> frozenset[str]:
+        """The nodes that are reserved together with this one, for its re-test."""
+        found = self.reservations.get(reservation_name(mark.gate_id, name))
+        return found.nodes - {name} if found else frozenset()
+
+    def require_free_or_ours(self, name: str, mark: Mark) -> None:
+        """Raise ActRefused unless this gate holds the node, or nobody does."""
+        machine = self._seen(name)
+        if machine.holder is not Holder.NOBODY:
+            self.require_ours(name, mark)
+
+    def require_ours(self, name: str, mark: Mark) -> None:
+        """Raise ActRefused unless this gate holds the node, and no reboot of it is under way."""
+        machine = self._seen(name)
+        if machine.holder is Holder.OTHER:
+            raise ActRefused(f"{name} belongs to {machine.who}: {machine.words!r:.200}. It is left alone.")
+        if machine.holder is Holder.NOBODY:
+            raise ActRefused(
+                f"{name} is not held by Prelaunch: Slurm shows {machine.words!r:.200}. It is left alone."
+            )
+        if not _same(machine.mark, mark):
+            raise ActRefused(f"{name} is held by another gate than {mark.gate_id}: {machine.words!r:.200}.")
+        if machine.service is Service.CHANGING:
+            raise ActRefused(
+                f"A reboot of {name} is under way: {machine.words!r:.200}. Wait until it has ended."
+            )
+
+    def require_drained(self, name: str, mark: Mark) -> None:
+        """Raise ActRefused unless the node is drained with our mark."""
+        self.require_ours(name, mark)
+        if not self.drained(name, mark):
+            raise ActRefused(
+                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.nodes[name].words!r:.200}."
+            )
+
+    def require_quiet(self, name: str) -> None:
+        """Raise ActRefused while a job runs on the node."""
+        if jobs := self.machine(name).jobs:
+            raise ActRefused(f"{name} still runs {', '.join(jobs)!s:.120}. Wait until it has ended.")
+
+    def require_partner(self, name: str, node: str, mark: Mark) -> None:
+        """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
+        machine = self._seen(name)
+        if machine.service is Service.TESTING and name in self.reserved_with(node, mark):
+            return
+        if machine.service is not Service.SERVING:
+            raise ActRefused(
+                f"{name} cannot help to test {node}, because it does not serve: {machine.words!r:.200}."
+            )
+
+    def require_unchanged(self, name: str) -> None:
+        """Raise ActRefused if somebody changed a reservation of ours."""
+        found = self.reservations[name]
+        if (
+            found.users != self.user
+            or not found.flags.issuperset(RESERVATION_FLAGS)
+            or not found.keeps_others_off
+        ):
+            raise ActRefused(
+                f"Somebody changed reservation {name}: it has Users={found.users}, Flags={','.join(sorted(found.flags))}, "
+                f"State={found.state}. A person has to look at it."
+            )
+
+    def require_reserved(self, name: str, nodes: frozenset[str]) -> None:
+        """Raise ActRefused unless a reservation keeps others off these nodes."""
+        if name not in self.reservations:
+            raise ActRefused(
+                f"Reservation {name} is gone, so that other jobs could start on {', '.join(sorted(nodes))}."
+            )
+        self.require_unchanged(name)
+        if missing := nodes - self.reservations[name].nodes:
+            raise ActRefused(
+                f"Somebody took {', '.join(sorted(missing))} out of reservation {name}. A person has to look at it."
+            )
+
+    def require_testing(self, name: str, reservation: str) -> None:
+        """Raise ActRefused unless the node would serve if its reservation were gone, and nobody else wrote a reason for it."""
+        self.require_reserved(reservation, frozenset((name,)))
+        node = self.nodes[name]
+        if self.machine(name).service is not Service.TESTING:
+            raise ActRefused(f"{name} cannot be freed while Slurm shows {node.words!r:.200}.")
+        if node.reason and node.mark is None:
+            raise ActRefused(
+                f"Somebody wrote a reason for {name} during its re-test: {node.words!r:.200}. It is not freed."
+            )
+
+    def require_freed(self, name: str) -> str:
+        """The engine's words for a node that was freed. Raises ActAmbiguous if it does not serve and nobody has taken it."""
+        machine, node = self.machine(name), self.nodes[name]
+        waited_for = machine.holder is Holder.NOBODY and node.flags & OUT == SILENT
+        if machine.service is Service.SERVING or machine.holder is Holder.OTHER or waited_for:
+            return node.words
+        raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.words!r:.200}.")
+
+    def _seen(self, name: str) -> Machine:
+        """The node, if it can be judged. Raises ActRefused."""
+        if name not in self.nodes:
+            raise ActRefused(f"Slurm has no node {name!r:.80}.")
+        machine = self.machine(name)
+        if machine.service is Service.UNKNOWN:
+            raise ActRefused(f"The state {machine.words!r:.200} of {name} is unknown. It is left alone.")
+        return machine
+
+    def _service(self, node: SlurmNode) -> Service:
+        if node.flags - KNOWN:
+            return Service.UNKNOWN
+        if node.flags & REBOOTING:
+            return Service.CHANGING
+        if any(self._ours(node.name)):
+            return Service.OUT if node.flags & OUT - SILENT else Service.TESTING
+        if node.flags & OUT or self._maintainer(node):
+            return Service.OUT
+        return Service.SERVING
+
+    def _holder(self, node: SlurmNode, service: Service) -> tuple[Holder, Mark | None, str]:
+        """Who holds a node, our mark, and the name of another holder."""
+        if maintainer := self._maintainer(node):
+            return Holder.OTHER, None, maintainer
+        gate_id = next(filter(None, (gate_of(one.name, node.name) for one in self._ours(node.name))), "")
+        tested = Mark(gate_id, "") if gate_id else None
+        if service is Service.TESTING:
+            kept = node.mark if tested and _same(node.mark, tested) else tested
+            return (Holder.PRELAUNCH, kept, "") if kept else (Holder.NOBODY, None, "")
+        if not node.flags & (OUT | REBOOTING):
+            return Holder.NOBODY, None, ""
+        if node.mark:
+            return Holder.PRELAUNCH, node.mark, ""
+        if tested and (not node.reason or given_by_slurm(node.reason)):
+            return Holder.PRELAUNCH, tested, ""
+        if node.reason or "FAIL" in node.flags:
+            return Holder.OTHER, None, giver(node.reason, node.reason_by)
+        return Holder.NOBODY, None, ""
+
+    def _ours(self, name: str) -> Iterator[Reservation]:
+        """The reservations that keep all but our own re-tests off a node."""
+        for one in self.reservations.values():
+            if name in one.nodes and one.keeps_others_off and is_ours(one.name) and one.users == self.user:
+                yield one
+
+    def _maintainer(self, node: SlurmNode) -> str:
+        """Whose maintenance reservation a node is in; "" if it is in none, or in ours."""
+        ours = [one.name for one in self._ours(node.name)]
+        for one in self.reservations.values():
+            if node.name in one.nodes and one.keeps_others_off and one.name not in ours:
+                return f"reservation {one.name} of {one.users or 'an account'}"
+        return UNSEEN_RESERVATION if "MAINTENANCE" in node.flags and not ours else ""
+
+
+def _same(found: Mark | None, mark: Mark) -> bool:
+    """Whether a mark is of the same gate. A later finding of a gate may have another check."""
+    return found is not None and found.gate_id == mark.gate_id

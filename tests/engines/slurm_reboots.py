@@ -1,0 +1,73 @@
+"""A cluster whose nodes can be rebooted: their slurmd starts again, with another boot time and another boot id.
+
+All nodes share one kernel. So each has a file of its own in place of /proc/sys/kernel/random/boot_id, which only its processes see.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.engines.slurm_cluster import SlurmCluster, running_cluster
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# slurmd(8): -b reports the node as rebooted when the daemon starts. A killed slurmd leaves its port at once.
+REBOOTS = """\
+node=$(hostname)
+cat /proc/sys/kernel/random/uuid >{folder}/boot_id/$node
+pid=$(cat {folder}/slurmd-$node.pid)
+setsid /bin/sh -c "kill -9 $pid; while kill -0 $pid; do sleep 0.05; done; cd {folder}; exec slurmd -N $node -c -b" \\
+    </dev/null >/dev/null 2>&1 &
+"""
+
+
+class RebootingCluster(SlurmCluster):
+    """Its RebootProgram is the hook "reboot"; a node that has not registered again after `resume_s` counts as failed."""
+
+    resume_s = 8
+
+    def configuration(self) -> str:
+        """slurm.conf with a RebootProgram."""
+        more = f"RebootProgram={self.folder}/reboot\nResumeTimeout={self.resume_s}\nSuspendTimeout=5\n"
+        return super().configuration() + more
+
+    def before_slurmctld(self) -> None:
+        """Make what the nodes have in place of the kernel's boot id, and the RebootProgram."""
+        (self.folder / "boot_id").mkdir()
+        for node in self.nodes:
+            (self.folder / "boot_id" / node).write_text(f"{uuid.uuid4()}\n")
+        self.reboots()
+
+    def reboots(self) -> None:
+        """From now on the RebootProgram reboots the node on which it runs."""
+        self.hook(
+            "reboot", f"export SLURM_CONF={self.folder}/slurm.conf\n" + REBOOTS.format(folder=self.folder)
+        )
+
+    def boot_id(self, node: str) -> str:
+        """The boot id that processes of a node see."""
+        return (self.folder / "boot_id" / node).read_text().strip()
+
+    def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
+        own = self.folder / "boot_id" / host
+        bind = (
+            ("/bin/sh", "-ec", f'mount --bind {own} {BOOT_ID}; exec "$@"', "boot")
+            if host in self.nodes
+            else ()
+        )
+        super()._start(index, host, *bind, *argv, other=other)
+
+
+@contextmanager
+def rebooting_cluster(folder: Path, nodes: int) -> Iterator[RebootingCluster]:
+    """A cluster of so many nodes whose commands this process has on its PATH; at the end nothing of it is left."""
+    path = os.environ["PATH"]
+    with running_cluster(RebootingCluster, folder, nodes) as cluster:
+        os.environ["PATH"] = cluster.path
+        try:
+            yield cluster
+        finally:
+            os.environ["PATH"] = path
