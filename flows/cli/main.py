@@ -56,6 +56,10 @@ VERBS = {
         "flows.cli.node",
         "list the checks of a node, run or judge them there, or put a gate in front of a command",
     ),
+    "machines": (
+        "flows.cli.machines",
+        "list the machines of a cluster: their state by the engine and by us, and every act",
+    ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
     "examples": (

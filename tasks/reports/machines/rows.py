@@ -1,0 +1,130 @@
+"""The machines of a cluster: what their engine shows, what our records say, and how the two contradict each other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tasks.machines.base import REPAIRS, Holder, Machine, Machines, Rung, Service
+from tasks.remediation.model import Act, ActState
+
+# Acts that say where a node is; a page leaves it where it is.
+PLACING = (Rung.FENCE, Rung.RECHECK, *REPAIRS, Rung.RETURN)
+
+
+class OurState(StrEnum):
+    """Where our own acts left a machine.
+
+    UNTOUCHED: there is no act. UNSETTLED: an act was requested whose effect is not known. UNREAD: the records could not be read.
+    """
+
+    UNTOUCHED = "untouched"
+    FENCED = "fenced"
+    TESTING = "in re-test"
+    REPAIRING = "in repair"
+    RETURNED = "returned"
+    UNSETTLED = "not settled"
+    UNREAD = "not known"
+
+
+class Disagreement(StrEnum):
+    """How the engine's picture contradicts our records.
+
+    SERVES: jobs may start on a node that we took out and did not return. TAKEN: somebody else holds a node that we hold.
+    UNMARKED: such a node is out of service without our mark. OTHER_GATE: our mark is of another gate than our last act.
+    HELD: our mark is there, and no act of ours explains it. MISSING: the engine does not know a node that we hold.
+    """
+
+    SERVES = "serves, but is fenced by us"
+    TAKEN = "is fenced by us, but another holds it"
+    UNMARKED = "is fenced by us, but has no mark of ours"
+    OTHER_GATE = "is marked for another gate than our last act"
+    HELD = "has our mark, but no act of ours holds it"
+    MISSING = "is fenced by us, but the engine does not know it"
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """One machine. `machine` is None if the engine did not answer, or does not know the node; `acts` are oldest first.
+
+    `shell` is the command that opens a shell there, "" if none is known.
+    """
+
+    node: str
+    machine: Machine | None
+    ours: OurState
+    disagreement: Disagreement | None
+    acts: tuple[Act, ...] = ()
+    shell: str = ""
+
+    @property
+    def proof(self) -> Act | None:
+        """The last re-test that has a result."""
+        return next((act for act in reversed(self.acts) if act.proof is not None), None)
+
+    @property
+    def placed_by(self) -> Act | None:
+        """The act that says where the node is."""
+        return last_placing(self.acts)
+
+
+def machine_rows(
+    found: Mapping[str, Machine] | None, acts: Sequence[Act] | None, machines: Machines
+) -> tuple[MachineRow, ...]:
+    """A row for each machine that the engine shows or that has an act, by name.
+
+    `found` is None if the engine did not answer, `acts` is None if the records could not be read.
+    """
+    by_node: dict[str, list[Act]] = {}
+    for act in acts or ():
+        by_node.setdefault(act.node, []).append(act)
+    rows = []
+    for node in sorted({*(found or {}), *by_node}):
+        own = tuple(by_node.get(node, ()))
+        machine = found.get(node) if found is not None else None
+        ours = OurState.UNREAD if acts is None else our_state(own)
+        differs = None if found is None else disagreement(machine, ours, last_placing(own))
+        rows.append(MachineRow(node, machine, ours, differs, own, machines.shell(machine) if machine else ""))
+    return tuple(rows)
+
+
+def last_placing(acts: Sequence[Act]) -> Act | None:
+    """The last act that says where a node is; one that was refused changed nothing."""
+    placing = (act for act in reversed(acts) if act.rung in PLACING and act.state is not ActState.REFUSED)
+    return next(placing, None)
+
+
+def our_state(acts: Sequence[Act]) -> OurState:
+    """Where our acts left a node."""
+    last = last_placing(acts)
+    if last is None:
+        return OurState.UNTOUCHED
+    if last.rung is Rung.FENCE:
+        return OurState.FENCED if last.state is ActState.DONE else OurState.UNSETTLED
+    if last.rung is Rung.RETURN:
+        return OurState.RETURNED if last.state is ActState.DONE else OurState.UNSETTLED
+    if last.state.final:
+        return OurState.FENCED
+    return OurState.TESTING if last.rung is Rung.RECHECK else OurState.REPAIRING
+
+
+def disagreement(machine: Machine | None, ours: OurState, last: Act | None) -> Disagreement | None:
+    """How the engine's picture of a node contradicts where our acts left it; None if it does not, or one of them is not known."""
+    if ours in (OurState.UNSETTLED, OurState.UNREAD):
+        return None
+    holds = ours in (OurState.FENCED, OurState.TESTING, OurState.REPAIRING)
+    if machine is None or machine.service is Service.GONE:
+        return Disagreement.MISSING if holds and ours is not OurState.REPAIRING else None
+    if machine.service is Service.UNKNOWN:
+        return None
+    if not holds:
+        return Disagreement.HELD if machine.holder is Holder.PRELAUNCH else None
+    if machine.service is Service.SERVING:
+        return Disagreement.SERVES
+    if machine.holder is Holder.OTHER:
+        return Disagreement.TAKEN
+    if machine.holder is Holder.NOBODY and machine.service is Service.OUT:
+        return Disagreement.UNMARKED
+    other = machine.mark is not None and last is not None and machine.mark.gate_id != last.gate_id
+    return Disagreement.OTHER_GATE if other else None

@@ -1,0 +1,196 @@
+"""What the engine shows beside what we did, for every pair of the two."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from checks.model import SCHEMA_VERSION
+from tasks.machines.base import Holder, Machine, Mark, Rung, Service
+from tasks.remediation.model import Act, ActState, Identity, Proof
+from tasks.reports.machines.rows import (
+    Disagreement,
+    OurState,
+    disagreement,
+    last_placing,
+    machine_rows,
+    our_state,
+)
+from tasks.reports.machines.table import age_text, machines_text, node_text, row_table, time_text
+from tests.fakes.machines import PlayedMachines, serving
+
+GATE = "p5-20261125-120000-abcd"
+
+
+def act(
+    rung: Rung, state: ActState = ActState.DONE, at: float = 1000.0, node: str = "n2", **more: object
+) -> Act:
+    """An act on n2."""
+    return Act(
+        SCHEMA_VERSION, f"{GATE}-{node}-{rung.value}-1", "c", node, GATE, rung, 1, state, at, at, "w", "digest", "kernel.xid",
+        **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def machine(service: Service, holder: Holder = Holder.NOBODY, gate: str = GATE, **more: object) -> Machine:
+    """n2 as the engine shows it."""
+    mark = Mark(gate, "kernel.xid") if holder is Holder.PRELAUNCH else None
+    return Machine("n2", service, holder, mark=mark, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("acts", "expected"),
+    [
+        ((), OurState.UNTOUCHED),
+        ((act(Rung.PAGE),), OurState.UNTOUCHED),
+        ((act(Rung.FENCE, ActState.REFUSED),), OurState.UNTOUCHED),
+        ((act(Rung.FENCE),), OurState.FENCED),
+        ((act(Rung.FENCE), act(Rung.PAGE)), OurState.FENCED),
+        ((act(Rung.FENCE, ActState.AMBIGUOUS),), OurState.UNSETTLED),
+        ((act(Rung.FENCE, ActState.INTENDED),), OurState.UNSETTLED),
+        ((act(Rung.FENCE), act(Rung.REBOOT, ActState.ACCEPTED)), OurState.REPAIRING),
+        ((act(Rung.FENCE), act(Rung.REBOOT, ActState.FAILED)), OurState.FENCED),
+        ((act(Rung.FENCE), act(Rung.RECHECK, ActState.INTENDED)), OurState.TESTING),
+        ((act(Rung.FENCE), act(Rung.RECHECK, proof=Proof.PASSED)), OurState.FENCED),
+        ((act(Rung.FENCE), act(Rung.RETURN)), OurState.RETURNED),
+        ((act(Rung.FENCE), act(Rung.RETURN, ActState.REFUSED)), OurState.FENCED),
+        ((act(Rung.FENCE), act(Rung.RETURN, ActState.FAILED)), OurState.UNSETTLED),
+    ],
+)
+def test_our_acts_say_where_a_node_is(acts: tuple[Act, ...], expected: OurState) -> None:
+    """What was refused changed nothing, what may have happened is not settled, and a page moves nothing."""
+    assert our_state(acts) is expected
+
+
+@pytest.mark.parametrize(
+    ("found", "ours", "expected"),
+    [
+        (machine(Service.SERVING), OurState.FENCED, Disagreement.SERVES),
+        (machine(Service.SERVING), OurState.REPAIRING, Disagreement.SERVES),
+        (machine(Service.OUT, Holder.OTHER), OurState.FENCED, Disagreement.TAKEN),
+        (machine(Service.OUT), OurState.FENCED, Disagreement.UNMARKED),
+        (machine(Service.OUT, Holder.PRELAUNCH, "other-1"), OurState.FENCED, Disagreement.OTHER_GATE),
+        (machine(Service.OUT, Holder.PRELAUNCH), OurState.FENCED, None),
+        (machine(Service.TESTING, Holder.PRELAUNCH), OurState.TESTING, None),
+        (machine(Service.CHANGING, Holder.PRELAUNCH), OurState.REPAIRING, None),
+        (machine(Service.OUT, Holder.PRELAUNCH), OurState.RETURNED, Disagreement.HELD),
+        (machine(Service.OUT, Holder.PRELAUNCH), OurState.UNTOUCHED, Disagreement.HELD),
+        (machine(Service.OUT, Holder.OTHER), OurState.UNTOUCHED, None),
+        (machine(Service.SERVING), OurState.RETURNED, None),
+        (None, OurState.FENCED, Disagreement.MISSING),
+        (machine(Service.GONE), OurState.TESTING, Disagreement.MISSING),
+        (None, OurState.REPAIRING, None),
+        (None, OurState.RETURNED, None),
+    ],
+)
+def test_a_contradiction_is_named(
+    found: Machine | None, ours: OurState, expected: Disagreement | None
+) -> None:
+    """The engine serves what we fenced, the other way round, and what lies between."""
+    assert disagreement(found, ours, act(Rung.FENCE)) is expected
+
+
+def test_what_is_not_known_contradicts_nothing() -> None:
+    """Neither an act whose effect is not known, nor a state that the engine does not tell."""
+    machines = [machine(service, holder) for service, holder in itertools.product(Service, Holder)]
+    unsettled = {disagreement(one, OurState.UNSETTLED, None) for one in (*machines, None)}
+    untold = {disagreement(machine(Service.UNKNOWN), ours, None) for ours in OurState}
+
+    assert ({None}, {None}) == (unsettled, untold)
+
+
+def test_a_silent_engine_leaves_what_we_know() -> None:
+    """The rows of our records, without a disagreement."""
+    (row,) = machine_rows(None, (act(Rung.FENCE),), PlayedMachines(silent=True))
+    text = machines_text((row,), 1060.0, answered=False)
+
+    assert (None, OurState.FENCED, None) == (row.machine, row.ours, row.disagreement)
+    assert "the engine did not answer" in text
+    assert "not known" in text.splitlines()[1]
+
+
+def test_unreadable_records_leave_what_the_engine_shows() -> None:
+    """Nobody takes a node for untouched because its records could not be read."""
+    (row,) = machine_rows(serving("n2").look(), None, serving())
+
+    assert (OurState.UNREAD, None) == (row.ours, row.disagreement)
+
+
+def test_the_table_has_what_an_operator_asks_for() -> None:
+    """Both states, the proof and its age, type, holder, since when, acts, jobs and the shell."""
+    acts = (
+        act(Rung.FENCE, at=1000.0),
+        act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2"),
+    )
+    shown = machine(
+        Service.OUT,
+        Holder.PRELAUNCH,
+        since=1000.0,
+        instance_type="p5.48xlarge",
+        jobs=("17",),
+        words="drained",
+    )
+    (row,) = machine_rows({"n2": shown}, acts, serving())
+    line = machines_text((row,), 1690.0, answered=True).splitlines()[1]
+
+    assert ["n2", "out of service", "fenced (recheck 1 done)", "-", "passed 10 min ago", "p5.48xlarge"] == [
+        cell.strip() for cell in line.split("  ") if cell
+    ][:6]
+    assert line.endswith(f"prelaunch: {GATE} kernel.xid  1970-01-01 00:16:40Z  2     17    shell n2")
+
+
+def test_words_of_an_engine_are_data() -> None:
+    """No control character reaches a terminal, and no line is added."""
+    evil = "n2\x1b[2J\nn3  serving"
+    shown = Machine(evil, Service.OUT, Holder.OTHER, words=evil, who=evil, jobs=(evil,), instance_type=evil)
+    rows = machine_rows({evil: shown}, (), serving())
+    texts = machines_text(rows, 0.0, True), node_text(rows[0], 0.0, True)
+
+    assert not any("\x1b" in text for text in texts)
+    assert 3 == len(texts[0].splitlines())
+
+
+def test_one_node_shows_each_act() -> None:
+    """Verdict, command, who allowed it, the engine's words before and after, and the proof."""
+    done = act(
+        Rung.REBOOT, allowed_by="ada (Slack)", command="scontrol reboot n2", before="idle+drain", said="requested",
+        after="down", proof=Proof.PASSED, found=Identity("b-2"), gate="g9",
+    )  # fmt: skip
+    (row,) = machine_rows({"n2": machine(Service.SERVING)}, (act(Rung.FENCE), done), serving())
+    text = node_text(row, 2000.0, answered=True)
+
+    for said in (
+        "digest",
+        "kernel.xid",
+        "ada (Slack)",
+        "scontrol reboot n2",
+        "idle+drain",
+        "requested",
+        "down",
+        "b-2",
+        "g9",
+    ):
+        assert said in text
+    assert "serves_" not in text
+    assert "serves" == row_table(row, 2000.0, True)["disagreement"]
+
+
+def test_the_last_act_that_places_a_node_is_the_last_in_time() -> None:
+    """Pages and refused acts are passed over."""
+    fence, page, refused = act(Rung.FENCE), act(Rung.PAGE), act(Rung.RETURN, ActState.REFUSED)
+
+    assert last_placing((fence, page, refused)) is fence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (200_000, "2 d")]
+)
+def test_ages_are_short(seconds: float, text: str) -> None:
+    """A clock that is ahead makes no negative age."""
+    assert age_text(seconds) == text
+
+
+def test_a_time_that_is_none_is_said() -> None:
+    """And does not end the command."""
+    assert "unknown time" == time_text(1e300)
