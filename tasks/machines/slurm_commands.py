@@ -17,6 +17,7 @@ Argv = tuple[str, ...]
 # One check's name follows the gate's id. Neither has a character that scontrol or sudoers could read otherwise.
 MARK = r"prelaunch: [A-Za-z0-9_][A-Za-z0-9._-]*( [A-Za-z0-9._-]+)?"
 NODE = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+EVERY_NODE = "ALL"
 RESERVATION = re.compile(r"prelaunch-([A-Za-z0-9_][A-Za-z0-9._-]*)-([0-9a-f]{12})")
 RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS")
 # HyperPod compares whole reasons (Amazon SageMaker AI developer guide, "Manually replace or reboot a node").
@@ -104,7 +105,7 @@ def reason_of(mark: Mark) -> str:
 
 def _name(node: str) -> str:
     """The name of one node, which scontrol cannot take for a list. Raises ActRefused."""
-    if not re.fullmatch(NODE, node):
+    if not re.fullmatch(NODE, node) or node.upper() == EVERY_NODE:
         raise ActRefused(f"{node!r:.80} is not the name of one node of Slurm.")
     return node
 

@@ -1,4 +1,4 @@
-"""One Slurm cluster for all tests of this folder, which one worker runs."""
+"""One Slurm cluster for all tests of this folder, which one worker runs, and another one whose nodes can be rebooted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engines.slurm_cluster import SlurmCluster, slurm_cluster, unavailable
+from tests.engines.slurm_machine_states import until
+from tests.engines.slurm_reboots import RebootingCluster, rebooting_cluster
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +27,29 @@ def slurm(running_slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
     yield running_slurm
     running_slurm.run("scancel", "--user=root", check=False)
     running_slurm.until_idle()
+
+
+@pytest.fixture(scope="session")
+def running_reboots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RebootingCluster]:
+    """Three nodes that can be rebooted."""
+    if why := unavailable():
+        pytest.skip(why)
+    with rebooting_cluster(tmp_path_factory.mktemp("reboots"), 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def reboots(running_reboots: RebootingCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[RebootingCluster]:
+    """These nodes; afterwards all of them wait for work, no job is left, and nothing is reserved."""
+    cluster = running_reboots
+    monkeypatch.setenv("PATH", cluster.path)
+    yield cluster
+    cluster.run("scancel", "--user=root", check=False)
+    cluster.reboots()
+    until(lambda: not cluster.run("squeue", "-h"))
+    for line in cluster.run("scontrol", "show", "reservation", "--oneliner").splitlines():
+        if line.startswith("ReservationName="):
+            cluster.run("scontrol", "delete", line.split()[0])
+    for node in cluster.nodes:
+        cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+    cluster.until_idle()

@@ -5,10 +5,8 @@ All nodes share one kernel. So each has a file of its own in place of /proc/sys/
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.engines.slurm_cluster import SlurmCluster, running_cluster
@@ -61,13 +59,6 @@ class RebootingCluster(SlurmCluster):
         super()._start(index, host, *bind, *argv, other=other)
 
 
-@contextmanager
-def rebooting_cluster(folder: Path, nodes: int) -> Iterator[RebootingCluster]:
-    """A cluster of so many nodes whose commands this process has on its PATH; at the end nothing of it is left."""
-    path = os.environ["PATH"]
-    with running_cluster(RebootingCluster, folder, nodes) as cluster:
-        os.environ["PATH"] = cluster.path
-        try:
-            yield cluster
-        finally:
-            os.environ["PATH"] = path
+def rebooting_cluster(folder: Path, nodes: int) -> AbstractContextManager[RebootingCluster]:
+    """A cluster of so many nodes; at the end nothing of it is left."""
+    return running_cluster(RebootingCluster, folder, nodes)

@@ -1,0 +1,132 @@
+"""What tests of the back end `slurm` of the machines see of a cluster, and how they interrupt it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import Said
+from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
+from tasks.machines.slurm import SlurmMachines
+from tests.engines.slurm_reboots import RebootingCluster
+
+MARK = Mark("gate-7f3a", "gpu.ecc")
+CHANGES = ("update", "create", "delete", "reboot")
+JDOE = ("scontrol", "update", "nodename=n1", "state=drain", "reason=jdoe: broken fan")
+
+
+class Crash(Exception):
+    """The process ended here."""
+
+
+class Steps:
+    """A runner that calls `then` before or after the change with a number, counted from 1."""
+
+    def __init__(self, number: int, then: Callable[[], None], after: bool = False) -> None:
+        self.number, self.then, self.after, self.count = number, then, after, 0
+
+    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Said:
+        """Run a command of Slurm."""
+        change = argv[0] == "scontrol" and argv[1] in CHANGES
+        self.count += change
+        if change and self.count == self.number and not self.after:
+            self.then()
+        said = commands.run(*argv, timeout_s=timeout_s)
+        if change and self.count == self.number and self.after:
+            self.then()
+        return said
+
+
+def until(so: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def seen(node: str = "n1") -> Machine:
+    """How the back end sees a node."""
+    return SlurmMachines().look()[node]
+
+
+def state_of(node: str = "n1") -> tuple[Service, Holder, str]:
+    """Whether a node serves, who holds it, and for which gate."""
+    one = seen(node)
+    return one.service, one.holder, one.mark.gate_id if one.mark else ""
+
+
+FENCED = (Service.OUT, Holder.PRELAUNCH, MARK.gate_id)
+TESTED = (Service.TESTING, Holder.PRELAUNCH, MARK.gate_id)
+SERVES = (Service.SERVING, Holder.NOBODY, "")
+
+
+def job(reboots: RebootingCluster, node: str = "n1", *words: str) -> str:
+    """The number of a job that wants a node."""
+    return reboots.run(
+        "sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--chdir=/", *words, "--wrap", "sleep 300"
+    ).strip()
+
+
+def job_state(reboots: RebootingCluster, number: str) -> str:
+    """The state of a job."""
+    return reboots.run("squeue", "-h", "-t", "all", "-j", number, "-o", "%T").strip()
+
+
+def scheduled(reboots: RebootingCluster) -> None:
+    """Let the scheduler go over the queue: a job that may start on a free node has started then."""
+    number = reboots.run(
+        "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--chdir=/", "--wrap", "true"
+    ).strip()
+    until(lambda: job_state(reboots, number) == "COMPLETED")
+    reboots.run("scontrol", "show", "job", number)
+
+
+def drains(reboots: RebootingCluster) -> Callable[[], None]:
+    """Another person drains the node."""
+
+    def drain() -> None:
+        reboots.run(*JDOE)
+
+    return drain
+
+
+def crashes(reboots: RebootingCluster, act: Callable[[SlurmMachines], object]) -> Iterator[None]:
+    """Processes that end right after their first change, until one has nothing left to change; yields after each of them."""
+
+    def crash() -> None:
+        raise Crash
+
+    for _ in range(8):
+        try:
+            act(SlurmMachines(run=Steps(1, crash, after=True)))
+        except Crash:
+            scheduled(reboots)
+            yield
+        else:
+            return
+    raise AssertionError("it never came to its end")
+
+
+def rebooted(before: Machine, seconds: float = 90.0) -> Settled:
+    """How a reboot ended."""
+    settled = Settled.PENDING
+    deadline = time.monotonic() + seconds
+    while settled is Settled.PENDING:
+        assert time.monotonic() < deadline, seen()
+        time.sleep(0.2)
+        settled = SlurmMachines().settled(Rung.REBOOT, before, seen())
+    return settled
+
+
+@contextmanager
+def stopped(reboots: RebootingCluster) -> Iterator[None]:
+    """During the block slurmctld does not run."""
+    reboots.kill("slurmctld", signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        reboots.kill("slurmctld", signal.SIGCONT)

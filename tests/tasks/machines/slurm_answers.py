@@ -1,0 +1,130 @@
+"""What Slurm's commands answer, for tests that need no Slurm: a runner that keeps nodes and reservations. It is a fake.
+
+It has the states that tests/engines/test_slurm_machines.py saw of 22.05, and those of 24.11 where `keeps_reason` is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks.launchers.slurm.commands import Said
+from tasks.machines.base import Mark
+from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
+from tasks.machines.slurm_commands import reservation_name
+
+DAY, BOOTED = "2026-11-25", "12:43:38"
+OK = Said(0, "", "")
+MARK = Mark("gate-7f3a", "gpu.ecc")
+NAME = reservation_name("gate-7f3a", "n1")
+
+
+@dataclass
+class FakeNode:
+    """A node of the fake."""
+
+    flags: list[str] = field(default_factory=lambda: ["IDLE"])
+    reason: str = ""
+    booted: str = BOOTED
+
+
+@dataclass
+class SlurmAnswers:
+    """`argvs` are the commands that change something, in order. `refuse` are answers for a command that begins so."""
+
+    nodes: dict[str, FakeNode] = field(
+        default_factory=lambda: {name: FakeNode() for name in ("n0", "n1", "n2")}
+    )
+    reservations: dict[str, str] = field(default_factory=dict)
+    jobs: dict[str, str] = field(default_factory=dict)
+    program: str = "/sbin/reboot"
+    keeps_reason: bool = False
+    argvs: list[tuple[str, ...]] = field(default_factory=list)
+    refuse: dict[tuple[str, ...], Said | Exception] = field(default_factory=dict)
+    asked: int = 0
+
+    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Said:
+        """Answer one command."""
+        for begins, answer in self.refuse.items():
+            if argv[: len(begins)] == begins:
+                self.argvs.append(argv)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+        if argv[0] == "squeue":
+            return Said(0, "".join(f"{job}|{node}\n" for job, node in self.jobs.items()), "")
+        if argv[1] == "show":
+            self.asked += 1
+            return Said(
+                0,
+                {"node": self._nodes, "reservation": self._reservations, "config": self._config}[argv[2]](),
+                "",
+            )
+        self.argvs.append(argv)
+        if argv[0] == "srun":
+            return OK
+        words = dict(word.partition("=")[::2] for word in argv if "=" in word)
+        return {
+            "update": self._update,
+            "create": self._create,
+            "delete": self._delete,
+            "reboot": self._reboot,
+        }[argv[1]](words, argv)
+
+    def state(self, node: str) -> str:
+        """State and reason of a node."""
+        one = self.nodes[node]
+        return f"{'+'.join(one.flags)} {one.reason}".strip()
+
+    def _nodes(self) -> str:
+        lines = []
+        for name, one in self.nodes.items():
+            reason = f" Reason={one.reason} [root@{DAY}T13:00:00]" if one.reason else ""
+            lines.append(f"NodeName={name} State={'+'.join(one.flags)} BootTime={DAY}T{one.booted}{reason}\n")
+        return "".join(lines)
+
+    def _reservations(self) -> str:
+        return "".join(self.reservations.values()) or "No reservations in the system\n"
+
+    def _config(self) -> str:
+        return f"RebootProgram           = {self.program}\n"
+
+    def _update(self, words: dict[str, str], argv: tuple[str, ...]) -> Said:
+        node, state = self.nodes[words["nodename"]], words.get("state", "")
+        if state == "resume" and node.flags == ["IDLE"]:
+            return Said(1, "", "slurm_update error: Invalid node state specified")
+        if reason := words.get("reason"):
+            node.reason = reason
+        if state == "resume":
+            node.flags = ["IDLE"]
+            node.reason = node.reason if self.keeps_reason else ""
+        elif state:
+            node.flags = [*(flag for flag in node.flags if flag not in ("DRAIN", "FAIL")), state.upper()]
+        return OK
+
+    def _create(self, words: dict[str, str], argv: tuple[str, ...]) -> Said:
+        name = words["ReservationName"]
+        self.reservations[name] = (
+            f"ReservationName={name} Nodes={words['Nodes']} Flags={words['Flags']},SPEC_NODES Users={words['Users']} State=ACTIVE\n"
+        )
+        return Said(0, f"Reservation created: {name}\n", "")
+
+    def _delete(self, words: dict[str, str], argv: tuple[str, ...]) -> Said:
+        del self.reservations[words["ReservationName"]]
+        return OK
+
+    def _reboot(self, words: dict[str, str], argv: tuple[str, ...]) -> Said:
+        self.nodes[argv[-1]].flags += ["REBOOT_REQUESTED"]
+        return OK
+
+
+def fenced(**values: object) -> SlurmAnswers:
+    """A Slurm whose n1 we have drained."""
+    answers = SlurmAnswers(**values)  # type: ignore[arg-type]
+    answers.nodes["n1"] = FakeNode(["IDLE", "DRAIN"], str(MARK))
+    return answers
+
+
+def machines(answers: SlurmAnswers, **values: object) -> SlurmMachines:
+    """The back end over it."""
+    return SlurmMachines(SlurmMachineOptions(**values), answers, Path("/nonexistent"))  # type: ignore[arg-type]

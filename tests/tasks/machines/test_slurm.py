@@ -1,0 +1,327 @@
+"""The back end `slurm` over a fake: its commands, in their order, and what it makes of Slurm's refusals."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+
+import pytest
+
+from tasks.launchers.base import EngineUnavailable
+from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    MachineError,
+    Mark,
+    Rung,
+    Service,
+)
+from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+DRAIN = ("scontrol", "update", "nodename=n1", "state=drain", "reason=prelaunch: gate-7f3a gpu.ecc")
+RESUME = ("scontrol", "update", "nodename=n1", "state=resume")
+CREATE = (
+    "scontrol", "create", "reservation", f"ReservationName={NAME}", "StartTime=now", "Duration=UNLIMITED", f"Users={ME}", "Nodes=n1",
+    "Flags=MAINT,IGNORE_JOBS",
+)  # fmt: skip
+DELETE = ("scontrol", "delete", f"ReservationName={NAME}")
+REBOOT = ("scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=prelaunch: gate-7f3a gpu.ecc", "n1")
+CLEAR = ("scontrol", "update", "nodename=n1", "reason=none")
+TIMED_OUT = Said(1, "", "slurm_update error: Socket timed out on send/recv operation")
+NOT_REACHED = Said(1, "", "slurm_update error: Unable to contact slurm controller (connect failure)")
+REFUSED = Said(1, "", "slurm_update error: Invalid user id")
+
+
+def test_a_fence_is_one_command_and_a_second_one_is_none() -> None:
+    """The mark is the reason."""
+    answers = SlurmAnswers()
+
+    assert machines(answers).fence("n1", MARK) == "IDLE+DRAIN prelaunch: gate-7f3a gpu.ecc [root]"
+    machines(answers).fence("n1", MARK)
+    assert answers.argvs == [DRAIN]
+
+
+def test_the_reservation_is_there_before_the_node_is_resumed() -> None:
+    """And the node is drained before the reservation is deleted."""
+    answers = fenced()
+    retest = machines(answers).open_retest("n1", (), MARK)
+    machines(answers).close_retest("n1", MARK)
+
+    assert (retest.nodes, dict(retest.options)) == (("n1",), {"reservation": NAME})
+    assert answers.argvs == [CREATE, RESUME, DRAIN, DELETE]
+    assert answers.state("n1") == "IDLE+DRAIN prelaunch: gate-7f3a gpu.ecc"
+
+
+@pytest.mark.parametrize(("keeps_reason", "more"), [(False, []), (True, [CLEAR])])
+def test_a_node_is_freed_inside_its_reservation(keeps_reason: bool, more: list[tuple[str, ...]]) -> None:
+    """24.11 leaves the reason on a node that was resumed, so it is written over while no job can start."""
+    answers = fenced(keeps_reason=keeps_reason)
+    machines(answers).free("n1", MARK)
+
+    assert answers.argvs == [CREATE, RESUME, *more, DELETE]
+    assert machines(answers).look()["n1"].service is Service.SERVING
+
+
+def test_a_reboot_happens_in_a_reservation() -> None:
+    """Because Slurm may give the node back by itself when it has booted."""
+    answers = fenced()
+    words = machines(answers).act(Rung.REBOOT, "n1", MARK)
+
+    assert answers.argvs == [CREATE, REBOOT]
+    assert words == "IDLE+DRAIN+REBOOT_REQUESTED prelaunch: gate-7f3a gpu.ecc [root]"
+
+
+def test_a_node_that_came_back_by_itself_is_still_ours() -> None:
+    """With ReturnToService=2, in both versions; a further reboot drains it first."""
+    for reason in ("", "prelaunch: gate-7f3a gpu.ecc : reboot issued : reboot complete"):
+        answers = fenced()
+        machines(answers).act(Rung.REBOOT, "n1", MARK)
+        answers.nodes["n1"] = FakeNode(["IDLE"], reason, "14:00:00")
+        seen = machines(answers).look()["n1"]
+        machines(answers).act(Rung.REBOOT, "n1", MARK)
+
+        assert (seen.service, seen.holder, seen.mark and seen.mark.gate_id) == (
+            Service.TESTING,
+            Holder.PRELAUNCH,
+            "gate-7f3a",
+        )
+        assert answers.argvs == [CREATE, REBOOT, DRAIN, REBOOT]
+
+
+def test_gpus_are_reset_by_a_job_in_the_reservation() -> None:
+    """Only where the user of re-tests may do that."""
+    answers = fenced()
+
+    assert Rung.RESET not in machines(answers).rungs
+    with pytest.raises(ActRefused, match="no reset"):
+        machines(answers).act(Rung.RESET, "n1", MARK, (3,))
+    with pytest.raises(ActRefused, match="which GPU"):
+        machines(answers, reset=True).act(Rung.RESET, "n1", MARK)
+    machines(answers, reset=True).act(Rung.RESET, "n1", MARK, (3, 5))
+    assert answers.argvs[2:] == [
+        (
+            "srun", f"--reservation={NAME}", "--nodelist=n1", "--nodes=1", "--ntasks=1", "--exclusive", "--immediate=60", "--time=5",
+            "--export=PATH", "nvidia-smi", "--gpu-reset", "-i", "3,5",
+        )
+    ]  # fmt: skip
+
+
+def test_slurm_replaces_nothing() -> None:
+    """It has no command for it."""
+    with pytest.raises(ActRefused, match="no replace"):
+        machines(fenced()).act(Rung.REPLACE, "n1", MARK)
+
+
+def test_without_a_reboot_program_nothing_is_requested() -> None:
+    """Slurm would only wait for the time-out."""
+    answers = fenced(program="(null)")
+
+    with pytest.raises(ActRefused, match="RebootProgram"):
+        machines(answers).act(Rung.REBOOT, "n1", MARK)
+    assert answers.argvs == []
+
+
+@pytest.mark.parametrize("busy", ["job", "unseen"])
+def test_a_node_with_a_job_is_not_rebooted(busy: str) -> None:
+    """Also if Slurm hides other users' jobs (slurm.conf, PrivateData)."""
+    answers = fenced()
+    if busy == "job":
+        answers.jobs["41"] = "n[0-1]"
+    else:
+        answers.nodes["n1"].flags = ["MIXED", "DRAIN"]
+
+    with pytest.raises(ActRefused, match=r"still runs (41|a job that this user may not see)"):
+        machines(answers).act(Rung.REBOOT, "n1", MARK)
+    assert answers.argvs == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("IDLE DRAIN", "jdoe: fan"),
+        ("DOWN NOT_RESPONDING", "Not responding"),
+        ("IDLE FAIL", "Action:Reboot"),
+        ("IDLE FAIL", ""),
+        ("IDLE DRAIN", "k8s: cordon"),
+        ("IDLE DRAIN", "NVSentinel: Xid"),
+        ("IDLE DRAIN", "Prolog error"),
+        ("IDLE DRAIN", "prelaunchx: gate-7f3a gpu.ecc"),
+        ("IDLE DRAIN", "prelaunch: gate-0001 gpu.ecc"),
+        ("IDLE DRAIN REBOOT_ISSUED", "Reboot ASAP : reboot issued"),
+        ("IDLE BROKEN", ""),
+        ("UNKNOWN", ""),
+        ("IDLE MAINTENANCE", ""),
+    ],
+)
+def test_a_node_that_is_not_ours_is_never_changed(flags: str, reason: str) -> None:
+    """Nor one whose state is unknown, nor one of another gate."""
+    answers = SlurmAnswers()
+    answers.nodes["n1"] = FakeNode(flags.split(), reason)
+    made = machines(answers, reset=True)
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: made.fence("n1", MARK),
+        lambda: made.act(Rung.REBOOT, "n1", MARK),
+        lambda: made.act(Rung.RESET, "n1", MARK, (0,)),
+        lambda: made.open_retest("n1", (), MARK),
+        lambda: made.free("n1", MARK),
+        lambda: made.fail_with("n1", "Action:Reboot", MARK),
+    )
+
+    for change in changes:
+        with pytest.raises(ActRefused):
+            change()
+    assert answers.argvs == []
+
+
+@pytest.mark.parametrize("node", ["n9", "n[0-1]", "ALL", "n0,n1", ""])
+def test_a_name_that_slurm_does_not_list_is_refused(node: str) -> None:
+    """A list of nodes never reaches scontrol."""
+    answers = SlurmAnswers()
+
+    with pytest.raises(ActRefused, match="Slurm has no node"):
+        machines(answers).fence(node, MARK)
+    assert answers.argvs == []
+
+
+@pytest.mark.parametrize(
+    "mark", [Mark("gate 1", "x"), Mark("gate-1", "a b"), Mark("gate-1", "x state=resume"), Mark("", "x")]
+)
+def test_a_mark_that_scontrol_could_read_otherwise_is_refused(mark: Mark) -> None:
+    """Before anything is changed."""
+    answers = SlurmAnswers()
+
+    with pytest.raises(ActRefused, match="cannot be a reason"):
+        machines(answers).fence("n1", mark)
+    assert answers.argvs == []
+
+
+def test_a_partner_must_serve() -> None:
+    """Nothing is reserved otherwise."""
+    answers = fenced()
+    answers.nodes["n2"] = FakeNode(["IDLE", "DRAIN"], "jdoe: fan")
+
+    with pytest.raises(ActRefused, match="n2 cannot help to test n1"):
+        machines(answers).open_retest("n1", ("n2",), MARK)
+    assert answers.argvs == []
+
+
+def test_other_partners_need_another_reservation() -> None:
+    """The node is drained while there is none."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    machines(answers).open_retest("n1", ("n2",), MARK)
+
+    assert [argv[1] for argv in answers.argvs] == ["create", "update", "update", "delete", "create", "update"]
+    assert answers.argvs[2:4] == [DRAIN, DELETE] and "Nodes=n1,n2" in answers.argvs[4]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Users=", "Users=jdoe,"), ("MAINT,", ""), ("Nodes=n1", "Nodes=n2"), ("State=ACTIVE", "State=INACTIVE")],
+)
+def test_a_node_whose_reservation_was_changed_is_not_freed(old: str, new: str) -> None:
+    """Neither by deleting it, nor by resuming the node."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    answers.reservations[NAME] = answers.reservations[NAME].replace(old, new)
+    answers.argvs.clear()
+
+    with pytest.raises(ActRefused):
+        machines(answers).free("n1", MARK)
+    assert answers.argvs == []
+
+
+def test_a_reason_that_another_wrote_during_the_re_test_is_respected() -> None:
+    """The node stays in its reservation."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    answers.nodes["n1"].reason = "jdoe: do not use"
+
+    with pytest.raises(ActRefused, match="jdoe: do not use"):
+        machines(answers).free("n1", MARK)
+    assert DELETE not in answers.argvs
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (TIMED_OUT, ActAmbiguous),
+        (Said(-9, "", ""), ActAmbiguous),
+        (EngineUnavailable("scontrol did not answer within 60 s."), ActAmbiguous),
+        (NOT_REACHED, EngineSilent),
+        (MissingCommand("there is no scontrol on this machine."), EngineSilent),
+        (REFUSED, ActRefused),
+    ],
+)
+def test_what_came_of_a_command_that_failed(answer: Said | Exception, error: type[MachineError]) -> None:
+    """Whatever may have reached slurmctld is ambiguous; in each case the command was sent once."""
+    answers = SlurmAnswers(refuse={("scontrol", "update"): answer})
+
+    with pytest.raises(error):
+        machines(answers).fence("n1", MARK)
+    assert answers.argvs == [DRAIN]
+
+
+@pytest.mark.parametrize(
+    "answer", [TIMED_OUT, Said(0, "NodeName=n1", ""), EngineUnavailable("no answer"), MissingCommand("none")]
+)
+@pytest.mark.parametrize(
+    "question", [("scontrol", "show", "node"), ("scontrol", "show", "reservation"), ("squeue",)]
+)
+def test_a_question_without_an_answer_changes_nothing(
+    answer: Said | Exception, question: tuple[str, ...]
+) -> None:
+    """It is silence, whatever the reason."""
+    answers = fenced(refuse={question: answer})
+
+    with pytest.raises(EngineSilent):
+        machines(answers).act(Rung.REBOOT, "n1", MARK)
+    assert {argv[: len(question)] for argv in answers.argvs} == {question}
+
+
+def test_a_user_with_sudo_changes_nodes_as_another_and_asks_as_itself() -> None:
+    """The commands that a person would type are the same."""
+    answers = SlurmAnswers(refuse={("sudo",): REFUSED})
+    made = machines(answers, sudo_user="slurm")
+
+    with pytest.raises(ActRefused, match="Invalid user id"):
+        made.fence("n1", MARK)
+    assert answers.argvs == [("sudo", "--non-interactive", "--user=slurm", *DRAIN)]
+    assert made.command(Rung.FENCE, "n1", MARK).startswith(
+        "sudo --non-interactive --user=slurm scontrol update"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "loops"),
+    [("3.7.2", False), ("3.8.0", True), ("3.15.1", True), ("3.15.2", False), ("3.16.0", False)],
+)
+def test_parallelcluster_with_the_loop_gets_no_reservation(version: str, loops: bool) -> None:
+    """aws/aws-parallelcluster issue 7465; a node can be freed there all the same, because nobody tests it again."""
+    answers = fenced()
+    made = machines(answers, parallelcluster=version)
+    if loops:
+        for change in (lambda: made.open_retest("n1", (), MARK), lambda: made.act(Rung.REBOOT, "n1", MARK)):
+            with pytest.raises(ActRefused, match="ParallelCluster"):
+                change()
+        made.free("n1", MARK)
+        assert answers.argvs == [RESUME]
+    else:
+        made.open_retest("n1", (), MARK)
+        assert answers.argvs == [CREATE, RESUME]
+    assert made.fence_is is Rung.REPLACE
+
+
+def test_hyperpods_reasons_are_exact() -> None:
+    """It ignores all others without a word."""
+    answers = fenced()
+
+    with pytest.raises(ActRefused, match="ignores"):
+        machines(answers).fail_with("n1", "Action: Reboot", MARK)
+    machines(answers).fail_with("n1", "Action:Replace", MARK)
+    assert answers.argvs == [("scontrol", "update", "nodename=n1", "state=fail", "reason=Action:Replace")]

@@ -1,0 +1,86 @@
+"""What the back end `slurm` makes of what Slurm shows: nodes, ends of acts, and the commands that a person would type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.machines.base import Holder, Machine, Rung, Service, Settled
+from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
+
+BEFORE = Machine("n1", Service.OUT, Holder.PRELAUNCH, booted_at=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("service", "booted_at", "words", "settled"),
+    [
+        (Service.CHANGING, 1000.0, "", Settled.PENDING),
+        (Service.CHANGING, 2000.0, "", Settled.PENDING),
+        (Service.UNKNOWN, 1000.0, "", Settled.PENDING),
+        (Service.OUT, None, "", Settled.PENDING),
+        (Service.OUT, None, "DOWN prelaunch: g c : reboot issued : reboot timed out", Settled.FAILED),
+        (Service.OUT, 1000.0, "", Settled.FAILED),
+        (Service.TESTING, 1001.0, "", Settled.FAILED),
+        (Service.OUT, 2000.0, "", Settled.DONE),
+        (Service.TESTING, 2000.0, "", Settled.DONE),
+        (Service.SERVING, 1000.0, "", Settled.FAILED),
+    ],
+)
+def test_a_reboot_is_done_when_the_boot_time_moved(
+    service: Service, booted_at: float | None, words: str, settled: Settled
+) -> None:
+    """By more than Slurm's own reckoning moves it."""
+    now = replace(BEFORE, service=service, booted_at=booted_at, words=words)
+
+    assert machines(SlurmAnswers()).settled(Rung.REBOOT, BEFORE, now) is settled
+
+
+@pytest.mark.parametrize(
+    ("rung", "service", "settled"),
+    [
+        (Rung.FENCE, Service.OUT, Settled.DONE),
+        (Rung.FENCE, Service.SERVING, Settled.PENDING),
+        (Rung.RETURN, Service.SERVING, Settled.DONE),
+        (Rung.RETURN, Service.TESTING, Settled.PENDING),
+        (Rung.RESET, Service.TESTING, Settled.DONE),
+        (Rung.RESET, Service.UNKNOWN, Settled.PENDING),
+        (Rung.REPLACE, Service.OUT, Settled.FAILED),
+    ],
+)
+def test_what_became_of_other_acts(rung: Rung, service: Service, settled: Settled) -> None:
+    """A request that was not answered may still be taken, so it is pending until it shows."""
+    assert machines(SlurmAnswers()).settled(rung, BEFORE, replace(BEFORE, service=service)) is settled
+
+
+def test_the_commands_that_a_person_would_type() -> None:
+    """Quoted for a shell."""
+    made = machines(SlurmAnswers(), parallelcluster="none")
+
+    assert {rung: made.command(rung, "n1", MARK, (3,)) for rung in Rung} == {
+        Rung.FENCE: "scontrol update nodename=n1 state=drain 'reason=prelaunch: gate-7f3a gpu.ecc'",
+        Rung.RECHECK: "",
+        Rung.RESET: f"srun --reservation={NAME} --nodelist=n1 --nodes=1 --ntasks=1 --exclusive --immediate=60 --time=5 --export=PATH "
+        "nvidia-smi --gpu-reset -i 3",
+        Rung.REBOOT: "scontrol reboot ASAP nextstate=DOWN 'reason=prelaunch: gate-7f3a gpu.ecc' n1",
+        Rung.REPLACE: "",
+        Rung.RETURN: "scontrol update nodename=n1 state=resume",
+        Rung.PAGE: "",
+    }
+    assert made.shell(replace(BEFORE, node="n1; reboot")) == "ssh 'n1; reboot'"
+
+
+def test_every_node_is_looked_at() -> None:
+    """With its jobs, its boot time, and whose it is."""
+    answers = fenced(jobs={"41": "n[0,2]", "42": "n2"})
+    answers.nodes["n2"] = FakeNode(["MIXED", "PLANNED"], "left over")
+    found = machines(answers).look()
+
+    assert {name: (one.service, one.holder, one.jobs) for name, one in found.items()} == {
+        "n0": (Service.SERVING, Holder.NOBODY, ("41",)),
+        "n1": (Service.OUT, Holder.PRELAUNCH, ()),
+        "n2": (Service.SERVING, Holder.NOBODY, ("41", "42")),
+    }
+    assert found["n1"].booted_at == found["n0"].booted_at is not None
+    assert found["n1"].since is not None and found["n2"].since is None
+    assert found["n2"].words == "MIXED+PLANNED left over [root]"
