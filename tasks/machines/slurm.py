@@ -172,9 +172,14 @@ class SlurmMachines:
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
 
     def close_retest(self, node: str, mark: Mark) -> None:
-        """Drain the node, unless another has taken it, and only then delete the reservation."""
+        """Drain the node, unless another has taken it out of service, and only then delete the reservation."""
         view, name = self._view(), acts.reservation_name(mark.gate_id, node)
-        if node in view.nodes and view.machine(node).holder is not Holder.OTHER:
+        if view.only_reserved(node, name) and not view.machine(node).mark:
+            self._change(
+                self._as_operator(acts.drain(node, mark))
+            )  # somebody changed the reservation, and may delete it
+            view = self._again(node)
+        elif node in view.nodes and view.machine(node).holder is not Holder.OTHER:
             view.require_ours(node, mark)
             if not view.drained(node, mark):
                 view = self._drained(node, mark)

@@ -65,6 +65,13 @@ class View:
         node = self.nodes[name]
         return "DRAIN" in node.flags and not node.flags & REBOOTING and _same(node.mark, mark)
 
+    def only_reserved(self, name: str, reservation: str) -> bool:
+        """Whether nothing but this reservation, ours or changed, keeps jobs off the node."""
+        node, found = self.nodes.get(name), self.reservations.get(reservation)
+        if node is None or found is None:
+            return False
+        return name in found.nodes and not node.flags & (OUT | REBOOTING)
+
     def reserved_with(self, name: str, mark: Mark) -> frozenset[str]:
         """The nodes that are reserved together with this one, for its re-test."""
         found = self.reservations.get(reservation_name(mark.gate_id, name))

@@ -325,3 +325,14 @@ def test_hyperpods_reasons_are_exact() -> None:
         machines(answers).fail_with("n1", "Action: Reboot", MARK)
     machines(answers).fail_with("n1", "Action:Replace", MARK)
     assert answers.argvs == [("scontrol", "update", "nodename=n1", "state=fail", "reason=Action:Replace")]
+
+
+def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() -> None:
+    """Whoever changed it may delete it, and then nothing else would keep jobs off the node."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    answers.reservations[NAME] = answers.reservations[NAME].replace("Users=", "Users=jdoe,")
+
+    with pytest.raises(ActRefused, match="Somebody changed reservation"):
+        machines(answers).close_retest("n1", MARK)
+    assert answers.argvs == [CREATE, RESUME, DRAIN]

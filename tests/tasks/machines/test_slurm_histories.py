@@ -1,0 +1,108 @@
+"""Random histories of the back end `slurm` over a fake: crashes, foreign drains, and nodes that Slurm gives back by itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.launchers.slurm.commands import Said
+from tasks.machines.base import MachineError, Rung
+from tasks.machines.slurm_commands import is_ours
+from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, machines
+
+CHANGES = ("update", "create", "delete", "reboot")
+STEPS = st.tuples(
+    st.sampled_from(
+        ("fence", "open", "open_with_partner", "close", "reboot", "free", "boots", "foreign", "foreign_ends")
+    ),
+    st.integers(0, 5),
+)
+
+
+class Crash(Exception):
+    """The process ended here."""
+
+
+@dataclass
+class Watched(SlurmAnswers):
+    """After each change the node is looked at, and the process ends after the change with the number `last`; 0 is never."""
+
+    last: int = 0
+    held: bool = False
+    freeing: bool = False
+    served: list[tuple[str, ...]] = field(default_factory=list)
+    foreign: bool = False
+    undone: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Said:
+        """Answer one command."""
+        said = super().__call__(*argv, timeout_s=timeout_s)
+        if argv[1] in CHANGES:
+            self._watch(argv)
+            self.last -= 1
+            if self.last == 0:
+                raise Crash
+        return said
+
+    def _watch(self, argv: tuple[str, ...]) -> None:
+        if self.held and self.serves() and not self.freeing:
+            self.served.append(argv)
+        if self.foreign and not self.nodes["n1"].reason.startswith("jdoe"):
+            self.undone.append(argv)
+
+    def serves(self) -> bool:
+        """Whether a foreign job may start on n1."""
+        kept = any(is_ours(name) and "n1" in line for name, line in self.reservations.items())
+        return self.nodes["n1"].flags == ["IDLE"] and not kept
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=st.lists(STEPS, max_size=12), keeps_reason=st.booleans())
+def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
+    steps: list[tuple[str, int]], keeps_reason: bool
+) -> None:
+    """Whatever happens in whatever order; only `free` lets the node serve."""
+    answers = Watched(keeps_reason=keeps_reason)
+    made, node = machines(answers), answers.nodes
+    acts: Mapping[str, Callable[[], object]] = {
+        "fence": lambda: made.fence("n1", MARK),
+        "open": lambda: made.open_retest("n1", (), MARK),
+        "open_with_partner": lambda: made.open_retest("n1", ("n2",), MARK),
+        "close": lambda: made.close_retest("n1", MARK),
+        "reboot": lambda: made.act(Rung.REBOOT, "n1", MARK),
+        "free": lambda: made.free("n1", MARK),
+    }
+    for name, last in steps:
+        if name == "boots":
+            if "REBOOT_REQUESTED" in node["n1"].flags:  # as with ReturnToService=2
+                node["n1"] = FakeNode(["IDLE"], node["n1"].reason if keeps_reason else "", "15:00:00")
+                assert not answers.serves()
+        elif name == "foreign":
+            if "REBOOT_REQUESTED" not in node["n1"].flags:
+                node["n1"], answers.foreign, answers.held = (
+                    FakeNode(["IDLE", "DRAIN"], "jdoe: fan"),
+                    True,
+                    False,
+                )
+        elif name == "foreign_ends":
+            if answers.foreign:
+                node["n1"], answers.foreign = FakeNode(), False
+                answers.reservations.pop(NAME, None)
+        else:
+            answers.last, answers.freeing = last, name == "free"
+            with contextlib.suppress(MachineError, Crash):
+                acts[name]()
+            answers.held = not answers.foreign and not answers.serves()
+            assert (
+                name != "free"
+                or last
+                or "REBOOT_REQUESTED" in node["n1"].flags
+                or answers.foreign
+                or answers.serves()
+            )
+
+    assert ([], []) == (answers.served, answers.undone)
