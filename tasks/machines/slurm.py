@@ -16,6 +16,7 @@ import os
 import pwd
 import re
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,18 @@ UNANSWERED = (
     "Zero Bytes were transmitted or received", "Insane message length", "Unexpected message received", "Unspecified error",
 )  # fmt: skip
 UNREACHED = ("Unable to contact slurm controller (connect failure)",)
+# slurm_strerror() as well. A job that has just ended still completes for a while, with its epilog.
+RESERVATION_BUSY = "Requested reservation is in use"
+BUSY_S, BUSY_PAUSE_S = 30.0, 1.0
 # The reservations of which aws-parallelcluster-node replaces the nodes over and over (aws/aws-parallelcluster issues 7465 and 7470).
 LOOPING = ((3, 8, 0), (3, 15, 1))
 # Its cookbook writes "aws-parallelcluster-cookbook-VERSION" to the file .bootstrapped there.
 PARALLELCLUSTER, NO_PARALLELCLUSTER = Path("opt/parallelcluster"), "none"
 RESET_S = 60.0 * acts.RESET_MINUTES + acts.RESET_WAIT_S
+
+
+class ReservationBusy(ActRefused):
+    """A job still runs in a reservation that was to be deleted."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class SlurmMachineOptions:
 
 
 class SlurmMachines:
-    """`run` starts a command, and `root` is where this machine's files are."""
+    """`run` starts a command, `root` is where this machine's files are, and `pause` waits for so many seconds."""
 
     name = "slurm"
 
@@ -92,9 +100,10 @@ class SlurmMachines:
         options: SlurmMachineOptions | None = None,
         run: Runner = commands.run,
         root: Path = Path("/"),
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.options = options or SlurmMachineOptions()
-        self._run = run
+        self._run, self._pause = run, pause
         self.parallelcluster = _parallelcluster(self.options.parallelcluster, root)
         self.user = self.options.user or pwd.getpwuid(os.geteuid()).pw_name
         self.rungs = frozenset((Rung.REBOOT, Rung.RESET) if self.options.reset else (Rung.REBOOT,))
@@ -112,7 +121,7 @@ class SlurmMachines:
         view.require_free_or_ours(node, mark)
         if not view.drained(node, mark):
             view = self._drained(node, mark)
-        return view.nodes[node].words
+        return view.words(node)
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """A reboot, or a reset of GPUs, in the node's reservation, which stays."""
@@ -134,7 +143,7 @@ class SlurmMachines:
         view.require_drained(node, mark)
         view.require_quiet(node)
         self._change(self._as_operator(acts.reboot(node, mark)))
-        return self._again(node).nodes[node].words
+        return self._again(node).words(node)
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """A reboot is done once the boot time moved, and failed if Slurm has ended it without that."""
@@ -168,16 +177,15 @@ class SlurmMachines:
         if view.machine(node).service is not Service.TESTING:
             view = self._resumed(node, mark, name)
         if view.machine(node).service is not Service.TESTING:
-            raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.nodes[node].words!r:.200}.")
+            raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.words(node)!r:.200}.")
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
 
     def close_retest(self, node: str, mark: Mark) -> None:
         """Drain the node, unless another has taken it out of service, and only then delete the reservation."""
         view, name = self._view(), acts.reservation_name(mark.gate_id, node)
         if view.only_reserved(node, name) and not view.machine(node).mark:
-            self._change(
-                self._as_operator(acts.drain(node, mark))
-            )  # somebody changed the reservation, and may delete it
+            # Somebody changed the reservation, and may delete it.
+            self._change(self._as_operator(acts.drain(node, mark)))
             view = self._again(node)
         elif node in view.nodes and view.machine(node).holder is not Holder.OTHER:
             view.require_ours(node, mark)
@@ -198,7 +206,7 @@ class SlurmMachines:
         if view.machine(node).service is not Service.TESTING:
             view = self._resumed(node, mark, name)
         if name:
-            if view.nodes[node].mark is not None:
+            if view.leaves_mark(node):
                 self._change(self._as_operator(acts.clear_reason(node)))
             view = self._again(node)
             view.require_ours(node, mark)
@@ -216,25 +224,25 @@ class SlurmMachines:
         view.require_ours(node, mark)
         view.require_quiet(node)
         if view.machine(node).service is not Service.OUT:
-            raise ActRefused(
-                f"{node} is not fenced: Slurm shows {view.nodes[node].words!r:.200}. Fence it first."
-            )
+            raise ActRefused(f"{node} is not fenced: Slurm shows {view.words(node)!r:.200}. Fence it first.")
         self._change(self._as_operator(argv))
-        return self._again(node).nodes[node].words
+        return self._again(node).words(node)
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """The same commands that this back end uses."""
-        name = acts.reservation_name(mark.gate_id, node)
-        if rung is Rung.RESET:
-            return shlex.join(acts.reset(name, node, gpus)) if gpus else ""
-        if rung is Rung.REPLACE:
-            return shlex.join(acts.drain(node, mark)) if self.parallelcluster else ""
-        table: Mapping[Rung, Argv] = {
-            Rung.FENCE: acts.drain(node, mark),
-            Rung.REBOOT: acts.reboot(node, mark),
-            Rung.RETURN: acts.resume(node),
-        }
-        return shlex.join(self._as_operator(table[rung])) if rung in table else ""
+        try:
+            if rung is Rung.RESET:
+                name = acts.reservation_name(mark.gate_id, node)
+                return shlex.join(acts.reset(name, node, gpus)) if gpus else ""
+            table: Mapping[Rung, Argv] = {
+                Rung.FENCE: acts.drain(node, mark),
+                Rung.REBOOT: acts.reboot(node, mark),
+                Rung.RETURN: acts.resume(node),
+                **({Rung.REPLACE: acts.drain(node, mark)} if self.parallelcluster else {}),
+            }
+            return shlex.join(self._as_operator(table[rung])) if rung in table else ""
+        except ActRefused:  # these names cannot be given to scontrol
+            return ""
 
     def shell(self, machine: Machine) -> str:
         """Slurm's names of nodes are names of hosts on most clusters."""
@@ -321,7 +329,16 @@ class SlurmMachines:
 
     def _delete(self, node: str, name: str) -> View:
         """What Slurm shows once the reservation is gone."""
-        self._change(self._as_operator(acts.unreserve(name)))
+        tries = 1 + int(BUSY_S / BUSY_PAUSE_S)
+        while tries:
+            tries -= 1
+            try:
+                self._change(self._as_operator(acts.unreserve(name)))
+                break
+            except ReservationBusy:
+                if not tries:
+                    raise
+                self._pause(BUSY_PAUSE_S)
         view = self._again(node)
         if name in view.reservations:
             raise ActRefused(f"Reservation {name} of {node} is still there. Delete it by hand.")
@@ -343,7 +360,8 @@ class SlurmMachines:
             raise EngineSilent(f"Slurm was not reached by {line}: {said.words}")
         if said.code < 0 or any(one in text for one in UNANSWERED):
             raise ActAmbiguous(f"It is not known whether Slurm took {line}: {said.words}")
-        raise ActRefused(f"Slurm refused {line}: {said.words}")
+        kind = ReservationBusy if RESERVATION_BUSY in text else ActRefused
+        raise kind(f"Slurm refused {line}: {said.words}")
 
     def _as_operator(self, argv: Argv) -> Argv:
         if not self.options.sudo_user:

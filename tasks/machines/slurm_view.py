@@ -40,7 +40,9 @@ class View:
 
     def machine(self, name: str) -> Machine:
         """One node in the terms of all back ends."""
-        node = self.nodes[name]
+        node = self.nodes.get(name)
+        if node is None:
+            return Machine(name, Service.GONE)
         service = self._service(node)
         holder, mark, who = self._holder(node, service)
         jobs = self.jobs.get(name, ())
@@ -60,10 +62,25 @@ class View:
             jobs=jobs,
         )
 
+    def words(self, name: str) -> str:
+        """State and reason of a node, as Slurm shows them."""
+        node = self.nodes.get(name)
+        return node.words if node else "no such node"
+
+    def leaves_mark(self, name: str) -> bool:
+        """Whether our mark is the reason of a node, whatever its state."""
+        node = self.nodes.get(name)
+        return node is not None and node.mark is not None
+
     def drained(self, name: str, mark: Mark) -> bool:
         """Whether Slurm starts no job on the node until somebody resumes it, for a reason that is our mark."""
-        node = self.nodes[name]
-        return "DRAIN" in node.flags and not node.flags & REBOOTING and _same(node.mark, mark)
+        node = self.nodes.get(name)
+        return (
+            node is not None
+            and "DRAIN" in node.flags
+            and not node.flags & REBOOTING
+            and _same(node.mark, mark)
+        )
 
     def only_reserved(self, name: str, reservation: str) -> bool:
         """Whether nothing but this reservation, ours or changed, keeps jobs off the node."""
@@ -104,7 +121,7 @@ class View:
         self.require_ours(name, mark)
         if not self.drained(name, mark):
             raise ActRefused(
-                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.nodes[name].words!r:.200}."
+                f"{name} is not drained under the mark {str(mark)!r:.120}: {self.words(name)!r:.200}."
             )
 
     def require_quiet(self, name: str) -> None:

@@ -127,4 +127,4 @@ def fenced(**values: object) -> SlurmAnswers:
 
 def machines(answers: SlurmAnswers, **values: object) -> SlurmMachines:
     """The back end over it."""
-    return SlurmMachines(SlurmMachineOptions(**values), answers, Path("/nonexistent"))  # type: ignore[arg-type]
+    return SlurmMachines(SlurmMachineOptions(**values), answers, Path("/nonexistent"), lambda _: None)  # type: ignore[arg-type]

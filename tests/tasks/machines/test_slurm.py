@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from tasks.machines.base import (
     Rung,
     Service,
 )
+from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -336,3 +338,50 @@ def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() ->
     with pytest.raises(ActRefused, match="Somebody changed reservation"):
         machines(answers).close_retest("n1", MARK)
     assert answers.argvs == [CREATE, RESUME, DRAIN]
+
+
+def test_a_re_test_ends_once_its_last_job_has_completed() -> None:
+    """Slurm refuses to delete the reservation before; the node is drained at once."""
+    answers = fenced()
+    name = machines(answers).open_retest("n1", (), MARK).options["reservation"]
+    busy = Said(1, "", f"delete_reservation ReservationName={name}: Requested reservation is in use")
+    answers.refuse[("scontrol", "delete")] = busy
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            answers.refuse.clear()
+
+    SlurmMachines(None, answers, Path("/nonexistent"), pause).close_retest("n1", MARK)
+    assert answers.argvs == [CREATE, RESUME, DRAIN, DELETE, DELETE, DELETE, DELETE]
+    assert (pauses, answers.reservations) == ([1.0, 1.0, 1.0], {})
+
+
+def test_a_job_that_does_not_end_keeps_the_reservation() -> None:
+    """The message names it, and the node stays drained."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    answers.refuse[("scontrol", "delete")] = Said(1, "", "Requested reservation is in use")
+
+    with pytest.raises(ActRefused, match="in use"):
+        machines(answers).close_retest("n1", MARK)
+    assert answers.state("n1") == "IDLE+DRAIN prelaunch: gate-7f3a gpu.ecc"
+
+
+def test_a_node_that_slurm_forgets_meanwhile_is_no_error_of_ours() -> None:
+    """It is then refused in words."""
+    answers = fenced()
+    machines(answers).open_retest("n1", (), MARK)
+    del answers.nodes["n1"]
+
+    with pytest.raises(ActRefused, match="Slurm has no node 'n1'"):
+        machines(answers).free("n1", MARK)
+    machines(answers).close_retest("n1", MARK)
+    assert answers.reservations == {}
+
+
+def test_there_is_no_command_for_names_that_scontrol_could_read_otherwise() -> None:
+    """A person is not told to type it."""
+    assert machines(SlurmAnswers()).command(Rung.REBOOT, "ALL", MARK) == ""
+    assert machines(SlurmAnswers()).command(Rung.FENCE, "n1", Mark("a b", "x y z")) == ""
