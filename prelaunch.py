@@ -1,4 +1,5 @@
-"""The command `prelaunch`, and the flows by the names that deployments use: prelaunch.gate, prelaunch.commission, prelaunch.reap.
+"""The command `prelaunch`, and the flows by the names that deployments use: prelaunch.gate, prelaunch.commission, prelaunch.reap,
+prelaunch.remedy.
 
 Many projects have packages called flows, tasks or checks. This module has a name of its own, and it takes Prelaunch's packages
 from the folder in which it lies itself, whatever the current folder and PYTHONPATH hold.
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FLOWS = ("gate", "commission", "reap")
+FLOWS = ("gate", "commission", "reap", "remedy")
 
 
 def _own_packages() -> None:

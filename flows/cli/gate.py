@@ -18,6 +18,7 @@ from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.plan import add_gate_arguments, plans_of, reject
+from flows.cli.prefect_server import start_server
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
@@ -44,10 +45,6 @@ from tasks.store.base import StoreError
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-# The command shows progress and result itself; Prefect's own lines are in its server.
-QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
-# A process that says nothing for three of these is looked at: deployments/prefect.yaml, prelaunch-silent.
-HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 ASK_MINUTES = 30
 
 
@@ -120,7 +117,7 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
     with ExitStack() as stack:
         shown = stack.enter_context(live_progress())
         try:
-            server = _server(setting, stack)
+            server = start_server(setting.local, stack)
             request = _request(arguments, setting, embedded=server is not None)
             stack.enter_context(share_gate_context(request, setting))
             if Foreground(lambda: _flow(request, server, shown)).run():
@@ -161,20 +158,6 @@ def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return outcome.code
-
-
-def _server(setting: GateContext, stack: ExitStack) -> EmbeddedServer | None:
-    """Start the embedded server if nobody configured another one. Raises ServerError."""
-    os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
-    if configured_api_url(os.environ, Path.cwd()):
-        os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
-        return None
-    write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
-    server = EmbeddedServer(setting.local)
-    stack.callback(server.stop)
-    server.start()
-    os.environ.update(server.client_environment())
-    return server
 
 
 async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: LiveProgress) -> bool:

@@ -46,6 +46,10 @@ VERBS = {
         "flows.cli.baseline",
         "learn from reports what your machines usually reach, or print a baseline",
     ),
+    "remedy": (
+        "flows.cli.remedy",
+        "repair the machines that a gate condemned, prove them and give them back, as the gate file allows",
+    ),
     "trend": ("flows.cli.trend", "show which machine gets worse, and in what, over many reports"),
     "explain": (
         "flows.cli.explain",
@@ -59,6 +63,10 @@ VERBS = {
     "machines": (
         "flows.cli.machines",
         "list the machines of a cluster: their state by the engine and by us, and every act",
+    ),
+    "drill": (
+        "flows.cli.drill",
+        "make a fault on a node, and measure when it is detected, paged, acted upon and mended",
     ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),

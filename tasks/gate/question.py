@@ -44,7 +44,10 @@ class AnswerChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. Times are Unix seconds; `override` is true if the verdict is a FAIL; `said` is the headline."""
+    """What is asked. Times are Unix seconds; `override` is true if the verdict is a FAIL; `said` is the headline.
+
+    `repair` is set if a repair of a machine is to be allowed, which `ApprovalAction.LAUNCH` then does.
+    """
 
     schema_version: Version
     gate_id: str
@@ -58,6 +61,7 @@ class Question:
     deadline: float
     approvers: tuple[str, ...]
     overriders: tuple[str, ...]
+    repair: str = ""
 
 
 @dataclass(frozen=True)

@@ -267,6 +267,16 @@ class Gate(Table):
     remediation: RemediationTable = RemediationTable()
     store: StoreTable = StoreTable()
 
+    @model_validator(mode="after")
+    def one_starts_again(self) -> Gate:
+        """Either the engine starts a refused job again, or remediation does."""
+        again = [name for name in ("auto_resume", "exclude_failed") if self.cluster.options.get(name)]
+        if self.remediation.resume and again:
+            raise ValueError(
+                f"remediation.resume and {again[0]} would both start the training again. Set one of them"
+            )
+        return self
+
     def declared(self, node_names: tuple[str, ...], kernel_log: KernelLog = KernelLog.READABLE) -> Declared:
         """What is declared, in the words of the checks. `kernel_log` is the launcher's, not the file's."""
         table = self.cluster.declared

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     MACHINES = "machines still billed"
     CRASHED = "run crashed"
     LATE = "run late"
+    REPAIR = "repair"
 
 
 class Audience(StrEnum):
@@ -74,7 +75,8 @@ class Item:
 class PendingQuestion:
     """A question that waits: `deadline` in Unix seconds; `override` is true if the verdict is a FAIL; `url` is the run's page.
 
-    `by_slack`: whether the gate file names somebody who may answer in Slack.
+    `by_slack`: whether the gate file names somebody who may answer in Slack. `repair` is what is to be allowed, such as "reboot n2",
+    where the question is not whether the training starts.
     """
 
     flow_run_id: str
@@ -83,6 +85,7 @@ class PendingQuestion:
     override: bool
     url: str
     by_slack: bool = True
+    repair: str = ""
 
 
 @dataclass(frozen=True)

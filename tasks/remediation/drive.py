@@ -99,7 +99,6 @@ class Remediation:
     people: People
     writer: str
     clock: Callable[[], float]
-    domains: Mapping[str, str] = field(default_factory=dict)
 
     def round(self) -> tuple[tuple[Case, Step], ...]:
         """Take one step for each open case; returns the cases and what was done. Raises JournalError, StoreError.
@@ -144,7 +143,7 @@ class Remediation:
 
     def _engine(self, case: Case, journal: Journal, machines: Mapping[str, Machine]) -> Engine:
         settled = {act.id: self._settled(act, machines) for act in journal.of(case) if not act.state.final}
-        return Engine(machines, self.machines.rungs, self.machines.fence_is, self.domains, settled)
+        return Engine(machines, self.machines.rungs, self.machines.fence_is, settled)
 
     def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
         now = machines.get(act.node, Machine(act.node, Service.GONE))
@@ -270,7 +269,7 @@ class Remediation:
         return Act(
             SCHEMA_VERSION, act_id(case, rung, number), case.cluster, case.node, case.gate_id, rung, number,
             ActState.INTENDED, now, now, self.writer, case.verdict, case.blames[0].check if case.blames else "",
-            tuple(dict.fromkeys(blame.check for blame in case.blames)), self.domains.get(case.node, ""), step.allowed_by,
+            tuple(dict.fromkeys(blame.check for blame in case.blames)), case.domain, step.allowed_by,
             self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",
             machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.why,
         )  # fmt: skip

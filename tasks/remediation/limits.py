@@ -60,7 +60,7 @@ def trips(journal: Journal, now: float, limits: Limits) -> bool:
 
 
 def obstacle(
-    case: Case, rung: Rung, journal: Journal, machines: Mapping[str, Machine], limits: Limits, domain: str
+    case: Case, rung: Rung, journal: Journal, machines: Mapping[str, Machine], limits: Limits
 ) -> Why | None:
     """Why this act, which takes capacity, may not happen now; None if it may. The breaker is not asked here."""
     if rung is Rung.FENCE:
@@ -69,4 +69,4 @@ def obstacle(
         1, math.floor(limits.max_out_fraction * len(machines))
     ):
         return Why.TOO_MANY_OUT
-    return Why.DOMAIN_BUSY if domain_busy(journal, case.node, domain) else None
+    return Why.DOMAIN_BUSY if domain_busy(journal, case.node, case.domain) else None

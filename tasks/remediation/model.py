@@ -112,7 +112,8 @@ class Blame:
 class Case:
     """A node that a gate condemned. `verdict` is the digest of the verdict, `condemned` how many nodes it condemned in all.
 
-    `judged_at` is when the evidence was measured. `partners` are nodes that the same gate found healthy, for pair tests.
+    `judged_at` is when the evidence was measured. `domain` is what fails together with the node: its nearest switch, "" if none is
+    known. `partners` are nodes that the same gate found healthy, for pair tests.
     """
 
     schema_version: Version
@@ -126,6 +127,7 @@ class Case:
     identity: Identity
     blames: tuple[Blame, ...]
     partners: tuple[NodeName, ...] = ()
+    domain: str = ""
     condemned: int = 1
     suspect_policy: bool = False
     observed: bool = False

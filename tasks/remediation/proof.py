@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
+from checks.culprit.topology import switches_of
 from checks.model import (
     LINK,
     SCHEMA_VERSION,
@@ -37,10 +38,11 @@ def cases_of(
     report: Report, verdict: Verdict, digest: str, cluster: str, gate_file: str, observed: bool = False
 ) -> tuple[Case, ...]:
     """A case for each node that the verdict condemns: FAILs with the cause HARDWARE, and nothing else."""
-    at = _seconds(report.measured_at)
+    at = seconds_of(report.measured_at)
     blamed = {node: _blames(verdict, node) for node in verdict.condemned}
     well = tuple(node.name for node in report.nodes if node.name not in verdict.condemned and node.complete)
     names = {node.name: engine_name(node) for node in report.nodes}
+    domains = {name: levels[0] for name, levels in switches_of(report).items() if levels}
     identities = {node.name: identity_of(node) for node in report.nodes}
     return tuple(
         Case(
@@ -55,6 +57,7 @@ def cases_of(
             identities.get(node, Identity()),
             blames,
             tuple(names[one] for one in well[:MOST_PARTNERS]),
+            domains.get(node, ""),
             len(blamed),
             verdict.suspect_policy,
             observed,
@@ -144,14 +147,9 @@ def _gpus(elements: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(one[1]) for one in matches if one))
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Unix seconds of a time in a report; 0, which is stale, for one that cannot be read."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return 0.0
-
-
-def by_domain(levels: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
-    """The failure domain of each node: its nearest switch."""
-    return {node: switches[0] for node, switches in levels.items() if switches}

@@ -27,8 +27,9 @@ from tasks.remediation.model import (
     Why,
 )
 
-# A re-test that could not tell is made again so often in a row.
-RECHECKS = 2
+# A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
+RECHECKS = 3
+RECHECK_AFTER_S = 60.0
 # Of two clocks the other may be ahead by this much.
 SKEW_S = 120.0
 
@@ -59,12 +60,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Engine:
-    """What the back end can do, and what its picture of the cluster is now. `domains` gives a node's failure domain."""
+    """What the back end can do, and what its picture of the cluster is now."""
 
     machines: Mapping[str, Machine]
     rungs: frozenset[Rung]
     fence_is: Rung = Rung.FENCE
-    domains: Mapping[str, str] = field(default_factory=dict)
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """What the engine shows of each act that is not final, by the act's id."""
 
@@ -178,8 +178,7 @@ def _capacity(
     """Do this act, which takes capacity, if every limit allows it; ask before if a person has to allow it."""
     if journal.breaker.is_open:
         return _leave(Why.BREAKER_OPEN)
-    domain = engine.domains.get(case.node, "")
-    why = obstacle(case, rung, journal, engine.machines, settings.limits, domain)
+    why = obstacle(case, rung, journal, engine.machines, settings.limits)
     if why is Why.DOMAIN_BUSY:
         return Step(Kind.WAIT, why=why)
     if why is not None:
@@ -285,7 +284,10 @@ def _after_recheck(
         if act.rung is not Rung.RECHECK or act.proof in (Proof.PASSED, Proof.FAILED):
             break
         row += 1
-    return Step(Kind.DO, Rung.RECHECK) if row < RECHECKS else _leave(Why.NOT_PROVEN)
+    if row >= RECHECKS:
+        return _leave(Why.NOT_PROVEN)
+    soon = 0 <= now - last.changed_at < RECHECK_AFTER_S
+    return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
 
 
 def _repair(

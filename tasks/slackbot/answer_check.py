@@ -24,7 +24,7 @@ from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
 from tasks.notifiers.slack.blocks import escape, when
 from tasks.slackbot.config import Allowed
-from tasks.slackbot.prefect_client import FLOW, Run, Runs, Unreachable
+from tasks.slackbot.prefect_client import FLOW, REMEDY, Run, Runs, Unreachable
 from tasks.slackbot.wording import answered, user
 from tasks.store.base import Store, StoreError
 
@@ -126,7 +126,8 @@ def require_open(found: Open, runs: Runs, who: str, action: ApprovalAction) -> R
 
 def belongs(run: Run, found: Open) -> bool:
     """Whether the run is one of the allowed gate's."""
-    return run.flow == FLOW and run.gate_file == found.allowed.file
+    flow = REMEDY if found.question.repair else FLOW
+    return run.flow == flow and run.gate_file == found.allowed.file
 
 
 def answer_of(found: Open) -> ApprovalAnswer | None:
@@ -151,7 +152,9 @@ def _require_allowed(found: Open, who: str, action: ApprovalAction) -> None:
         for one in {*asked.approvers, *asked.overriders}
         if may_answer(asked, one, action) and may_answer(now, one, action)
     )
-    what = "override this FAIL" if override else "answer for this gate"
+    what = (
+        "allow this repair" if asked.repair else "override this FAIL" if override else "answer for this gate"
+    )
     whom = ", ".join(map(user, may)) or "nobody through Slack"
     key = "approval.overriders" if override else "approval.approvers"
     LOG.warning("%s may not %s (%s)", who, what, asked.gate_id)

@@ -118,6 +118,14 @@ def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str,
         if override
         else "The training starts on these machines. Your name, the time and the reason are recorded."
     )
+    title, verb, why = (
+        ("Override a FAIL", "Override", "Why is it right to launch?")
+        if override
+        else ("Launch anyway", "Launch", "Why is it right to launch?")
+    )
+    if question.repair:
+        meaning = f"This is done: {inline(question.repair)}. Your name, the time and the reason are recorded."
+        title, verb, why = "Allow a repair", "Allow", "Why is it right to do it?"
     metadata = {
         "flow_run_id": question.flow_run_id,
         "gate_id": question.gate_id,
@@ -131,8 +139,8 @@ def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str,
         "type": "modal",
         "callback_id": CALLBACK,
         "private_metadata": json.dumps(metadata),
-        "title": _plain("Override a FAIL" if override else "Launch anyway"),
-        "submit": _plain("Override" if override else "Launch"),
+        "title": _plain(title),
+        "submit": _plain(verb),
         "close": _plain("Cancel"),
         "blocks": [
             marked(text),
@@ -140,7 +148,7 @@ def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str,
             {
                 "type": "input",
                 "block_id": REASON,
-                "label": _plain("Why is it right to launch?"),
+                "label": _plain(why),
                 "element": {
                     "type": "plain_text_input",
                     "action_id": REASON,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun, State
 
-FLOW = "gate"
+FLOW, REMEDY = "gate", "remedy"
 GOING = ("RUNNING", "PAUSED", "PENDING", "SCHEDULED", "CANCELLING")
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 SHOWN = 20

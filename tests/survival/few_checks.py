@@ -38,6 +38,8 @@ NAMES = (
     "network.pairs",
     "network.mtu",
     "network.counters",
+    # A test may have more of them; its jobs inherit the variable.
+    *filter(None, os.environ.get("PRELAUNCH_FEW_ALSO", "").split(",")),
 )
 ADDS = "tests.survival.few_checks:adds"
 

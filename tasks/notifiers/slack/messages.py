@@ -73,6 +73,7 @@ _USER = re.compile(r"[UW][A-Z0-9]{2,30}")
 def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
     """The deadline and how to answer; buttons only if somebody may press them."""
     what = "*Override this FAIL?*" if asked.override else "*Launch in spite of these warnings?*"
+    what = f"*Allow this: {escape(asked.repair, LINE)}?*" if asked.repair else what
     ways = ["with the buttons below"] if asked.by_slack else []
     ways += [_in_prefect(asked.url)] if asked.url else []
     how = f"Answer {' or '.join(ways)} by" if ways else "It waits until"
@@ -94,6 +95,9 @@ def without_question(blocks: Sequence[Block]) -> list[Block]:
 
 def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
     value = {"flow_run_id": asked.flow_run_id, "gate_id": gate_id, "key": asked.key}
+    if asked.repair:
+        both = [_button(APPROVE, "Allow it", value), _button(REFUSE, "Leave the machine as it is", value)]
+        return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": both}
     approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
     if asked.override:
         approve |= {"style": "danger", "confirm": _CONFIRM}

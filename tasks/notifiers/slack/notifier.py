@@ -25,6 +25,8 @@ from tasks.notifiers.slack.thread import SlackRun, State, digest_of
 SEND_S, SHOW_S = 18.0, 4.0
 # tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
 BESIDE = "-machines"
+# These are replies below the run's message, which stays as it is.
+BELOW = (Kind.MACHINES, Kind.REPAIR)
 # One process writes a run's messages one after the other: progress never overtakes an end. Runs share the locks.
 _TURNS = tuple(threading.Lock() for _ in range(64))
 
@@ -67,7 +69,7 @@ class SlackNotifier:
         channel, ids = self._audience(page)
         with self._turn(page.gate_id, SEND_S) as web:
             run = self._run(web, page, channel)
-            if page.kind is not Kind.MACHINES or channel not in run.record.messages:
+            if page.kind not in BELOW or channel not in run.record.messages:
                 self._bring(run, channel, page)
             if calls:
                 name = f"call {_name(page)}"

@@ -27,10 +27,9 @@ class World(Ground):
 
     def process(self, writer: str) -> Remediation:
         """A process that carries on with whatever is in the journal."""
-        domains = {name: f"rack{int(name[1:]) // self.rack}" for name in self.truths}
         people = SimulatedPeople(self)
         return Remediation(
-            self.records, self.machines, self.settings, self.recheck, people, writer, self.clock, domains
+            self.records, self.machines, self.settings, self.recheck, people, writer, self.clock
         )
 
     def condemn(self, *nodes: str, action: Action = Action.REBOOT, hard: bool = True) -> tuple[Case, ...]:
@@ -45,7 +44,7 @@ class World(Ground):
                 Case(
                     SCHEMA_VERSION, CLUSTER, node, gate_id, "gate.toml", "digest", Profile.QUICK, self.now,
                     self.identity(node), (Blame("kernel.xid", node, action, "it fell off the bus", hard=hard),),
-                    condemned=len(nodes),
+                    domain=f"rack{int(node[1:]) // self.rack}", condemned=len(nodes),
                 )
             )  # fmt: skip
         return tuple(cases)

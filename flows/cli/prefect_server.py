@@ -1,0 +1,30 @@
+"""The Prefect server of a command that runs a flow in its own process: the configured one, or an embedded one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from flows.cli.output import write_stderr
+from tasks.orchestration.server.server import EmbeddedServer
+from tasks.orchestration.server.settings import configured_api_url
+
+# The command shows progress and result itself; Prefect's own lines are in its server.
+QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
+# A process that says nothing for three of these is looked at: deployments/prefect.yaml, prelaunch-silent.
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+
+
+def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
+    """Start the embedded server if nobody configured another one. Raises ServerError."""
+    os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
+    if configured_api_url(os.environ, Path.cwd()):
+        os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
+        return None
+    write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
+    server = EmbeddedServer(local)
+    stack.callback(server.stop)
+    server.start()
+    os.environ.update(server.client_environment())
+    return server

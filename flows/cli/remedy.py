@@ -1,0 +1,216 @@
+"""`prelaunch remedy GATE_FILE`: repair what a gate condemned, prove it and give it back, as the gate file allows.
+
+With [remediation] mode "plan" it prints what could be done, and starts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from checks.process.collection import without_collection
+from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.prefect_server import start_server
+from flows.cli.rejection import report_rejection
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import LaunchError
+from tasks.machines.base import REPAIRS, MachineError, Rung
+from tasks.orchestration.foreground import Foreground, Interrupted, hold_signals, ignore_signals
+from tasks.orchestration.server.server import EmbeddedServer, ServerError
+from tasks.paging.remedy import allow_in_advance, terminal_user
+from tasks.remediation.drive import close_breaker
+from tasks.remediation.model import Act, Mode
+from tasks.remediation.records import JournalError, Records
+from tasks.remediation.settings import cluster_of, settings_of
+from tasks.remediation.step_texts import planned
+from tasks.reports.read import InputError
+from tasks.store.base import StoreError
+from tasks.text.inert import one_line
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+CODES = {
+    "Repaired": Exit.GO,
+    "Planned": Exit.GO,
+    "NotRepaired": Exit.NO_GO,
+    "Rejected": Exit.REJECTED,
+    "Waiting": Exit.CANNOT_TELL,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """GATE_FILE --gate ID --allow RUNG --close-breaker --format text|json."""
+    parser.add_argument("file", metavar="GATE_FILE", help="the gate file of the gate that condemned machines")
+    parser.add_argument(
+        "--gate",
+        metavar="ID",
+        default="",
+        help="the id of the gate (default: go on with the open cases, or take the cluster's last refused gate)",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=[rung.value for rung in REPAIRS],
+        help="a repair that you allow now, so that nobody is asked; may be given several times",
+    )
+    parser.add_argument(
+        "--close-breaker",
+        action="store_true",
+        help="close the breaker, and do nothing else: what was judged before is never acted on",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code 0 if every node was returned, or if only the plan was printed; 1 if a person is needed; 3 if it has to go on later."""
+    try:
+        setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), launch=False))
+        setting.store.probe()
+        if arguments.close_breaker:
+            return _close(setting)
+        if settings_of(setting.gate).mode in (Mode.OFF, Mode.PLAN):
+            return _plan(arguments, setting)
+        return _repair(arguments, setting)
+    except GateFileError as error:
+        return report_rejection(
+            arguments.format, InputError(error.file, error.message, error.path, error.nearest)
+        )
+    except (StoreError, LaunchError, MachineError, JournalError) as error:
+        return report_rejection(arguments.format, InputError(arguments.file, str(error)))
+
+
+def _close(setting: GateContext) -> int:
+    cluster = cluster_of(setting.gate)
+    close_breaker(Records(setting.store, cluster), terminal_user(), time.time())
+    write_stderr(
+        f"prelaunch: the breaker of cluster {cluster} is closed. Verdicts from before are not acted on."
+    )
+    return int(Exit.GO)
+
+
+def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
+    """Print what could be done, and the commands for it."""
+    from tasks.remedy import REJECTIONS, RemedyRequest, open_work
+
+    try:
+        work = open_work(_request(arguments, setting, RemedyRequest), "", _never)
+    except REJECTIONS as error:
+        return report_rejection(arguments.format, InputError(arguments.file, str(error)))
+    plans = list(planned(work.cases, work.remediation.machines))
+    if arguments.format == "json":
+        rows = [
+            {
+                "node": case.node,
+                "gate_id": case.gate_id,
+                "steps": [{"rung": r.value, "command": c} for r, c in steps],
+            }
+            for case, steps in plans
+        ]
+        write_stdout(json_text({"mode": work.remediation.settings.mode.value, "cases": rows}))
+        return int(Exit.GO)
+    for case, steps in plans:
+        found = case.blames[0]
+        write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")
+        for number, (rung, command) in enumerate(steps, 1):
+            write_stdout(f"  {number}. {rung.value}{f': {command}' if command else ''}\n")
+    mode = work.remediation.settings.mode.value
+    write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
+    return int(Exit.GO)
+
+
+def _never(*_: object) -> Any:
+    raise AssertionError("a plan tests nothing")
+
+
+def _request(arguments: argparse.Namespace, setting: GateContext, kind: Any) -> Any:
+    file = str(Path(typed_path(arguments.file)).absolute())
+    return kind(gate_file=file, gate_id=arguments.gate, store=setting.address)
+
+
+def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
+    begun = time.time()
+    seen: list[State[Any]] = []
+    with ExitStack() as stack:
+        try:
+            hold_signals()
+            server = start_server(setting.local, stack)
+            allowed = [Rung(name) for name in arguments.allow]
+            Foreground(lambda: _flow(arguments, setting, server, allowed, seen)).run()
+        except Interrupted as error:
+            ignore_signals()
+            stack.close()
+            write_stderr(
+                "prelaunch: interrupted; what was requested goes on, and the next `prelaunch remedy` takes it up"
+            )
+            return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+        except ServerError as error:
+            stack.close()
+            return report_rejection(arguments.format, InputError("Prefect", str(error)))
+    if not seen:
+        write_stderr("prelaunch: the flow ended without a result")
+        return int(Exit.CANNOT_TELL)
+    state = seen[0]
+    code = CODES.get(state.name or "", Exit.CANNOT_TELL)
+    if code is Exit.REJECTED:
+        return report_rejection(arguments.format, InputError(arguments.file, state.message or ""))
+    records = Records(setting.store, cluster_of(setting.gate))
+    acts = [act for act in records.acts() if act.changed_at >= begun - 1]
+    _show(arguments, state, acts)
+    return int(code)
+
+
+async def _flow(
+    arguments: argparse.Namespace,
+    setting: GateContext,
+    server: EmbeddedServer | None,
+    allowed: list[Rung],
+    seen: list[State[Any]],
+) -> bool:
+    with without_collection():
+        from prefect import tags
+
+        from flows.remedy import remedy
+        from tasks.orchestration.runs import TAG
+        from tasks.remedy import RemedyRequest, say_steps
+
+    if server is not None:
+        server.wait_ready()
+    with (
+        tags(TAG),
+        allow_in_advance(allowed),
+        say_steps(lambda line: print(line, file=sys.stderr, flush=True)),
+    ):
+        seen.append(await remedy(_request(arguments, setting, RemedyRequest), return_state=True))
+    return seen[0].is_cancelled()
+
+
+def _show(arguments: argparse.Namespace, state: State[Any], acts: list[Act]) -> None:
+    if arguments.format == "json":
+        write_stdout(
+            json_text(
+                {"ended": state.name, "message": state.message or "", "acts": [plain(act) for act in acts]}
+            )
+        )
+        return
+    for act in acts:
+        said = one_line(act.said, 200)
+        by = f", allowed by {act.allowed_by}" if act.allowed_by else ""
+        took = f" after {act.changed_at - act.intended_at:.0f} s" if act.changed_at > act.intended_at else ""
+        write_stdout(
+            f"{act.node}  {act.rung.value}  {act.state.value}{took}{by}{f': {said}' if said else ''}\n"
+        )
+    write_stdout(f"{state.name}: {one_line(state.message or '', 500)}\n")

@@ -1,0 +1,86 @@
+"""Remedy: machines that a gate condemned are fenced, repaired, proven by a gate of their own, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import flow, runtime, tags
+from prefect.client.schemas.objects import State
+
+from flows.gate import gate
+from tasks.finish import reject_request
+from tasks.gate.lease.lease import LeaseError
+from tasks.gate.request_record import require_names
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import LaunchError
+from tasks.machines.base import Retest
+from tasks.orchestration.runs import TAG
+from tasks.remediation.drive import Rechecked
+from tasks.remediation.model import Case, Why
+from tasks.remediation.steps import Kind, Step
+from tasks.remedy import (
+    REJECTIONS,
+    RemedyRequest,
+    Work,
+    final_state,
+    follow,
+    open_cases,
+    open_work,
+    remedy_lock,
+    run_retest,
+    say_step,
+    start_again,
+)
+from tasks.store.base import StoreError
+
+
+def run_name() -> str:
+    """A sentence: "remedy p5-prod"."""
+    request = runtime.flow_run.parameters.get("request")
+    named = request.get("gate_file") if isinstance(request, dict) else getattr(request, "gate_file", "")
+    return f"remedy {named}"
+
+
+@flow(name="remedy", flow_run_name=run_name, persist_result=False)
+async def remedy(request: RemedyRequest) -> State[Any]:
+    """Repairs the machines that a gate condemned, proves them, and gives them back, as the gate file allows ([remediation]).
+
+    Args:
+        request: Choose the gate file; the rest may stay as it is.
+    """
+    loop, run = asyncio.get_running_loop(), str(runtime.flow_run.id)
+    work: Work
+
+    def recheck(case: Case, place: Retest) -> Rechecked:
+        """From the thread that drives the cases: the re-test is a run below this one."""
+        return asyncio.run_coroutine_threadsafe(run_retest(work.setting, _gate, case, place), loop).result()
+
+    try:
+        require_names((request.gate_file,))
+        work = open_work(request, run, recheck)
+        with remedy_lock(work, run) as keeper:
+            open_cases(work)
+            return await _followed(work, keeper.lost.is_set)
+    except (GateFileError, StoreError, LeaseError, LaunchError, *REJECTIONS) as error:
+        return reject_request(error)
+
+
+async def _followed(work: Work, lost: Any) -> State[Any]:
+    ends: dict[str, Why | None] = {case.node: None for case in work.cases}
+
+    def say(case: Case, step: Step) -> None:
+        say_step(work, case, step)
+        if step.kind is Kind.CLOSE:
+            ends[case.node] = step.why
+
+    done = await follow(work, say, lost)
+    state = final_state(ends, () if done else work.open)
+    await start_again(work, _gate, ends)
+    return state
+
+
+async def _gate(request: GateRequest) -> State[Any]:
+    with tags(TAG):
+        return await gate(request, return_state=True)

@@ -1,0 +1,186 @@
+"""What people are asked and told about repairs of machines: the questions, the pages, and the replies below the gate's message.
+
+A question about a repair has a folder of its own in the store, gates/<act id>, because a gate may have several. It is answered in
+Slack by somebody in [approval] overriders, or in advance by who starts `prelaunch remedy` in a terminal: that person has the rights to
+repair machines by hand.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError
+from tasks.gate.context import GateContext
+from tasks.gate.links import run_url
+from tasks.gate.question import (
+    ApprovalAction,
+    Question,
+    keep_question,
+    may_answer,
+    read_answer,
+    read_question,
+)
+from tasks.machines.base import Rung
+from tasks.notifiers.base import Audience, Item, Kind, Link, Notification, PendingQuestion, Severity
+from tasks.notifiers.deliver import deliver, settle
+from tasks.paging.content import finish_page
+from tasks.remediation.model import Act, ActState, Allowed, Case, Permission, Why
+from tasks.remediation.records import act_id
+from tasks.remediation.step_texts import WHY
+from tasks.store.base import StoreError
+from tasks.text.inert import one_line
+
+LOG = logging.getLogger("prelaunch")
+KEY = "repair"
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True)
+class InAdvance:
+    """Repairs that the person at the terminal allows, and who that is."""
+
+    rungs: tuple[Rung, ...] = ()
+    who: str = ""
+
+
+_NOTHING = InAdvance()
+_ALLOWED: ContextVar[InAdvance] = ContextVar("prelaunch_allowed_in_advance", default=_NOTHING)
+
+
+@contextmanager
+def allow_in_advance(rungs: Sequence[Rung]) -> Iterator[None]:
+    """Within the block this process's remediation needs no other answer for these repairs. It is no part of any request."""
+    token = _ALLOWED.set(InAdvance(tuple(rungs), terminal_user()))
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
+def terminal_user() -> str:
+    """Who runs this process, as records show it."""
+    return f"{getpass.getuser()} (terminal)"
+
+
+class GatePeople:
+    """The people of one gate file. `flow_run_id` is the remediation's."""
+
+    def __init__(self, setting: GateContext, flow_run_id: str) -> None:
+        self.setting, self.flow_run_id = setting, flow_run_id
+        self.in_advance = _ALLOWED.get()
+
+    def ask(self, case: Case, rung: Rung, number: int, command: str) -> float:
+        """Ask once; a question that was asked before keeps its deadline. Raises StoreError."""
+        now = time.time()
+        deadline = now + self.setting.gate.remediation.ask_minutes * MINUTE_S
+        if rung in self.in_advance.rungs:
+            return deadline
+        name = act_id(case, rung, number)
+        question = self._kept(name)
+        if question is None:
+            question = self._question(case, rung, name, now, deadline, command)
+            keep_question(self.setting.store, question)
+        self._announce(case, question, command)
+        return question.deadline
+
+    def answered(self, one: Allowed) -> tuple[Permission, str]:
+        """The answer of a proven person who may give it. One that came after the deadline is none."""
+        if one.rung in self.in_advance.rungs:
+            return Permission.ALLOWED, self.in_advance.who
+        name = f"{one.gate_id}-{one.node}-{one.rung.value}-{one.number}"
+        try:
+            answer = read_answer(self.setting.store, name, KEY)
+        except (StoreError, DecodeError) as error:
+            LOG.warning("the answer about %s cannot be read: %s", name, error)
+            return Permission.ASKED, ""
+        question = self._kept(name)
+        if answer is None or question is None or answer.at > one.deadline:
+            return Permission.ASKED, ""
+        if not answer.verified or not may_answer(question, answer.who, answer.action):
+            LOG.warning("the answer of %s about %s is ignored: this user may not give it", answer.who, name)
+            return Permission.ASKED, ""
+        allowed = answer.action is ApprovalAction.LAUNCH
+        return (Permission.ALLOWED if allowed else Permission.DENIED), answer.by
+
+    def page(self, cases: Sequence[Case], why: Why, acts: Sequence[Act]) -> None:
+        """Call the on-call once for all of these nodes, with what was done for each."""
+        nodes = ", ".join(case.node for case in cases)
+        title = f"{self.setting.gate.cluster.name}: {nodes} needs a person: {WHY.get(why, why.value)}"
+        items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
+        facts = (("why", WHY.get(why, why.value)), ("gate file", self.setting.file))
+        page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
+        deliver(self.setting.gate.notify, self.setting.store, finish_page(page, title))
+
+    def tell(self, act: Act) -> None:
+        """Reply below the gate's message; nobody is called."""
+        title = f"{act.node}: {act.rung.value} {act.state.value}"
+        page = replace(self._page(act.gate_id, (act.node,), title, (_item(act),), ()), severity=Severity.INFO)
+        settle(self.setting.gate.notify, self.setting.store, finish_page(page, title))
+
+    def _kept(self, name: str) -> Question | None:
+        try:
+            return read_question(self.setting.store, name, KEY)
+        except DecodeError as error:
+            raise StoreError(f"the question {name} cannot be read: {error}") from error
+
+    def _question(
+        self, case: Case, rung: Rung, name: str, now: float, deadline: float, command: str
+    ) -> Question:
+        gate = self.setting.gate
+        repair = f"{rung.value} {case.node}"
+        first = case.blames[0] if case.blames else None
+        said = f"{gate.cluster.name}: {case.node}: {first.message if first else 'it was condemned'}"
+        said += f". Allow this: {one_line(command, 300) or repair}"
+        return Question(
+            SCHEMA_VERSION, name, gate.name, gate.cluster.name, self.flow_run_id, KEY, said, True, now, deadline,
+            gate.approval.approvers, gate.approval.overriders, repair,
+        )  # fmt: skip
+
+    def _announce(self, case: Case, question: Question, command: str) -> None:
+        url = run_url(self.flow_run_id)
+        asked = PendingQuestion(
+            self.flow_run_id, KEY, question.deadline, True, url, bool(question.overriders), question.repair
+        )
+        facts = (("command", command), ("gate", case.gate_id), ("gate file", self.setting.file))
+        page = self._page(question.gate_id, (case.node,), question.said, (), facts)
+        page = replace(page, kind=Kind.QUESTION, question=asked, severity=Severity.WARNING)
+        deliver(self.setting.gate.notify, self.setting.store, finish_page(page, question.said))
+
+    def _page(
+        self,
+        gate_id: str,
+        nodes: tuple[str, ...],
+        title: str,
+        items: tuple[Item, ...],
+        facts: tuple[tuple[str, str], ...],
+    ) -> Notification:
+        url = run_url(self.flow_run_id)
+        return Notification(
+            gate_id, self.setting.gate.cluster.name, title, "", "",
+            gate=self.setting.gate.name, kind=Kind.REPAIR, audience=Audience.ONCALL, severity=Severity.ERROR,
+            culprits=nodes, items=items, facts=facts, links=(Link("run in Prefect", url),) if url else (),
+        )  # fmt: skip
+
+
+def _item(act: Act) -> Item:
+    """One act as a line of a page: what, how it ended, who allowed it, and the engine's words."""
+    word = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
+    said = f"{act.state.value}: {one_line(act.said, 300) or 'no words'}"
+    said += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
+    return Item(
+        word,
+        "REPAIR",
+        act.node,
+        act.rung.value,
+        said,
+        "",
+        (act.command,) if act.command else (),
+        act.after or act.before,
+    )

@@ -1,0 +1,373 @@
+"""Repairs of what a gate condemned: its cases, the lock of a cluster's remediation, and the re-test, which is a gate of its own.
+
+RemedyRejected          nothing can be done for this gate; the message says why, and the remedy
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.logging import get_logger
+from prefect.states import Completed, Failed
+from pydantic import BaseModel, ConfigDict, Field
+
+from checks.documents.decode import parse_json
+from checks.documents.report import digest, dump_plain, load
+from checks.judge.verdict import decide
+from checks.model import Profile, Report, Verdict
+from checks.value_types import DecodeError
+from tasks.gate.context import GateContext, launcher_of, open_gate_context, share_gate_context
+from tasks.gate.jobs import new_gate_id
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
+from tasks.gate.lease.owner import this_process
+from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.progress import LISTENER, Progress
+from tasks.gate.request_record import kept_request
+from tasks.gate_file.model import Mode as GateMode
+from tasks.gate_file.people import Approval, Notify
+from tasks.gate_file.request import Advanced, GateRequest, names_as_choices
+from tasks.launchers.base import LaunchRejected
+from tasks.machines.base import MachineError, Retest
+from tasks.paging.remedy import GatePeople
+from tasks.remediation.drive import Rechecked, Remediation
+from tasks.remediation.model import Case, Proof, Why
+from tasks.remediation.proof import cases_of, proof_of, seconds_of
+from tasks.remediation.records import JournalError, Records, with_cases
+from tasks.remediation.settings import cluster_of, machines_of, settings_of
+from tasks.remediation.step_texts import step_text
+from tasks.remediation.steps import Kind, Step
+from tasks.render.findings import verdict_json
+from tasks.store.base import Store
+from tasks.store.history import listed
+from tasks.store.layout import outcome_key, report_key, verdict_key
+from tasks.text.inert import one_line
+
+LOG = get_logger("prelaunch")
+DOCUMENT_BYTES = 256 * 1024 * 1024
+LOOK_S = 3.0
+DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
+# The lock of a cluster's remediation has its own name, so that gates of the cluster go on meanwhile.
+LOCK, RETEST = "-remedy", "-retest-"
+CLUSTER_CHARACTERS = 63
+
+
+class RemedyRejected(Exception):
+    """Nothing can be done for this gate. The message says why, and the remedy."""
+
+
+REJECTIONS = (RemedyRejected, MachineError, JournalError)
+Gate = Callable[[GateRequest], Awaitable[State[Any]]]
+
+
+class RemedyRequest(BaseModel):
+    """Repairs the machines that a gate condemned, proves them, and gives them back, as its gate file allows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Remedy")
+
+    gate_file: str = Field(
+        title="Gate file",
+        description="The name of the gate file of the gate that condemned machines.",
+        min_length=1,
+        max_length=4096,
+        json_schema_extra=names_as_choices(0),
+    )
+    gate_id: str = Field(
+        default="",
+        title="Gate",
+        description="The id of the gate. Empty: go on with the open cases of the cluster, or take its last refused gate.",
+        pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$",
+        max_length=253,
+        json_schema_extra={"position": 1},
+    )
+    store: str = Field(
+        default="",
+        title="Store",
+        description="Where the gate's report is. Empty: as the gate file says.",
+        max_length=4096,
+        json_schema_extra={"position": 2},
+    )
+
+
+@dataclass
+class Work:
+    """One run of a cluster's remediation. `cases` are those that this run began with."""
+
+    setting: GateContext
+    records: Records
+    remediation: Remediation
+    cases: tuple[Case, ...] = ()
+
+    @property
+    def open(self) -> tuple[Case, ...]:
+        """The cases that are not closed yet. Raises JournalError, StoreError."""
+        return self.records.journal().cases
+
+
+def gate_request(request: RemedyRequest) -> GateRequest:
+    """The request of a gate of the same file, which launches nothing."""
+    return GateRequest(gate_file=request.gate_file, launch=False, advanced=Advanced(store=request.store))
+
+
+def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case, Retest], Rechecked]) -> Work:
+    """Everything that a run needs. It writes nothing. Raises GateFileError, StoreError and what REJECTIONS lists."""
+    setting = open_gate_context(gate_request(request))
+    settings, records = settings_of(setting.gate), Records(setting.store, cluster_of(setting.gate))
+    machines = machines_of(setting.gate)
+    people = GatePeople(setting, flow_run_id)
+    remediation = Remediation(
+        records, machines, settings, recheck, people, flow_run_id or this_process().host, time.time
+    )
+    journal = records.journal()
+    gate_id = request.gate_id or ("" if journal.cases else last_refused(setting))
+    cases = cases_of_gate(setting, gate_id) if gate_id else ()
+    return Work(setting, records, remediation, with_cases(journal, cases).cases)
+
+
+def last_refused(setting: GateContext) -> str:
+    """The newest gate of the cluster that condemned a machine. Raises RemedyRejected, StoreError."""
+    cluster = setting.gate.cluster.name
+    kept = listed(setting.store, setting.index).records
+    found = next((one for one in reversed(kept) if one.cluster == cluster and one.condemned), None)
+    if found is None:
+        raise RemedyRejected(
+            f"no gate of cluster {cluster} has condemned a machine, so there is nothing to repair"
+        )
+    return found.gate_id
+
+
+def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
+    """What a kept gate condemned, judged again from its report. Raises RemedyRejected, StoreError.
+
+    A verdict that comes out differently now is not acted on: policy, facts or this program were changed.
+    """
+    report, verdict = _judged_again(setting, gate_id)
+    decision = _decision(setting.store, gate_id)
+    observed = setting.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
+    cases = cases_of(
+        report, verdict, digest(dump_plain(verdict)), setting.gate.cluster.name, setting.file, observed
+    )
+    if not cases:
+        raise RemedyRejected(f"gate {gate_id} blames no machine, so there is nothing to repair")
+    if observed:
+        what = (
+            "only observes"
+            if decision is Decision.OBSERVED
+            else f"ended as {decision.value if decision else 'nothing'}"
+        )
+        raise RemedyRejected(
+            f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."
+        )
+    return cases
+
+
+def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
+    data, kept = setting.store.get(report_key(gate_id)), setting.store.get(verdict_key(gate_id))
+    if data is None or kept is None:
+        raise RemedyRejected(
+            f"{setting.store.place(report_key(gate_id))}: gate {gate_id} kept no report and verdict"
+        )
+    try:
+        report = load(data)
+    except DecodeError as error:
+        raise RemedyRejected(f"the report of gate {gate_id} cannot be read: {error}") from error
+    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
+    if dump_plain(verdict_json(verdict)) != kept:
+        raise RemedyRejected(
+            f"the report of gate {gate_id} is judged differently now: report, policy, facts or this program were changed. "
+            "Run the gate again."
+        )
+    return report, verdict
+
+
+def _decision(store: Store, gate_id: str) -> Decision | None:
+    """How the gate ended; None if that is not known. Raises StoreError."""
+    data = store.get(outcome_key(gate_id))
+    try:
+        table = parse_json(data, DOCUMENT_BYTES) if data is not None else None
+        said = table.get("decision") if isinstance(table, dict) else None
+        return Decision(said) if isinstance(said, str) else None
+    except (DecodeError, ValueError):
+        return None
+
+
+@contextmanager
+def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
+    """One process works on a cluster's machines at a time. Raises LeaseHeld, StoreError."""
+    now, setting = time.time(), work.setting
+    name = f"{setting.gate.cluster.name[: CLUSTER_CHARACTERS - len(LOCK)]}{LOCK}"
+    wanted = Lease(
+        1, name, new_gate_id("remedy", now), 1, setting.digest, setting.file, False, setting.engine,
+        this_process(flow_run_id), now, now, now + TTL_S,
+    )  # fmt: skip
+    held: HeldLease = leases.acquire(setting.store, wanted, lambda _: (), lambda _: None)
+    keeper = LeaseRenewal(setting.store, held)
+    keeper.start()
+    try:
+        yield keeper
+    finally:
+        keeper.release()
+
+
+def open_cases(work: Work) -> None:
+    """Write the cases of this run to the journal. Raises JournalError, StoreError."""
+    work.records.change(lambda journal: with_cases(journal, work.cases), time.time())
+
+
+def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
+    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody.
+
+    Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
+    """
+    gate = setting.gate
+    mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
+    name = f"{gate.cluster.name[: CLUSTER_CHARACTERS - len(RETEST) - len(mark)]}{RETEST}{mark}"
+    options = {**gate.cluster.options, **place.options}
+    declared = gate.cluster.declared.model_copy(update={"nodes": len(place.nodes)})
+    cluster = gate.cluster.model_copy(update={"name": name, "options": options, "declared": declared})
+    profile = max(gate.checks.profile, case.profile, key=DEPTH.index)
+    made = gate.model_copy(
+        update={
+            "cluster": cluster,
+            "checks": gate.checks.model_copy(update={"profile": profile}),
+            "policy": gate.policy.model_copy(update={"mode": GateMode.ENFORCE, "reuse_pass_minutes": 0.0}),
+            "notify": Notify(),
+            "approval": Approval(),
+        }
+    )
+    engine = replace(
+        setting.engine,
+        options=json.dumps(options, sort_keys=True),
+        root=str(setting.local / "clusters" / name),
+    )
+    launcher = launcher_of(engine)
+    names = launcher.node_names(declared.nodes)
+    return replace(
+        setting,
+        gate=made,
+        engine=engine,
+        launcher=launcher,
+        declared=made.declared(names, setting.declared.kernel_log),
+    )
+
+
+class _Heard:
+    """Keeps how the re-test ended; its progress is not shown."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+
+    def progress(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Keep the outcome."""
+        self.outcome = outcome
+
+
+async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
+    """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
+    why = f"re-test of {case.node} for {case.gate_id}"
+    request = GateRequest(
+        gate_file=setting.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
+    )
+    heard = _Heard()
+    LISTENER.set(heard)
+    try:
+        with share_gate_context(request, retest_context(setting, case, place)):
+            state = await gate(request)
+    except LaunchRejected as error:
+        return Rechecked(Proof.CANNOT_TELL, said=str(error))
+    outcome = heard.outcome
+    if outcome is None or outcome.judged is None:
+        said = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
+        return Rechecked(
+            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(said, 500)
+        )
+    report = outcome.judged.report
+    proof, identity, said = proof_of(case, report, outcome.judged.verdict)
+    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), seconds_of(report.measured_at))
+
+
+async def follow(work: Work, say: Callable[[Case, Step], None], lost: Callable[[], bool]) -> bool:
+    """Take steps until no case is open, or the time of the gate file is over; returns whether none is open.
+
+    Raises JournalError, StoreError.
+    """
+    until = time.monotonic() + work.setting.gate.remediation.wait_minutes * 60
+    said: dict[tuple[str, str], Step] = {}
+    while not lost():
+        taken = await asyncio.to_thread(work.remediation.round)
+        for case, step in taken:
+            key = (case.gate_id, case.node)
+            if said.get(key) != step:
+                say(case, step)
+            said[key] = step
+        if not await asyncio.to_thread(lambda: work.open):
+            return True
+        if time.monotonic() > until:
+            return False
+        if all(step.kind in (Kind.WAIT, Kind.NOTHING) for _, step in taken):
+            await asyncio.sleep(LOOK_S)
+    return False
+
+
+def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> State[Any]:
+    """The state that Prefect shows: `ends` says of each node why its case was closed."""
+    said = "; ".join(f"{node}: {why.value if why else 'open'}" for node, why in sorted(ends.items()))
+    if waiting:
+        nodes = ", ".join(sorted(case.node for case in waiting))
+        return Failed(name="Waiting", message=f"{nodes}: the remediation goes on with the next run. {said}")
+    if all(why is Why.PROVEN for why in ends.values()):
+        return Completed(name="Repaired", message=said or "there was nothing to do")
+    if all(why in (Why.PROVEN, Why.MODE, Why.OBSERVED, Why.NO_REPAIR) for why in ends.values()):
+        return Completed(name="Planned", message=said)
+    return Failed(name="NotRepaired", message=said)
+
+
+_SAY: ContextVar[Callable[[str], None] | None] = ContextVar("prelaunch_say_steps", default=None)
+
+
+@contextmanager
+def say_steps(say: Callable[[str], None]) -> Iterator[None]:
+    """Within the block each step of this process's remediation is also given to `say`, as a line for people."""
+    token = _SAY.set(say)
+    try:
+        yield
+    finally:
+        _SAY.reset(token)
+
+
+def say_step(work: Work, case: Case, step: Step) -> None:
+    """Log a step."""
+    line, say = step_text(case, step), _SAY.get()
+    LOG.info("%s", line)
+    if say is not None:
+        say(line)
+
+
+async def start_again(work: Work, gate: Gate, ends: Mapping[str, Why | None]) -> None:
+    """Run the refused gate again, and with it the training, once all of its nodes were proven; the gate file has to ask for it.
+
+    Slurm gives no fenced node to a job, so a node that stays out is not among those of the next run.
+    """
+    if not work.setting.gate.remediation.resume or not ends:
+        return
+    if any(why is not Why.PROVEN for why in ends.values()):
+        LOG.info("the gate is not started again: not every node was proven")
+        return
+    for gate_id in dict.fromkeys(case.gate_id for case in work.cases):
+        request = kept_request(work.setting.store, gate_id)
+        if request is None or not request.launch:
+            continue
+        LOG.info("the gate of %s is started again", gate_id)
+        await gate(request.model_copy(update={"reason": f"again, after the repair for {gate_id}"}))
