@@ -31,7 +31,7 @@ from tasks.machines.base import Holder, Machine, MachineError, Machines, Rung, S
 from tasks.text.inert import one_line
 
 LOG = logging.getLogger("prelaunch")
-PROBE_S, UNDO_S, CLEAN_PAUSE_S = 30.0, 60.0, 2.0
+PROBE_S, UNDO_S, CLEAN_PAUSE_S, GATE_END_S = 30.0, 60.0, 2.0, 120.0
 
 
 class GateRun(Protocol):
@@ -93,8 +93,7 @@ class DrillRun:
             self._problems.append(self._why)
         finally:
             clean = self._undone(fault, self.limits.clean_s)
-            if self._gate is not None:
-                self._gate.end()
+            self._end_gate()
         return self._result(fault, begun, clean)
 
     def _fault(self) -> Fault:
@@ -141,10 +140,10 @@ class DrillRun:
 
     def _note(self, fault: Fault) -> None:
         """Note what was reached now, and undo the fault if it was there for long enough."""
-        now = self.clock()
+        after = self.clock() - (0.0 if self._injected_at is None else self._injected_at)
         for milestone in Milestone:
             if milestone in self.watch.reached and milestone not in self._reached_s:
-                self._reached_s[milestone] = now - (self._injected_at or now)
+                self._reached_s[milestone] = after
                 self.say(f"{milestone.value} after {self._reached_s[milestone]:.1f} s")
         if self.undo_after in self.watch.reached and not self.watch.healed:
             self._next_at = None
@@ -180,6 +179,16 @@ class DrillRun:
                 f"no gate has a report of {self.options.node}. Let the gate file declare all nodes."
             )
         return True
+
+    def _end_gate(self) -> None:
+        """Let the gate that was started end by itself, because it may still have to page; end it if that takes too long."""
+        if self._gate is None:
+            return
+        deadline = self.clock() + GATE_END_S
+        patient = not self._problems
+        while patient and not self.stop.number and self._gate.code() is None and self.clock() < deadline:
+            self.stop.wait(self.limits.poll_s)
+        self._gate.end()
 
     def _undone(self, fault: Fault, seconds: float) -> bool:
         """Undo the fault; a node that does not answer is tried again for so long. Whether nothing of the fault is left."""

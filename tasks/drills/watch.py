@@ -155,7 +155,9 @@ class Watch:
             if act.id in self._old_acts or not self._ours(act) or (known and known.state is act.state):
                 continue
             self._acts[act.id] = act
-            self.details.append(f"{act.rung.value} {act.number} is {act.state.value}")
+            bad = act.state in (ActState.REFUSED, ActState.FAILED) and act.said
+            said = f": {one_line(act.said, 200)}" if bad else ""
+            self.details.append(f"{act.rung.value} {act.number} is {act.state.value}{said}")
             if act.rung in (Rung.FENCE, *REPAIRS) and act.state in (ActState.ACCEPTED, ActState.DONE):
                 self._reach(Milestone.ACTED, f"{act.rung.value} {act.number} of gate {act.gate_id}")
             elif act.rung is Rung.PAGE and act.state is ActState.DONE:

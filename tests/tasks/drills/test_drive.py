@@ -278,6 +278,19 @@ def test_an_error_of_our_own_leaves_nothing(log: Path) -> None:
     assert "ZeroDivisionError" in report_text(result)
 
 
+@pytest.mark.parametrize(("ends_after", "waits"), [(5, 6), (10_000, 61)])
+def test_a_gate_is_left_to_end_by_itself_for_a_while(log: Path, ends_after: int, waits: int) -> None:
+    """It has refused, and still has to say so to people. It is ended in any case."""
+    stack = stack_with(log)
+    time = PlayedTime(stack)
+    run = drill(stack, log, time)
+    run.expected = (DETECTED,)
+    stack.code = lambda: 1 if time.waits > ends_after else None  # type: ignore[method-assign]
+
+    assert DrillEnd.IN_TIME is ran(run, log).end
+    assert (waits, True) == (time.waits, stack.ended)
+
+
 def test_a_gate_that_cannot_be_started_leaves_nothing(log: Path) -> None:
     """The fault was there by then."""
     stack = stack_with(log)
