@@ -1,4 +1,4 @@
-"""`prelaunch serve`: gate, commission and reap for the configured Prefect server, from this machine and this terminal.
+"""`prelaunch serve`: gate, commission, reap and remedy for the configured Prefect server, from this machine and this terminal.
 
 It is for a laptop or for a trial: no work pool and no worker are needed. When it ends, its runs are cancelled and their jobs ended.
 """
@@ -116,9 +116,10 @@ async def _deployments(runner: Runner) -> dict[str, str]:
     from flows.commission import commission
     from flows.gate import gate
     from flows.reap import reap
+    from flows.remedy import remedy
 
     pages = {}
-    flows: tuple[Any, ...] = (gate, commission, reap)
+    flows: tuple[Any, ...] = (gate, commission, reap, remedy)
     for flow in flows:
         made = await flow.ato_deployment(
             NAME, tags=["prelaunch", "served"], entrypoint_type=EntrypointType.MODULE_PATH

@@ -176,6 +176,7 @@ class SlurmMachines:
         view.require_ours(node, mark)
         if view.machine(node).service is not Service.TESTING:
             view = self._resumed(node, mark, name)
+        view = self._answering(node, view)
         if view.machine(node).service is not Service.TESTING:
             raise ActRefused(f"{node} cannot be tested again: Slurm shows {view.words(node)!r:.200}.")
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
@@ -326,6 +327,15 @@ class SlurmMachines:
             view.require_reserved(name, frozenset((node,)))
         self._change(self._as_operator(acts.resume(node)))
         return self._again(node)
+
+    def _answering(self, node: str, view: View) -> View:
+        """What Slurm shows once the node's slurmd has answered: until then sbatch refuses every job for it. It waits for a while."""
+        for _ in range(int(BUSY_S / BUSY_PAUSE_S)):
+            if not view.silent(node):
+                break
+            self._pause(BUSY_PAUSE_S)
+            view = self._again(node)
+        return view
 
     def _delete(self, node: str, name: str) -> View:
         """What Slurm shows once the reservation is gone."""

@@ -164,6 +164,10 @@ class View:
                 f"Somebody took {', '.join(sorted(missing))} out of reservation {name}. A person has to look at it."
             )
 
+    def silent(self, name: str) -> bool:
+        """Whether slurmctld waits for an answer of the node's slurmd."""
+        return bool(self.nodes[name].flags & SILENT)
+
     def require_testing(self, name: str, reservation: str) -> None:
         """Raise ActRefused unless the node would serve if its reservation were gone, and nobody else wrote a reason for it."""
         self.require_reserved(reservation, frozenset((name,)))

@@ -19,6 +19,7 @@ from tasks.machines.base import (
     EngineSilent,
     Holder,
     Machine,
+    MachineError,
     Machines,
     Mark,
     Retest,
@@ -288,10 +289,22 @@ class Remediation:
             number = act_number(case, Rung.PAGE, journal)
             acts.append(open_page or self._made(case, step, Rung.PAGE, machines, number, self.clock()))
             self._keep(acts[-1])
+            self._end_retest(case)
         journal = self.records.journal()
         self.people.page(cases, why, [act for case in cases for act in journal.of(case)])
         for act in acts:
             self._keep(in_state(act, ActState.DONE, self.clock()))
+
+    def _end_retest(self, case: Case) -> None:
+        """Nothing more is tried: what kept the machine for a repair or a re-test is removed, and the machine stays fenced."""
+        if not any(act.rung in (Rung.RECHECK, *REPAIRS) for act in self.records.journal().of(case)):
+            return
+        try:
+            self.machines.close_retest(case.node, _mark(case))
+        except MachineError as error:
+            LOG.warning(
+                "%s is left to a person, and its reservation may be left as well: %s", case.node, error
+            )
 
     def _keep(self, act: Act) -> None:
         """Write an act's new state to its record and to the journal."""

@@ -230,7 +230,8 @@ class Journal:
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds at the moment of each act, counted from the engine; `most` is by node in 24 hours.
+    """What holds at the moment of each act, counted from the engine; `most` is by node in 24 hours. A node that its engine does
+    not show for `unseen_s` is left to a person.
 
     Sources of the defaults: two reboots are gpud's threshold of reboots for an Xid (threshold.go); SageMaker HyperPod's documentation
     replaces an instance on which a fault returns after a reboot; EKS repairs no node group of which more than a fifth is unhealthy.
@@ -244,7 +245,7 @@ class Limits:
     act_s: Mapping[Rung, float] = field(
         default_factory=lambda: {Rung.RESET: 300.0, Rung.REBOOT: 1800.0, Rung.REPLACE: 3600.0}
     )
-    drain_s: float = 86_400.0
+    unseen_s: float = 3600.0
 
 
 @dataclass(frozen=True)

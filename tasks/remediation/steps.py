@@ -79,11 +79,14 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, 
         return Step(Kind.CLOSE, why=Why.PROVEN)
     if last is not None and not last.state.final:
         return _unsettled(last, engine, settings, now)
+    if last is not None and last.rung is not Rung.RECHECK and last.state is not ActState.DONE:
+        return _leave(Why.ACT_REFUSED if last.state is ActState.REFUSED else Why.ACT_FAILED)
     if why := _forbidden(case, settings):
         return _leave(why)
     machine = engine.machines.get(case.node)
     if machine is None or machine.service in (Service.UNKNOWN, Service.GONE):
-        return _leave(Why.NOT_SEEN) if last is None else Step(Kind.WAIT, why=Why.NOT_SEEN)
+        forgotten = last is None or now - last.changed_at > settings.limits.unseen_s
+        return _leave(Why.NOT_SEEN) if forgotten else Step(Kind.WAIT, why=Why.NOT_SEEN)
     if not _fenced_before(acts):
         return _first(case, acts, journal, machine, engine, settings, now)
     return _further(case, acts, journal, machine, engine, settings, now)
@@ -141,8 +144,6 @@ def _first(
     now: float,
 ) -> Step:
     """The step of a case whose node is not fenced yet."""
-    if acts and acts[-1].rung is Rung.FENCE:
-        return _leave(Why.ACT_REFUSED if acts[-1].state is ActState.REFUSED else Why.ACT_FAILED)
     if machine.holder is Holder.OTHER:
         return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
     if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != case.gate_id):
@@ -230,10 +231,6 @@ def _further(
 ) -> Step:
     """The step of a case whose node was fenced: check, repair, return, or page."""
     last = acts[-1]
-    if last.state is ActState.REFUSED and last.rung is not Rung.RECHECK:
-        return _leave(Why.ACT_REFUSED)
-    if last.state is ActState.FAILED and last.rung is not Rung.RECHECK:
-        return _leave(Why.ACT_FAILED)
     if (taken := _taken(case, last, machine)) is not None:
         return taken
     if machine.service is Service.CHANGING:

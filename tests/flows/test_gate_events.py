@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.cli import gate as cli
+from flows.cli.prefect_server import start_server
 from tasks import finish
 from tasks.gate.context import open_gate_context
 from tasks.gate.question import Question
@@ -135,7 +135,7 @@ def test_a_gate_of_a_terminal_is_watched_like_any_other(
         monkeypatch.delenv(name)
     monkeypatch.setenv("PREFECT_API_URL", world.url)
     with ExitStack() as stack:
-        assert cli._server(open_gate_context(request_of(path)), stack) is None
+        assert start_server(open_gate_context(request_of(path)).local, stack) is None
     assert "30" == os.environ["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
 
 

@@ -86,5 +86,5 @@ def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path, kind
 
     assert [] == imported(folder), done.stderr
     assert [
-        str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap")
+        str(root / "flows" / f"{name}.py") for name in ("commission", "gate", "reap", "remedy")
     ] == done.stdout.split(), done.stderr

@@ -49,7 +49,7 @@ def deployment_of(log: Path, name: str) -> str:
 
 @pytest.mark.long
 def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path) -> None:
-    """Gate, commissioning and reap; SIGTERM ends it, and says 143."""
+    """Gate, commissioning, reap and remedy; SIGTERM ends it, and says 143."""
     write_cluster(tmp_path, "laptop")
     with serving(world, tmp_path) as (process, log):
         pages = [line for line in log.read_text().splitlines() if "/here  http" in line]
@@ -57,7 +57,7 @@ def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path)
         process.terminate()
 
         assert 143 == process.wait(30)
-    assert ["gate/here", "commission/here", "reap/here"] == [line.split()[0] for line in pages]
+    assert ["gate/here", "commission/here", "reap/here", "remedy/here"] == [line.split()[0] for line in pages]
     fields = held["parameter_openapi_schema"]["definitions"]["GateRequest"]["properties"]
     assert (["laptop"], "prelaunch.gate") == (fields["gate_file"]["enum"], held["entrypoint"])
     assert "prelaunch" in held["tags"]

@@ -1,0 +1,288 @@
+"""Remediation on a real Slurm cluster, from the refused gate to the node that serves again, and where it must not act."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.model import SCHEMA_VERSION
+from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from tasks.remediation.model import Act, ActState
+from tasks.remediation.records import Records
+from tasks.store.folder import FolderStore
+from tests.engines.slurm_cluster import running_cluster, unavailable
+from tests.engines.slurm_gates import gate_on_slurm, slurm_gate
+from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
+from tests.survival import few_checks
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_backend")]
+CLUSTER = "slurm"
+XID = "NVRM: Xid (PCI:0000:b9:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+ASKS = """
+[approval]
+approvers = ["U0PERSON1"]
+overriders = ["U0PERSON2"]
+
+[remediation]
+mode = "ask"
+machines = "slurm"
+wait_minutes = 4
+"""
+
+
+class LoggingCluster(RebootingCluster):
+    """Each node has a /var/log of its own, whose `messages` a reboot begins anew. All share the ring of the one kernel."""
+
+    def before_slurmctld(self) -> None:
+        """Make the logs, and the RebootProgram."""
+        super().before_slurmctld()
+        for node in self.nodes:
+            (self.folder / "var_log" / node).mkdir(parents=True)
+            (self.folder / "var_log" / node / "messages").touch()
+        fresh = f": >{self.folder}/var_log/$(hostname)/messages\n"
+        conf = f"export SLURM_CONF={self.folder}/slurm.conf\n"
+        self.hook("reboot", conf + fresh + REBOOTS.format(folder=self.folder))
+
+    def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
+        own = f"mount --bind {self.folder}/var_log/{host} /var/log"
+        bind = ("/bin/sh", "-ec", f'{own}; exec "$@"', "log") if host in self.nodes else ()
+        super()._start(index, host, *bind, *argv, other=other)
+
+    def log(self, node: str, message: str) -> None:
+        """Write a line of the kernel to the node's log, as rsyslog does."""
+        when = datetime.now().astimezone().strftime("%b %d %H:%M:%S")
+        with (self.folder / "var_log" / node / "messages").open("a") as file:
+            file.write(f"{when} {node} kernel: {message}\n")
+
+
+@pytest.fixture
+def slurm(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LoggingCluster]:
+    """Four nodes that can be rebooted, with logs of their own."""
+    if why := unavailable():
+        pytest.skip(why)
+    monkeypatch.setattr(few_checks, "NAMES", (*few_checks.NAMES, "kernel.xid"))
+    with running_cluster(LoggingCluster, tmp_path_factory.mktemp("slurm"), 4) as cluster:
+        monkeypatch.setenv("PATH", cluster.path)
+        yield cluster
+
+
+def gate_file(folder: Path, more: str = ASKS) -> Path:
+    """The gate of all four nodes, with the check of Xids."""
+    path = slurm_gate(folder, nodes=4)
+    python = folder / "few-python"
+    first, _, rest = python.read_text().partition("\n")
+    python.write_text(f"{first}\nexport PRELAUNCH_FEW_ALSO=kernel.xid\n{rest}")
+    text = path.read_text()
+    assert "[approval]" not in text and "[remediation]" not in text
+    path.write_text(text + more)
+    return path
+
+
+def remedy(path: Path) -> Any:
+    """Run the flow to its end; returns its state."""
+    from flows.remedy import remedy as flow
+    from tasks.remedy import RemedyRequest
+
+    async def run() -> Any:
+        return await flow(RemedyRequest(gate_file=str(path)), return_state=True)
+
+    with few_checks.chosen():
+        return asyncio.run(run())
+
+
+def acts(path: Path) -> tuple[Act, ...]:
+    """The records of all acts."""
+    return Records(FolderStore(path.parent / "store"), cluster_name(path)).acts()
+
+
+def cluster_name(path: Path) -> str:
+    """The name in the gate file."""
+    import tomllib
+
+    return str(tomllib.loads(path.read_text())["cluster"]["name"])
+
+
+@contextmanager
+def answering(path: Path, who: str, action: ApprovalAction = ApprovalAction.LAUNCH) -> Iterator[list[str]]:
+    """Meanwhile a person whom Slack proved answers every question about a repair; gives the questions."""
+    store, asked, over = FolderStore(path.parent / "store"), list[str](), threading.Event()
+
+    def answer() -> None:
+        while not over.wait(0.2):
+            for key in store.list("gates"):
+                gate_id = key.split("/")[1]
+                if key.endswith("/questions/repair.json") and gate_id not in asked:
+                    asked.append(gate_id)
+                    given = ApprovalAnswer(
+                        SCHEMA_VERSION,
+                        gate_id,
+                        "repair",
+                        action,
+                        who,
+                        AnswerChannel.SLACK,
+                        True,
+                        "it is broken",
+                        time.time(),
+                    )
+                    keep_answer(store, given)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        over.set()
+        thread.join()
+
+
+def refused(path: Path) -> Outcome:
+    """The gate, which refuses."""
+    outcome = gate_on_slurm(path)
+    assert outcome.decision is Decision.REFUSED, outcome.reason
+    return outcome
+
+
+def state_of(cluster: LoggingCluster, node: str) -> str:
+    """Slurm's state and reason of a node."""
+    return cluster.run("sinfo", "-h", "-N", "-n", node, "-p", "gpu", "-o", "%T %E").strip()
+
+
+def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
+    slurm: LoggingCluster, tmp_path: Path
+) -> None:
+    """Xid 79 on n2 of four. A foreign job that waits for n2 starts only once the node was proven."""
+    path = gate_file(tmp_path / "shared")
+    slurm.log("n2", XID)
+    begun = time.monotonic()
+    outcome = refused(path)
+    before = slurm.boot_id("n2")
+    with answering(path, "U0PERSON2") as asked:
+        waits = slurm.run(
+            "sbatch", "--parsable", "--hold", "-w", "n2", "-o", "/dev/null", "--wrap", "true"
+        ).strip()
+        released = threading.Timer(1.0, slurm.run, ("scontrol", "release", waits))
+        released.start()
+        state = remedy(path)
+        released.join()
+    took = time.monotonic() - begun
+    done = [(act.rung.value, act.state) for act in acts(path)]
+    print(f"from the gate's start to the node that serves again: {took:.0f} s")
+    for act in acts(path):
+        print(
+            json.dumps(
+                [act.id, act.state.value, act.allowed_by, act.command, act.before, act.said, act.after]
+            )
+        )
+
+    assert "Repaired" == state.name, state.message
+    assert [
+        ("fence", ActState.DONE),
+        ("reboot", ActState.DONE),
+        ("recheck", ActState.DONE),
+        ("return", ActState.DONE),
+    ] == done
+    assert [f"{outcome.gate_id}-n2-reboot-1"] == asked
+    assert "U0PERSON2 (Slack)" == next(act.allowed_by for act in acts(path) if act.rung.value == "reboot")
+    assert before != slurm.boot_id("n2")
+    slurm.until_idle()
+    assert "idle none" == state_of(slurm, "n2")
+    returned = next(act for act in acts(path) if act.rung.value == "return")
+    assert started(slurm, waits) >= int(returned.intended_at)
+
+
+@pytest.mark.long  # on the simulated cluster in tests/tasks/remediation/test_histories.py
+def test_two_of_four_sick_nodes_are_not_touched_and_one_page_says_so(
+    slurm: LoggingCluster, tmp_path: Path
+) -> None:
+    """Too few would serve."""
+    path = gate_file(tmp_path / "shared")
+    for node in ("n1", "n2"):
+        slurm.log(node, XID)
+    outcome = refused(path)
+    state = remedy(path)
+
+    assert "NotRepaired" == state.name, state.message
+    assert {"page"} == {act.rung.value for act in acts(path)}
+    assert ["idle none"] * 2 == [state_of(slurm, node) for node in ("n1", "n2")]
+    assert "n1, n2 needs a person" in (path.parent / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+
+
+@pytest.mark.long  # tests/tasks/remediation/test_steps.py
+def test_what_a_person_drained_meanwhile_is_left_to_that_person(
+    slurm: LoggingCluster, tmp_path: Path
+) -> None:
+    """Not repaired, and not resumed."""
+    path = gate_file(tmp_path / "shared")
+    slurm.log("n2", XID)
+    refused(path)
+    slurm.run("scontrol", "update", "nodename=n2", "state=drain", "reason=jdoe: mine")
+    state = remedy(path)
+
+    assert "n2: held_by_other" in state.message
+    assert () == acts(path)
+    assert "drained jdoe: mine" == state_of(slurm, "n2")
+
+
+@pytest.mark.long  # the steps are in tests/tasks/remediation, a training that goes on from its checkpoint in test_slurm_gate.py
+def test_the_gate_runs_again_once_its_node_is_back_and_the_training_starts(
+    slurm: LoggingCluster, tmp_path: Path
+) -> None:
+    """With resume = true, on all four nodes."""
+    path = gate_file(tmp_path / "shared", ASKS + "resume = true\n")
+    slurm.log("n2", XID)
+    first = refused(path)
+    with answering(path, "U0PERSON2"):
+        state = remedy(path)
+    kept = {gate.name: json.loads((gate / "outcome.json").read_bytes()) for gate in outcomes(path)}
+    again = [one for name, one in kept.items() if name != first.gate_id and one["training"]]
+
+    assert "Repaired" == state.name, state.message
+    assert ["launched"] == [one["decision"] for one in again]
+    assert ["succeeded"] == [one["training"]["state"] for one in again]
+
+
+def outcomes(path: Path) -> list[Path]:
+    """The folders of all gates that ended, re-tests included."""
+    return [file.parent for file in (path.parent / "store" / "gates").glob("*/outcome.json")]
+
+
+def started(cluster: LoggingCluster, job: str) -> int:
+    """When a job began, in Unix seconds, once it has ended; the scheduler may take a while to see that its node serves."""
+    deadline = time.monotonic() + 60
+    while "JobState=COMPLETED" not in (said := cluster.run("scontrol", "show", "job", job)):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
+    text = re.search(r"StartTime=(\S+)", said)
+    assert text is not None, said
+    return int(datetime.fromisoformat(text[1]).timestamp())
+
+
+def test_a_reboot_that_is_none_leaves_the_node_fenced_and_calls_a_person(
+    slurm: LoggingCluster, tmp_path: Path
+) -> None:
+    """The RebootProgram does nothing: the engine gives the request up, and nothing else is tried."""
+    path = gate_file(tmp_path / "shared")
+    slurm.hook("reboot", "exit 0")
+    slurm.log("n2", XID)
+    refused(path)
+    with answering(path, "U0PERSON2"):
+        state = remedy(path)
+
+    assert "NotRepaired" == state.name, state.message
+    assert [("fence", ActState.DONE), ("reboot", ActState.FAILED), ("page", ActState.DONE)] == [
+        (act.rung.value, act.state) for act in acts(path)
+    ]
+    assert state_of(slurm, "n2").split()[0].rstrip("*") in ("drained", "down", "draining")

@@ -1,0 +1,173 @@
+"""Questions and pages about repairs: who may allow one, how that is known, and that nobody is called twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from checks.model import SCHEMA_VERSION
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer, read_question
+from tasks.gate_file.model import RemediationTable
+from tasks.gate_file.people import Approval, Notify
+from tasks.machines.base import Rung
+from tasks.notifiers.base import PendingQuestion
+from tasks.notifiers.slack.messages import question_blocks
+from tasks.paging.remedy import KEY, GatePeople, allow_in_advance
+from tasks.remediation.model import Allowed, Permission, Why
+from tasks.store.folder import FolderStore
+from tests.tasks.remediation.simulated import World
+from tests.tasks.remediation.test_steps import an_act
+
+(CASE,) = World(1).condemn("n1")
+NAME = "g1-n1-reboot-1"
+
+
+def people(folder: Path) -> GatePeople:
+    """Of a gate file with an approver and an overrider, whose notifications go to the log."""
+    gate = SimpleNamespace(
+        name="prod",
+        cluster=SimpleNamespace(name="sim"),
+        notify=Notify(),
+        approval=Approval(approvers=("U0APPROVES",), overriders=("U0OVERRIDES",)),
+        remediation=RemediationTable(),
+    )
+    setting = SimpleNamespace(gate=gate, store=FolderStore(folder), file="gate.toml")
+    return GatePeople(cast(Any, setting), "")
+
+
+def asked(one: GatePeople) -> Allowed:
+    """The question as the journal has it."""
+    now = time.time()
+    deadline = one.ask(CASE, Rung.REBOOT, 1, "scontrol reboot n1")
+    return Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, now, deadline)
+
+
+def answer(one: GatePeople, **more: Any) -> None:
+    """Somebody answers."""
+    given = ApprovalAnswer(
+        SCHEMA_VERSION,
+        NAME,
+        KEY,
+        ApprovalAction.LAUNCH,
+        "U0OVERRIDES",
+        AnswerChannel.SLACK,
+        True,
+        "it is broken",
+        time.time(),
+    )
+    assert keep_answer(one.setting.store, replace(given, **more))
+
+
+def test_a_proven_overrider_allows_a_repair(tmp_path: Path) -> None:
+    """The record names the person."""
+    one = people(tmp_path)
+    question = asked(one)
+    assert (Permission.ASKED, "") == one.answered(question)
+    answer(one)
+
+    assert (Permission.ALLOWED, "U0OVERRIDES (Slack)") == one.answered(question)
+
+
+@pytest.mark.parametrize("who", ["U0OVERRIDES", "U0APPROVES"])
+def test_either_may_leave_the_machine_as_it_is(tmp_path: Path, who: str) -> None:
+    """Refusing needs no more right than approving."""
+    one = people(tmp_path)
+    question = asked(one)
+    answer(one, action=ApprovalAction.BLOCK, who=who)
+
+    assert Permission.DENIED is one.answered(question)[0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"who": "U0APPROVES"}, id="an approver"),
+        pytest.param({"who": "U0NOBODY"}, id="somebody else"),
+        pytest.param({"verified": False}, id="not proven"),
+        pytest.param({"at": time.time() + 7200}, id="too late"),
+    ],
+)
+def test_nobody_else_allows_one(
+    tmp_path: Path, more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The question stays open until its deadline."""
+    one = people(tmp_path)
+    question = asked(one)
+    answer(one, **more)
+
+    assert Permission.ASKED is one.answered(question)[0]
+
+
+def test_an_answer_to_another_question_counts_for_that_one_alone(tmp_path: Path) -> None:
+    """Another node, another repair, another number."""
+    one = people(tmp_path)
+    question = asked(one)
+    answer(one)
+
+    for other in (
+        replace(question, node="n2"),
+        replace(question, rung=Rung.REPLACE),
+        replace(question, number=2),
+        replace(question, gate_id="g2"),
+    ):
+        assert Permission.ASKED is one.answered(other)[0]
+
+
+def test_a_question_that_is_asked_again_keeps_its_deadline(tmp_path: Path) -> None:
+    """A process that died in between does not give more time."""
+    first = asked(people(tmp_path))
+    again = asked(people(tmp_path))
+    kept = read_question(FolderStore(tmp_path), NAME, KEY)
+
+    assert first.deadline == again.deadline
+    assert kept is not None
+    assert "reboot n1" == kept.repair
+    assert "scontrol reboot n1" in kept.said
+
+
+def test_who_allows_it_in_the_terminal_is_recorded_and_nobody_is_asked(tmp_path: Path) -> None:
+    """Of those repairs alone, and only within the block."""
+    with allow_in_advance([Rung.REBOOT]):
+        one = people(tmp_path)
+    question = asked(one)
+
+    permission, by = one.answered(question)
+    assert Permission.ALLOWED is permission
+    assert by.endswith("(terminal)")
+    assert read_question(one.setting.store, NAME, KEY) is None
+    assert Permission.ASKED is one.answered(replace(question, rung=Rung.REPLACE))[0]
+    assert Permission.ASKED is people(tmp_path).answered(question)[0]
+
+
+def test_a_page_names_every_node_of_a_gate_and_what_was_done(tmp_path: Path) -> None:
+    """One page, with the engine's words."""
+    one = people(tmp_path)
+    cases = World(1).condemn("n1", "n2")
+    one.page(
+        cases,
+        Why.TRIED_ALL,
+        [an_act(Rung.FENCE, said="drained"), an_act(Rung.REBOOT, said="rebooting", allowed_by="U1")],
+    )
+    text = (tmp_path / "pages" / "g1.txt").read_text()
+
+    assert "n1, n2 needs a person: every repair was tried" in text
+    assert "drained" in text
+    assert "rebooting (allowed by U1)" in text
+
+
+def test_the_buttons_of_a_repair_allow_it_or_leave_it() -> None:
+    """There is nothing to check again, and no training is spoken of."""
+    blocks = question_blocks("g1", PendingQuestion("run", KEY, time.time(), True, "", True, "reboot n1"))
+    said = json.dumps(blocks)
+
+    assert "Allow this: reboot n1?" in said
+    assert ["Allow it", "Leave the machine as it is"] == [
+        one["text"]["text"] for one in blocks[1]["elements"]
+    ]
+    assert "training" not in said and "aunch anyway" not in said

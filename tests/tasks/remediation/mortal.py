@@ -1,0 +1,175 @@
+"""A process of remediation that kills itself with SIGKILL at a chosen moment: mortal.py FOLDER MOMENT CLOCK. Run by tests.
+
+The store is a real folder. The engine is a file (FOLDER/engine.json), which is a simulation: each request is appended to
+FOLDER/requests when it takes effect, and a repair is done 60 s later. Moments are counted: before and after each change of the store,
+and before and after each request takes effect. MOMENT 0 kills nobody. It prints how many moments there were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service, Settled
+from tasks.remediation.drive import Rechecked, Remediation
+from tasks.remediation.model import Case, Identity, Limits, Mode, Proof, Settings
+from tasks.remediation.records import Records, with_cases
+from tasks.store.folder import FolderStore
+from tests.tasks.remediation.simulated import SimulatedPeople, World
+
+NODES = 4
+ROUNDS, STEP_S = 12, 30.0
+
+
+class Moments:
+    """Counts, and ends the process at the chosen one."""
+
+    def __init__(self, chosen: int) -> None:
+        self.chosen, self.now = chosen, 0
+
+    def __call__(self) -> None:
+        """One moment."""
+        self.now += 1
+        if self.now == self.chosen:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MortalStore(FolderStore):
+    """A folder whose changes are moments."""
+
+    moment: Moments
+
+    def put(self, key: str, data: bytes) -> None:
+        """Before and after."""
+        self.moment()
+        super().put(key, data)
+        self.moment()
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Before and after."""
+        self.moment()
+        done = super().put_if_absent(key, data)
+        self.moment()
+        return done
+
+    def replace_if(self, key: str, old: bytes, new: bytes) -> bool:
+        """Before and after."""
+        self.moment()
+        done = super().replace_if(key, old, new)
+        self.moment()
+        return done
+
+
+class FileEngine:
+    """n0 to n3; n1 is sick until it was rebooted."""
+
+    name = "file"
+    rungs = frozenset((Rung.REBOOT, Rung.REPLACE))
+    fence_is = Rung.FENCE
+
+    def __init__(self, folder: Path, moment: Moments, clock: Callable[[], float]) -> None:
+        self.file, self.log = folder / "engine.json", folder / "requests"
+        self.moment, self.clock = moment, clock
+
+    def state(self) -> dict[str, Any]:
+        """The truth about n1."""
+        if not self.file.exists():
+            return {"mark": None, "testing": False, "due": None, "boot": 0, "booted_at": 0.0}
+        kept: dict[str, Any] = json.loads(self.file.read_text())
+        if kept["due"] is not None and kept["due"] <= self.clock():
+            kept |= {"due": None, "boot": kept["boot"] + 1, "booted_at": kept["due"]}
+        return kept
+
+    def _change(self, request: str, **values: object) -> str:
+        self.moment()
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.state() | values))
+        with self.log.open("a") as log:
+            log.write(f"{request}\n")
+        new.rename(self.file)
+        self.moment()
+        return request
+
+    def look(self) -> Mapping[str, Machine]:
+        """The nodes."""
+        found = {f"n{index}": Machine(f"n{index}", Service.SERVING) for index in range(NODES)}
+        kept = self.state()
+        mark = Mark.read(kept["mark"] or "")
+        service = Service.OUT if mark else Service.SERVING
+        service = Service.TESTING if kept["testing"] else service
+        service = Service.CHANGING if kept["due"] is not None else service
+        holder = Holder.PRELAUNCH if mark else Holder.NOBODY
+        found["n1"] = Machine("n1", service, holder, mark=mark, booted_at=kept["booted_at"])
+        return found
+
+    def fence(self, node: str, mark: Mark) -> str:
+        """Fence."""
+        return self._change("fence", mark=str(mark))
+
+    def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """Reboot."""
+        return self._change(rung.value, due=self.clock() + 60.0)
+
+    def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
+        """By the boot time."""
+        return Settled.DONE if now.booted_at != before.booted_at else Settled.PENDING
+
+    def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
+        """Test it."""
+        self._change("open", testing=True)
+        return Retest((node,))
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """End the test."""
+        self._change("close", testing=False)
+
+    def free(self, node: str, mark: Mark) -> str:
+        """Return it."""
+        return self._change("free", mark=None, testing=False)
+
+    def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """What a person would type."""
+        return f"{rung.value} {node}"
+
+    def shell(self, machine: Machine) -> str:
+        """None."""
+        return ""
+
+
+def main(folder: Path, chosen: int, begin: float) -> int:
+    """Take steps until no case is open."""
+    moment = Moments(chosen)
+    now = [begin]
+    store = MortalStore(folder / "store")
+    store.moment = moment
+    engine = FileEngine(folder, moment, lambda: now[0])
+    records = Records(store, "sim")
+
+    def recheck(case: Case, place: Retest) -> Rechecked:
+        boot = engine.state()["boot"]
+        proof = Proof.PASSED if boot else Proof.FAILED
+        return Rechecked(proof, Identity(f"boot-n1-{boot}"), "g2", "", now[0])
+
+    (case,) = World(1, size=NODES).condemn("n1")
+    records.change(lambda journal: with_cases(journal, (case,)), now[0])
+    people = SimulatedPeople(World(1, hostile=False))
+    writer = f"process-{os.getpid()}"
+    drive = Remediation(
+        records, engine, Settings(Mode.ACT, limits=Limits()), recheck, people, writer, lambda: now[0]
+    )
+    for _ in range(ROUNDS):
+        drive.round()
+        if not records.journal().cases:
+            break
+        now[0] += STEP_S
+    print(moment.now)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,169 @@
+"""What a verdict condemns, as cases, and what a re-test proves: less than everything measured is never a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from checks.culprit.topology import SWITCHES
+from checks.model import Action, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict
+from tasks.remediation.model import Case, Proof
+from tasks.remediation.proof import cases_of, needs_partner, proof_of
+from tests.sample_reports import (
+    healthy,
+    verdict_of,
+    with_metric,
+    with_row,
+    without_node,
+    without_row,
+    wrong_sums,
+)
+
+NODES = 6
+
+
+def condemned(report: Report) -> tuple[Case, ...]:
+    """The cases of a report's verdict."""
+    return cases_of(report, verdict_of(report), "digest", "prod", "gate.toml")
+
+
+def a_case(**more: object) -> Case:
+    """The case of a node whose products are wrong."""
+    (case,) = condemned(with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3))
+    return replace(case, **more)  # type: ignore[arg-type]
+
+
+def test_only_hardware_condemns() -> None:
+    """A node without a report, a clock and an application's loss make no case."""
+    assert () == condemned(healthy(NODES))
+    assert () == condemned(without_node(healthy(NODES), "node-1"))
+    assert () == condemned(with_metric(healthy(NODES), "system.clock", "node-1", "wall_rate", 0.5))
+    assert () == condemned(with_metric(healthy(NODES), "training.ddp", "node-1/rank-2", "loss_ratio", 0.99))
+
+
+def test_a_case_says_what_the_verdict_said() -> None:
+    """Of the machine that was measured."""
+    case = a_case()
+
+    assert ("node-1", "sample-gate", "b-1") == (case.node, case.gate_id, case.identity.boot_id)
+    assert ["compute.gemm"] == [blame.check for blame in case.blames]
+    assert ("node-0", "node-2", "node-3", "node-4", "node-5") == case.partners
+    assert 1 == case.condemned
+    assert not needs_partner(case)
+    assert needs_partner(condemned(wrong_sums(healthy(NODES)))[0])
+
+
+def test_the_engine_s_name_and_the_switch_are_taken() -> None:
+    """What Slurm calls the node, and what fails together with it."""
+    report = with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3)
+    named = tuple(
+        replace(node, identity={**node.identity, "engine_node": f"ip-{node.rank}", SWITCHES: "leaf-1,core"})
+        for node in report.nodes
+    )
+    (case,) = condemned(replace(report, nodes=named))
+
+    assert ("ip-1", "leaf-1", "ip-0") == (case.node, case.domain, case.partners[0])
+
+
+def test_a_verdict_that_suspects_its_policy_says_so_in_each_case() -> None:
+    """Nothing is done then."""
+    report = healthy(NODES)
+    for rank in range(0, 2 * NODES, 2):
+        report = with_metric(report, "compute.gemm", f"node-{rank // 2}/rank-{rank}", "wrong_elements", 3)
+    cases = condemned(report)
+
+    assert {(True, NODES)} == {(case.suspect_policy, case.condemned) for case in cases}
+
+
+def test_a_healthy_machine_is_proven() -> None:
+    """With the identity that was found."""
+    report = healthy(1)
+    renamed = replace(
+        report,
+        nodes=(replace(report.nodes[0], identity={**report.nodes[0].identity, "engine_node": "node-1"}),),
+    )
+    proof, found, _ = proof_of(a_case(), renamed, verdict_of(renamed))
+
+    assert (Proof.PASSED, "b-0") == (proof, found.boot_id)
+
+
+def skipped(report: Report) -> Report:
+    """The check that had failed did not run."""
+    return with_row(
+        report,
+        "compute.gemm",
+        "node-1/rank-2",
+        lambda row: replace(
+            row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="no tool"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "proof"),
+    [
+        pytest.param(lambda r: with_metric(r, "compute.gemm", "node-1/rank-2", "wrong_elements", 3), Proof.FAILED, id="again"),
+        pytest.param(lambda r: with_metric(r, "compute.gemm", "node-1/rank-2", "gflops", 0.5), Proof.FAILED, id="otherwise"),
+        pytest.param(lambda r: without_node(r, "node-1"), Proof.CANNOT_TELL, id="no report"),
+        pytest.param(lambda r: without_row(r, "compute.gemm", "node-1/rank-2"), Proof.CANNOT_TELL, id="a row is missing"),
+        pytest.param(skipped, Proof.CANNOT_TELL, id="skipped"),
+        pytest.param(lambda r: with_metric(r, "system.clock", "node-1", "synchronised", False), Proof.CANNOT_TELL, id="a warning"),
+        pytest.param(lambda r: without_row(r, "compute.gemm", "node-0/rank-0"), Proof.CANNOT_TELL, id="the partner lacks a row"),
+        pytest.param(
+            lambda r: with_metric(r, "compute.gemm", "node-0/rank-0", "wrong_elements", 3), Proof.CANNOT_TELL, id="the partner is sick"
+        ),
+    ],
+)  # fmt: skip
+def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], proof: Proof) -> None:
+    """The node stays fenced."""
+    report = change(healthy(2))
+
+    assert proof is proof_of(a_case(), report, verdict_of(report))[0]
+
+
+def test_a_warning_about_another_node_leaves_the_proof() -> None:
+    """Its policy goes on a warning."""
+    report = with_metric(healthy(2), "system.clock", "node-0", "synchronised", False)
+
+    assert Proof.PASSED is proof_of(a_case(), report, verdict_of(report))[0]
+
+
+def test_a_quicker_profile_is_no_proof() -> None:
+    """What was found deep is tested deep."""
+    report = healthy(2)
+    deep = replace(report, profile=Profile.DEEP)
+
+    assert Proof.CANNOT_TELL is proof_of(a_case(profile=Profile.DEEP), report, verdict_of(report))[0]
+    assert Proof.PASSED is proof_of(a_case(profile=Profile.DEEP), deep, verdict_of(deep))[0]
+
+
+def test_a_check_that_was_not_planned_is_no_proof() -> None:
+    """A test between nodes needs a partner."""
+    (case,) = condemned(wrong_sums(healthy(NODES)))
+    alone = healthy(1, 1)
+    named = replace(
+        alone, nodes=(replace(alone.nodes[0], identity={**alone.nodes[0].identity, "engine_node": "node-1"}),)
+    )
+
+    assert Proof.CANNOT_TELL is proof_of(case, named, verdict_of(named))[0]
+
+
+def test_a_bad_link_to_the_partner_is_about_the_node() -> None:
+    """Whatever end is to blame."""
+    report = healthy(2)
+    link = Finding(
+        Level.FAIL, Cause.HARDWARE, "network.pairs", "node-0<->node-1", "slow", action=Action.INSPECT
+    )
+    verdict: Verdict = replace(verdict_of(report), findings=(link,))
+
+    assert Proof.FAILED is proof_of(a_case(), report, verdict)[0]
+
+
+def test_a_report_with_an_unreadable_time_is_stale() -> None:
+    """Its evidence is of the year 1970."""
+    report = with_metric(healthy(NODES), "compute.gemm", "node-1/rank-2", "wrong_elements", 3)
+    (case,) = condemned(replace(report, measured_at="yesterday"))
+
+    assert 0.0 == case.judged_at

@@ -1,0 +1,445 @@
+"""The next step of a case, one rule at a time. Random histories of whole clusters are in test_histories.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from checks.model import SCHEMA_VERSION, Action
+from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
+from tasks.remediation.ladder import shows
+from tasks.remediation.model import (
+    Act,
+    ActState,
+    Allowed,
+    Breaker,
+    Case,
+    Identity,
+    Journal,
+    Limits,
+    Mode,
+    Permission,
+    Proof,
+    Settings,
+    Why,
+)
+from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Kind, Step, next_step
+from tests.tasks.remediation.simulated import World
+
+NOW = 1_000_000.0
+ALL = frozenset((Rung.RESET, Rung.REBOOT, Rung.REPLACE))
+ACT = Settings(Mode.ACT, limits=Limits(max_out_fraction=0.5))
+MARK = Mark("g1", "kernel.xid")
+
+
+def a_case(action: Action = Action.REBOOT, hard: bool = True, **more: object) -> Case:
+    """A case about n1 of six nodes, measured just now."""
+    (case,) = World(1).condemn("n1", action=action, hard=hard)
+    return replace(case, **more)  # type: ignore[arg-type]
+
+
+def an_act(
+    rung: Rung, state: ActState = ActState.DONE, number: int = 1, at: float = NOW, **more: object
+) -> Act:
+    """An act of that case."""
+    act = Act(
+        SCHEMA_VERSION, f"g1-n1-{rung.value}-{number}", "sim", "n1", "g1", rung, number, state, at, at, "w", "digest", "kernel.xid",
+        ("kernel.xid",), "rack0",
+    )  # fmt: skip
+    return replace(act, **more)  # type: ignore[arg-type]
+
+
+def machines(**n1: object) -> dict[str, Machine]:
+    """Six nodes that serve; n1 as it is asked for."""
+    made = {f"n{index}": Machine(f"n{index}", Service.SERVING) for index in range(6)}
+    made["n1"] = replace(made["n1"], **n1)  # type: ignore[arg-type]
+    return made
+
+
+FENCED: dict[str, object] = {"service": Service.OUT, "holder": Holder.PRELAUNCH, "mark": MARK}
+
+
+def step(
+    case: Case,
+    *acts: Act,
+    settings: Settings = ACT,
+    now: float = NOW,
+    seen: dict[str, Machine] | None = None,
+    settled: Settled | None = None,
+    rungs: frozenset[Rung] = ALL,
+    fence_is: Rung = Rung.FENCE,
+    journal: Mapping[str, object] = MappingProxyType({}),
+    **more: object,
+) -> Step:
+    """The next step. Where there are acts, the node is fenced for the case unless `seen` says otherwise."""
+    kept = Journal(SCHEMA_VERSION, "sim", (case,), acts, **journal, **more)  # type: ignore[arg-type]
+    found = seen or (machines(**FENCED) if acts else machines())
+    engine = Engine(found, rungs, fence_is, {acts[-1].id: settled} if settled else {})
+    return next_step(case, kept, engine, settings, now)
+
+
+def test_a_node_is_fenced_first() -> None:
+    """Without a question."""
+    assert Step(Kind.DO, Rung.FENCE) == step(a_case())
+
+
+@pytest.mark.parametrize(
+    ("case", "settings", "seen", "why"),
+    [
+        pytest.param(a_case(), Settings(Mode.OFF), None, Why.MODE, id="off"),
+        pytest.param(a_case(), Settings(Mode.PLAN), None, Why.MODE, id="plan"),
+        pytest.param(a_case(observed=True), ACT, None, Why.OBSERVED, id="observed"),
+        pytest.param(a_case(Action.NONE), ACT, None, Why.NO_REPAIR, id="no action"),
+        pytest.param(a_case(Action.RESTART_APP), ACT, None, Why.NO_REPAIR, id="application"),
+        pytest.param(a_case(), ACT, machines(service=Service.OUT, holder=Holder.OTHER), Why.HELD_BY_OTHER, id="foreign"),
+        pytest.param(a_case(), ACT, machines(service=Service.CHANGING), Why.HELD_BY_OTHER, id="rebooted by others"),
+        pytest.param(
+            a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Why.OTHER_CASE, id="another case"
+        ),
+        pytest.param(a_case(), ACT, machines(booted_at=NOW), Why.OTHER_BOOT, id="another boot"),
+    ],
+)  # fmt: skip
+def test_a_node_is_left_alone_without_a_page(
+    case: Case, settings: Settings, seen: dict[str, Machine] | None, why: Why
+) -> None:
+    """The case ends."""
+    assert Step(Kind.CLOSE, why=why) == step(case, settings=settings, seen=seen)
+
+
+@pytest.mark.parametrize(
+    ("case", "now", "seen", "journal", "why"),
+    [
+        pytest.param(a_case(suspect_policy=True), NOW, None, {}, Why.SUSPECT_POLICY, id="suspect policy"),
+        pytest.param(a_case(), NOW + 1801, None, {}, Why.STALE, id="stale"),
+        pytest.param(a_case(), NOW - 121, None, {}, Why.STALE, id="from the future"),
+        pytest.param(a_case(), NOW, None, {"written_at": NOW + 121}, Why.STALE, id="a clock that was set back"),
+        pytest.param(a_case(), NOW, None, {"breaker": Breaker(closed_at=NOW)}, Why.BEFORE_BREAKER, id="before the breaker"),
+        pytest.param(a_case(), NOW, None, {"breaker": Breaker(opened_at=NOW)}, Why.BREAKER_OPEN, id="breaker"),
+        pytest.param(a_case(condemned=4), NOW, None, {}, Why.TOO_MANY_OUT, id="half of the cluster"),
+        pytest.param(a_case(), NOW, machines(service=Service.UNKNOWN), {}, Why.NOT_SEEN, id="unknown"),
+        pytest.param(a_case(), NOW, machines(service=Service.GONE), {}, Why.NOT_SEEN, id="gone"),
+        pytest.param(a_case(node="n9"), NOW, None, {}, Why.NOT_SEEN, id="no such node"),
+    ],
+)  # fmt: skip
+def test_a_node_is_left_alone_and_a_person_is_called(
+    case: Case, now: float, seen: dict[str, Machine] | None, journal: dict[str, object], why: Why
+) -> None:
+    """Something does not fit that a person has to know of."""
+    assert Step(Kind.DO, Rung.PAGE, why) == step(case, now=now, seen=seen, journal=journal)
+
+
+def test_evidence_counts_until_the_limits() -> None:
+    """To the second."""
+    assert Kind.DO is step(a_case(), now=NOW + 1800).kind
+    assert Rung.FENCE is step(a_case(), now=NOW - 120).rung
+    assert Rung.FENCE is step(a_case(), seen=machines(booted_at=NOW - 1)).rung
+
+
+def test_nodes_that_others_took_out_count() -> None:
+    """Three of six may be out in all, whatever the reason; a node whose state is unknown is out."""
+    for service in (Service.OUT, Service.UNKNOWN, Service.CHANGING, Service.TESTING, Service.GONE):
+        seen = machines()
+        for other in ("n3", "n4"):
+            seen[other] = Machine(other, service)
+        assert Rung.FENCE is step(a_case(), seen=seen).rung
+        seen["n5"] = Machine("n5", service)
+        assert Why.TOO_MANY_OUT is step(a_case(), seen=seen).why
+
+
+def test_at_least_one_node_may_be_out() -> None:
+    """A tenth of six nodes is none."""
+    assert Rung.FENCE is step(a_case(), settings=Settings(Mode.ACT)).rung
+    assert Why.TOO_MANY_OUT is step(a_case(condemned=2), settings=Settings(Mode.ACT)).why
+
+
+def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_not() -> None:
+    """Before any repair."""
+    fence = an_act(Rung.FENCE)
+    assert Rung.RECHECK is step(a_case(hard=False), fence).rung
+    assert Step(Kind.DO, Rung.REBOOT, allowed_by="the gate file") == step(a_case(), fence)
+
+
+def test_nothing_is_done_while_a_job_runs_on_the_node() -> None:
+    """It is waited for."""
+    seen = machines(**{**FENCED, "jobs": ("7",)})
+    assert Step(Kind.WAIT, why=Why.JOBS_RUN) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+
+
+@pytest.mark.parametrize(
+    ("action", "rung"),
+    [
+        (Action.RESET_GPU, Rung.RESET), (Action.REBOOT, Rung.REBOOT), (Action.REPLACE, Rung.REPLACE), (Action.INSPECT, Rung.PAGE),
+        (Action.CONTACT, Rung.PAGE),
+    ],
+)  # fmt: skip
+def test_the_finding_says_which_repair_is_the_first(action: Action, rung: Rung) -> None:
+    """A replacement is asked for."""
+    found = step(a_case(action), an_act(Rung.FENCE))
+    assert rung is found.rung
+    assert (Kind.ASK if rung is Rung.REPLACE else Kind.DO) is found.kind
+
+
+def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
+    """Each is proven before."""
+    case, fence = a_case(Action.RESET_GPU), an_act(Rung.FENCE)
+    failed = {"proof": Proof.FAILED, "measured_at": NOW, "state": ActState.FAILED}
+    reset, again = an_act(Rung.RESET), an_act(Rung.RECHECK, **failed)  # type: ignore[arg-type]
+    assert Rung.RECHECK is step(case, fence, reset).rung
+    assert Rung.REBOOT is step(case, fence, reset, again).rung
+    reboot, twice = an_act(Rung.REBOOT), an_act(Rung.RECHECK, number=2, **failed)  # type: ignore[arg-type]
+    assert Rung.REPLACE is step(case, fence, reset, again, reboot, twice).rung
+    replaced, thrice = an_act(Rung.REPLACE), an_act(Rung.RECHECK, number=3, **failed)  # type: ignore[arg-type]
+    last = step(case, fence, reset, again, reboot, twice, replaced, thrice)
+    assert Step(Kind.DO, Rung.PAGE, Why.TRIED_ALL) == last
+
+
+def test_a_repair_that_the_engine_lacks_is_passed_over() -> None:
+    """Slurm replaces nothing by itself."""
+    some = frozenset((Rung.REBOOT,))
+    assert Rung.REBOOT is step(a_case(Action.RESET_GPU), an_act(Rung.FENCE), rungs=some).rung
+    assert Step(Kind.DO, Rung.PAGE, Why.REPAIR_NEEDED) == step(
+        a_case(Action.REPLACE), an_act(Rung.FENCE), rungs=some
+    )
+
+
+def test_the_same_fault_after_a_reboot_is_a_replacement() -> None:
+    """Of another gate within the day; another check's reboot does not count."""
+    before = an_act(Rung.REBOOT, at=NOW - 3600, gate_id="g0", id="g0-n1-reboot-1")
+    assert Rung.REPLACE is step(a_case(), before, an_act(Rung.FENCE)).rung
+    other = replace(before, checks=("dcgm.diag",))
+    assert Rung.REBOOT is step(a_case(), other, an_act(Rung.FENCE)).rung
+
+
+@pytest.mark.parametrize(
+    ("rung", "most", "following"),
+    [(Rung.RESET, 1, Rung.REBOOT), (Rung.REBOOT, 2, Rung.REPLACE), (Rung.REPLACE, 1, Rung.PAGE)],
+)
+def test_a_node_is_repaired_only_so_often_a_day(rung: Rung, most: int, following: Rung) -> None:
+    """What may have happened counts, what the engine refused does not, and after a day it is forgotten."""
+    action = {Rung.RESET: Action.RESET_GPU, Rung.REBOOT: Action.REBOOT, Rung.REPLACE: Action.REPLACE}[rung]
+
+    def after(count: int, state: ActState, at: float) -> Rung | None:
+        earlier = [
+            an_act(rung, state, at=at, gate_id=f"g{-index}", id=f"old{index}", checks=("dcgm.diag",))
+            for index in range(count)
+        ]
+        return step(a_case(action), *earlier, an_act(Rung.FENCE)).rung
+
+    assert rung is after(most - 1, ActState.DONE, NOW - 3600)
+    assert following is after(most, ActState.DONE, NOW - 3600)
+    assert following is after(most, ActState.FAILED, NOW - 3600)
+    assert following is after(most, ActState.DONE, NOW + 3600)
+    assert rung is after(most, ActState.REFUSED, NOW - 3600)
+    assert rung is after(most, ActState.DONE, NOW - 86_401)
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.ACT])
+def test_what_the_gate_file_does_not_free_is_asked(mode: Mode) -> None:
+    """Mode ask asks before each repair, mode act before those that are not listed."""
+    settings = Settings(mode, freely=(), limits=ACT.limits)
+    fence = an_act(Rung.FENCE)
+    assert Step(Kind.ASK, Rung.REBOOT) == step(a_case(), fence, settings=settings)
+    asked = Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ASKED, NOW, NOW + 60)
+
+    def after(permission: Permission, now: float = NOW) -> Step:
+        one = replace(asked, permission=permission, by="U1 (Slack)")
+        return step(a_case(), fence, settings=settings, now=now, questions=(one,))
+
+    assert Kind.WAIT is after(Permission.ASKED).kind
+    assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
+    assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.DENIED)
+    assert Step(Kind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
+    other = replace(asked, permission=Permission.ALLOWED, node="n2")
+    assert Kind.ASK is step(a_case(), fence, settings=settings, questions=(other,)).kind
+
+
+def test_a_fence_that_replaces_is_asked_for_as_a_replacement() -> None:
+    """On AWS ParallelCluster."""
+    assert Step(Kind.ASK, Rung.FENCE) == step(a_case(), fence_is=Rung.REPLACE)
+    free = replace(ACT, freely=(Rung.REPLACE,))
+    assert Kind.DO is step(a_case(), fence_is=Rung.REPLACE, settings=free).kind
+
+
+def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again() -> None:
+    """The answer stays; what it is about is fresh when it is done."""
+    allowed = Allowed("g1", "n1", Rung.REBOOT, 1, Permission.ALLOWED, NOW, NOW + 7200)
+    ask = replace(ACT, mode=Mode.ASK)
+    later = NOW + 2400
+    fence = an_act(Rung.FENCE)
+    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), fence, settings=ask, now=later, questions=(allowed,))
+    again = an_act(Rung.RECHECK, ActState.FAILED, at=later, proof=Proof.FAILED, measured_at=later)
+    assert Rung.REBOOT is step(a_case(), fence, again, settings=ask, now=later, questions=(allowed,)).rung
+
+
+@pytest.mark.parametrize("state", [ActState.INTENDED, ActState.ACCEPTED, ActState.AMBIGUOUS])
+def test_what_may_have_been_requested_is_never_requested_again(state: ActState) -> None:
+    """The engine is asked, until it says what became of it or the time is up."""
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
+    assert Kind.WAIT is step(a_case(), *acts).kind
+    assert (Kind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
+    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
+    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW + 1801))
+    assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW - 121))
+
+
+def of(found: Step) -> tuple[Kind, ActState | None]:
+    """What a step settles."""
+    return found.kind, found.state
+
+
+def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
+    """A silent engine was not asked yet, so that is tried again."""
+    fence = an_act(Rung.FENCE)
+    assert Step(Kind.DO, Rung.PAGE, Why.ACT_FAILED) == step(
+        a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED)
+    )
+    assert Step(Kind.DO, Rung.PAGE, Why.ACT_REFUSED) == step(
+        a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
+    )
+    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
+    assert Rung.REBOOT is step(a_case(), fence, silent).rung
+
+
+def test_one_repair_at_a_time_in_a_domain() -> None:
+    """Of another node of the same rack; another rack does not matter."""
+    other = an_act(Rung.REBOOT, ActState.ACCEPTED, node="n2", gate_id="g0", id="g0-n2-reboot-1")
+    assert Step(Kind.WAIT, why=Why.DOMAIN_BUSY) == step(a_case(), other, an_act(Rung.FENCE))
+    far = replace(other, domain="rack1")
+    assert Rung.REBOOT is step(a_case(), far, an_act(Rung.FENCE)).rung
+    over = replace(other, state=ActState.DONE)
+    assert Rung.REBOOT is step(a_case(), over, an_act(Rung.FENCE)).rung
+
+
+def test_too_many_acts_open_the_breaker() -> None:
+    """Six within an hour; those before it was closed count no more."""
+    many = [
+        an_act(Rung.FENCE, at=NOW - 60, gate_id=f"g{-index}", id=f"f{index}", node=f"m{index}")
+        for index in range(6)
+    ]
+    assert Kind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
+    assert Kind.DO is step(a_case(), *many[1:], seen=machines()).kind
+    assert Kind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
+
+
+FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
+
+
+@pytest.mark.parametrize(
+    ("acts", "found", "expected"),
+    [
+        pytest.param((Rung.REBOOT,), FOUND, (Kind.DO, Rung.RETURN), id="a reboot that shows"),
+        pytest.param((Rung.REBOOT,), Identity("boot-n1-0"), (Kind.DO, Rung.PAGE), id="the same boot id"),
+        pytest.param((Rung.REBOOT,), Identity(), (Kind.DO, Rung.PAGE), id="no boot id"),
+        pytest.param((), FOUND, (Kind.DO, Rung.RETURN), id="somebody else's reboot"),
+        pytest.param(
+            (), Identity("boot-n1-0"), (Kind.DO, Rung.REBOOT), id="a hard finding does not pass by itself"
+        ),
+    ],
+)
+def test_a_node_is_returned_if_the_re_test_passed_on_a_machine_that_shows_the_repair(
+    acts: tuple[Rung, ...], found: Identity, expected: tuple[Kind, Rung]
+) -> None:
+    """Otherwise it stays fenced."""
+    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=found, measured_at=NOW)
+    seen = step(a_case(), an_act(Rung.FENCE), *map(an_act, acts), passed)
+    assert expected == (seen.kind, seen.rung)
+
+
+def test_a_finding_that_passed_in_place_needs_no_repair() -> None:
+    """If it may pass by itself."""
+    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, measured_at=NOW)
+    assert Rung.RETURN is step(a_case(hard=False), an_act(Rung.FENCE), passed).rung
+
+
+@pytest.mark.parametrize(
+    ("rung", "found", "shown"),
+    [
+        (Rung.REPLACE, Identity("b", "i-2", ("GPU-2",)), True),
+        (Rung.REPLACE, Identity("b", "i-1", ("GPU-2",)), False),
+        (Rung.REPLACE, Identity("b", "i-2", ("GPU-1",)), False),
+        (Rung.REPLACE, Identity("b", "i-2"), False),
+        (Rung.REPLACE, Identity("b", "", ("GPU-2",)), False),
+        (Rung.REBOOT, Identity("b"), True),
+        (Rung.REBOOT, Identity("a"), False),
+        (Rung.RESET, Identity("a"), True),
+    ],
+)
+def test_what_a_repair_changes(rung: Rung, found: Identity, shown: bool) -> None:
+    """What is not known shows nothing."""
+    assert shown is shows(rung, Identity("a", "i-1", ("GPU-1",)), found)
+
+
+def test_a_replacement_without_gpus_shows_by_its_instance() -> None:
+    """A node that never had a GPU."""
+    assert shows(Rung.REPLACE, Identity("a", "i-1"), Identity("b", "i-2"))
+
+
+def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -> None:
+    """A node that has just started has not logged for long enough. Then a person is called."""
+    unknown = [
+        an_act(Rung.RECHECK, number=index, proof=Proof.CANNOT_TELL, measured_at=NOW) for index in (1, 2, 3)
+    ]
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
+    assert Kind.WAIT is step(a_case(), *acts, *unknown[:1]).kind
+    later = NOW + RECHECK_AFTER_S
+    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
+    assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
+    assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+
+
+def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:
+    """A newer verdict outweighs the re-test."""
+    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW)
+    newer = replace(a_case(), gate_id="g2", judged_at=NOW + 1)
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), passed)
+    kept = Journal(SCHEMA_VERSION, "sim", (a_case(), newer), acts)
+    assert Rung.RECHECK is next_step(a_case(), kept, Engine(machines(**FENCED), ALL), ACT, NOW).rung
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (machines(service=Service.OUT, holder=Holder.OTHER), Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)),
+        (machines(**{**FENCED, "mark": Mark("g0", "x")}), Step(Kind.CLOSE, why=Why.OTHER_CASE)),
+        (machines(), Step(Kind.DO, Rung.PAGE, Why.RETURNED_BY_OTHER)),
+        (machines(service=Service.UNKNOWN), Step(Kind.WAIT, why=Why.NOT_SEEN)),
+    ],
+)
+def test_a_node_that_was_taken_from_us_is_not_touched_any_more(
+    seen: dict[str, Machine], expected: Step
+) -> None:
+    """Not repaired, and not returned."""
+    assert expected == step(a_case(), an_act(Rung.FENCE), seen=seen)
+
+
+def test_a_node_that_is_not_seen_for_an_hour_is_left_to_a_person() -> None:
+    """A replacement takes half of that."""
+    gone, fence = machines(service=Service.GONE), an_act(Rung.FENCE)
+    assert Step(Kind.WAIT, why=Why.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3600)
+    assert Step(Kind.DO, Rung.PAGE, Why.NOT_SEEN) == step(a_case(), fence, seen=gone, now=NOW + 3601)
+
+
+def test_a_repair_that_failed_is_told_also_of_a_node_that_is_not_seen() -> None:
+    """HyperPod shows it as failed."""
+    acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE, ActState.FAILED))
+    assert Step(Kind.DO, Rung.PAGE, Why.ACT_FAILED) == step(
+        a_case(), *acts, seen=machines(service=Service.UNKNOWN)
+    )
+
+
+def test_a_repaired_node_that_its_engine_gave_back_is_fenced_again_and_tested() -> None:
+    """HyperPod's replacements serve at once."""
+    acts = (an_act(Rung.FENCE), an_act(Rung.REPLACE))
+    assert Step(Kind.DO, Rung.FENCE) == step(a_case(), *acts, seen=machines())
+    assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.FENCE, number=2)).rung
+
+
+def test_a_page_that_was_not_finished_is_sent_again_and_then_the_case_ends() -> None:
+    """Its process may have died in between."""
+    page: Callable[[ActState], Act] = lambda state: an_act(Rung.PAGE, state, why=Why.STALE)  # noqa: E731
+    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), page(ActState.INTENDED))
+    assert Step(Kind.CLOSE, why=Why.STALE) == step(a_case(), page(ActState.DONE))
+    assert Step(Kind.CLOSE, why=Why.PROVEN) == step(a_case(), an_act(Rung.FENCE), an_act(Rung.RETURN))
