@@ -2,89 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from checks.model import Cause, Level
-from tasks.drills.catalog import DRILLS
-from tasks.drills.drive import DrillRun, left_as, require_free
 from tasks.drills.model import (
     DrillEnd,
     DrillLimits,
     DrillRefused,
-    DrillResult,
-    FaultOptions,
     Milestone,
     SeenBy,
-    expected,
 )
-from tasks.drills.node_commands import NodeCommands, Ran
+from tasks.drills.node_commands import Ran
 from tasks.drills.report import report_table, report_text
-from tasks.drills.watch import Watch
-from tasks.machines.base import Holder, Machine, Mark, Service
+from tasks.machines.base import Holder, Machine, Service
 from tasks.remediation.model import Mode
 from tests.fakes.drill_stack import BLAME, PlayedStack, PlayedTime, gate_record
-from tests.fakes.machines import serving
+from tests.tasks.drills.drill_runs import drill, node, ran, stack_with
 
 DETECTED, PAGED, ACTED, RETURNED = Milestone
-
-
-class Node(NodeCommands):
-    """This machine, which counts commands and can be out of reach for some of them."""
-
-    ran: list[tuple[str, ...]]
-    broken: Callable[[tuple[str, ...]], Ran | None]
-
-    def run(self, words: tuple[str, ...], timeout_s: float) -> Ran:
-        """The command, or what is played for it."""
-        self.ran.append(words)
-        return self.broken(words) or super().run(words, timeout_s)
-
-
-def node(broken: Callable[[tuple[str, ...]], Ran | None] = lambda words: None) -> Node:
-    """This machine."""
-    made = Node()
-    object.__setattr__(made, "ran", [])
-    object.__setattr__(made, "broken", broken)
-    return made
-
-
-def drill(
-    stack: PlayedStack, log: Path, time: PlayedTime | None = None, name: str = "xid-79", commands: Node | None = None,
-    watch_only: bool = False, mode: Mode = Mode.ACT,
-) -> DrillRun:  # fmt: skip
-    """A drill of xid-79 whose line goes into a file."""
-    chosen, time = DRILLS[name], time or PlayedTime(stack)
-    return DrillRun(
-        chosen, FaultOptions("d1", "n2", kernel_log=str(log)), commands or node(), stack.machines,
-        Watch(stack.store, stack.records, stack.machines, chosen, "n2"), expected(chosen, mode), DrillLimits(), time,
-        time.clock, None if watch_only else lambda: stack, chosen.undo_after,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """A log with a line of the kernel."""
-    path = tmp_path / "messages"
-    path.write_text("Nov 25 12:00:00 n2 kernel: Linux version 6.1\n")
-    return path
-
-
-def stack_with(log: Path, **more: object) -> PlayedStack:
-    """A stack that looks for the Xid in the log."""
-    return PlayedStack(log.parent, lambda: "Xid (PCI:0000:b9:00): 79" in log.read_text(), **more)  # type: ignore[arg-type]
-
-
-def ran(run: DrillRun, log: Path) -> DrillResult:
-    """The result, when the log has nothing of the fault any more and the line before it still."""
-    result = run.run()
-    text = log.read_text()
-    assert "NVRM" not in text
-    assert text.startswith("Nov 25 12:00:00 n2 kernel: Linux version 6.1\n")
-    return result
 
 
 def test_a_healthy_stack_is_a_success(log: Path) -> None:
@@ -346,57 +284,3 @@ def test_what_the_engine_notices_is_undone_so_that_the_node_can_return(log: Path
         (result := ran(run, log)).end,
         result.reached_s,
     )
-
-
-REFUSED = {
-    "a job": Machine("n2", Service.SERVING, jobs=("17",)),
-    "out": Machine("n2", Service.OUT),
-    "unknown": Machine("n2", Service.UNKNOWN),
-    "testing": Machine("n2", Service.TESTING, Holder.PRELAUNCH, mark=Mark("g", "c")),
-    "changing": Machine("n2", Service.CHANGING),
-    "held": Machine("n2", Service.SERVING, Holder.OTHER, who="jdoe"),
-}
-
-
-@pytest.mark.parametrize("machine", REFUSED.values(), ids=REFUSED)
-def test_a_node_that_is_not_free_is_refused(log: Path, machine: Machine) -> None:
-    """Before anything runs on it."""
-    stack, commands = stack_with(log), node()
-    stack.machines.shown["n2"] = machine
-
-    with pytest.raises(DrillRefused):
-        drill(stack, log, commands=commands).run()
-    assert [] == commands.ran
-
-
-def test_a_silent_engine_and_an_unknown_node_are_refused(log: Path) -> None:
-    """Nothing runs on a node whose state nobody tells."""
-    stack = stack_with(log)
-    stack.machines.silent = True
-    with pytest.raises(DrillRefused, match="does not say whether n2 runs a job"):
-        drill(stack, log).run()
-    with pytest.raises(DrillRefused, match="knows no node"):
-        require_free(serving("n1"), "n2")
-
-
-def test_a_job_that_starts_while_the_drill_is_prepared_is_left_alone(log: Path) -> None:
-    """The engine is asked again right before the fault."""
-    stack = stack_with(log)
-
-    def start(words: tuple[str, ...]) -> Ran | None:
-        stack.machines.shown["n2"] = Machine("n2", Service.SERVING, jobs=("18",))
-        return None
-
-    with pytest.raises(DrillRefused, match="runs 18"):
-        drill(stack, log, commands=node(start)).run()
-    assert "NVRM" not in log.read_text()
-
-
-def test_what_is_left_of_a_drill_is_said() -> None:
-    """A node that is still out of service, or whose state is not known."""
-    machines = serving("n2")
-    assert "" == left_as(machines, "n2")
-    machines.fence("n2", Mark("g", "c"))
-    assert "played return n2" in left_as(machines, "n2")
-    machines.silent = True
-    assert "does not say" in left_as(machines, "n2")
