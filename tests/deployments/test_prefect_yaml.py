@@ -67,7 +67,9 @@ def test_the_server_holds_what_the_file_says(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]], project: Path
 ) -> None:
     """Every deployment, with its entry point, pool, tags, parameters, environment and the folder that it was deployed from."""
-    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", "remedy/local-remedy"} == set(map(name_of, written))
+    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", "remedy/local-remedy"} == set(
+        map(name_of, written)
+    )
     for item in written:
         found = held[name_of(item)]
         assert (item["entrypoint"], "prelaunch") == (found["entrypoint"], found["work_pool_name"])

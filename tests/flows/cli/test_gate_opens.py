@@ -14,8 +14,8 @@ import pytest
 
 from checks.facts import builtin
 from checks.facts.provenance import table_bytes
-from flows.cli.prefect_server import HEARTBEAT, QUIET
 from flows.cli.main import main
+from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.gate.context import open_gate_context, share_gate_context, take_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration.foreground import release_signals

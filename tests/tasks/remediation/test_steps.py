@@ -10,7 +10,6 @@ import pytest
 
 from checks.model import SCHEMA_VERSION, Action
 from tasks.machines.base import Holder, Machine, Mark, Rung, Service, Settled
-from tasks.remediation.ladder import shows
 from tasks.remediation.model import (
     Act,
     ActState,
@@ -182,60 +181,6 @@ def test_the_finding_says_which_repair_is_the_first(action: Action, rung: Rung) 
     assert (Kind.ASK if rung is Rung.REPLACE else Kind.DO) is found.kind
 
 
-def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
-    """Each is proven before."""
-    case, fence = a_case(Action.RESET_GPU), an_act(Rung.FENCE)
-    failed = {"proof": Proof.FAILED, "measured_at": NOW, "state": ActState.FAILED}
-    reset, again = an_act(Rung.RESET), an_act(Rung.RECHECK, **failed)  # type: ignore[arg-type]
-    assert Rung.RECHECK is step(case, fence, reset).rung
-    assert Rung.REBOOT is step(case, fence, reset, again).rung
-    reboot, twice = an_act(Rung.REBOOT), an_act(Rung.RECHECK, number=2, **failed)  # type: ignore[arg-type]
-    assert Rung.REPLACE is step(case, fence, reset, again, reboot, twice).rung
-    replaced, thrice = an_act(Rung.REPLACE), an_act(Rung.RECHECK, number=3, **failed)  # type: ignore[arg-type]
-    last = step(case, fence, reset, again, reboot, twice, replaced, thrice)
-    assert Step(Kind.DO, Rung.PAGE, Why.TRIED_ALL) == last
-
-
-def test_a_repair_that_the_engine_lacks_is_passed_over() -> None:
-    """Slurm replaces nothing by itself."""
-    some = frozenset((Rung.REBOOT,))
-    assert Rung.REBOOT is step(a_case(Action.RESET_GPU), an_act(Rung.FENCE), rungs=some).rung
-    assert Step(Kind.DO, Rung.PAGE, Why.REPAIR_NEEDED) == step(
-        a_case(Action.REPLACE), an_act(Rung.FENCE), rungs=some
-    )
-
-
-def test_the_same_fault_after_a_reboot_is_a_replacement() -> None:
-    """Of another gate within the day; another check's reboot does not count."""
-    before = an_act(Rung.REBOOT, at=NOW - 3600, gate_id="g0", id="g0-n1-reboot-1")
-    assert Rung.REPLACE is step(a_case(), before, an_act(Rung.FENCE)).rung
-    other = replace(before, checks=("dcgm.diag",))
-    assert Rung.REBOOT is step(a_case(), other, an_act(Rung.FENCE)).rung
-
-
-@pytest.mark.parametrize(
-    ("rung", "most", "following"),
-    [(Rung.RESET, 1, Rung.REBOOT), (Rung.REBOOT, 2, Rung.REPLACE), (Rung.REPLACE, 1, Rung.PAGE)],
-)
-def test_a_node_is_repaired_only_so_often_a_day(rung: Rung, most: int, following: Rung) -> None:
-    """What may have happened counts, what the engine refused does not, and after a day it is forgotten."""
-    action = {Rung.RESET: Action.RESET_GPU, Rung.REBOOT: Action.REBOOT, Rung.REPLACE: Action.REPLACE}[rung]
-
-    def after(count: int, state: ActState, at: float) -> Rung | None:
-        earlier = [
-            an_act(rung, state, at=at, gate_id=f"g{-index}", id=f"old{index}", checks=("dcgm.diag",))
-            for index in range(count)
-        ]
-        return step(a_case(action), *earlier, an_act(Rung.FENCE)).rung
-
-    assert rung is after(most - 1, ActState.DONE, NOW - 3600)
-    assert following is after(most, ActState.DONE, NOW - 3600)
-    assert following is after(most, ActState.FAILED, NOW - 3600)
-    assert following is after(most, ActState.DONE, NOW + 3600)
-    assert rung is after(most, ActState.REFUSED, NOW - 3600)
-    assert rung is after(most, ActState.DONE, NOW - 86_401)
-
-
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.ACT])
 def test_what_the_gate_file_does_not_free_is_asked(mode: Mode) -> None:
     """Mode ask asks before each repair, mode act before those that are not listed."""
@@ -324,59 +269,6 @@ def test_too_many_acts_open_the_breaker() -> None:
     assert Kind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
 
 
-FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
-
-
-@pytest.mark.parametrize(
-    ("acts", "found", "expected"),
-    [
-        pytest.param((Rung.REBOOT,), FOUND, (Kind.DO, Rung.RETURN), id="a reboot that shows"),
-        pytest.param((Rung.REBOOT,), Identity("boot-n1-0"), (Kind.DO, Rung.PAGE), id="the same boot id"),
-        pytest.param((Rung.REBOOT,), Identity(), (Kind.DO, Rung.PAGE), id="no boot id"),
-        pytest.param((), FOUND, (Kind.DO, Rung.RETURN), id="somebody else's reboot"),
-        pytest.param(
-            (), Identity("boot-n1-0"), (Kind.DO, Rung.REBOOT), id="a hard finding does not pass by itself"
-        ),
-    ],
-)
-def test_a_node_is_returned_if_the_re_test_passed_on_a_machine_that_shows_the_repair(
-    acts: tuple[Rung, ...], found: Identity, expected: tuple[Kind, Rung]
-) -> None:
-    """Otherwise it stays fenced."""
-    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=found, measured_at=NOW)
-    seen = step(a_case(), an_act(Rung.FENCE), *map(an_act, acts), passed)
-    assert expected == (seen.kind, seen.rung)
-
-
-def test_a_finding_that_passed_in_place_needs_no_repair() -> None:
-    """If it may pass by itself."""
-    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, measured_at=NOW)
-    assert Rung.RETURN is step(a_case(hard=False), an_act(Rung.FENCE), passed).rung
-
-
-@pytest.mark.parametrize(
-    ("rung", "found", "shown"),
-    [
-        (Rung.REPLACE, Identity("b", "i-2", ("GPU-2",)), True),
-        (Rung.REPLACE, Identity("b", "i-1", ("GPU-2",)), False),
-        (Rung.REPLACE, Identity("b", "i-2", ("GPU-1",)), False),
-        (Rung.REPLACE, Identity("b", "i-2"), False),
-        (Rung.REPLACE, Identity("b", "", ("GPU-2",)), False),
-        (Rung.REBOOT, Identity("b"), True),
-        (Rung.REBOOT, Identity("a"), False),
-        (Rung.RESET, Identity("a"), True),
-    ],
-)
-def test_what_a_repair_changes(rung: Rung, found: Identity, shown: bool) -> None:
-    """What is not known shows nothing."""
-    assert shown is shows(rung, Identity("a", "i-1", ("GPU-1",)), found)
-
-
-def test_a_replacement_without_gpus_shows_by_its_instance() -> None:
-    """A node that never had a GPU."""
-    assert shows(Rung.REPLACE, Identity("a", "i-1"), Identity("b", "i-2"))
-
-
 def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -> None:
     """A node that has just started has not logged for long enough. Then a person is called."""
     unknown = [
@@ -388,6 +280,9 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+
+
+FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
 
 
 def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:

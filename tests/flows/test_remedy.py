@@ -1,0 +1,269 @@
+"""The flow and the command of remediation on this machine: fake nodes, real gates as re-tests, and machines that are a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.main import main
+from tasks import remedy as remedies
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import Lease
+from tasks.gate.lease.owner import this_process
+from tasks.gate.outcome import Decision
+from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service
+from tasks.paging.remedy import allow_in_advance
+from tasks.remediation.model import Breaker
+from tasks.remediation.records import Records
+from tasks.remedy import RemedyRequest
+from tasks.store.folder import FolderStore
+from tests.flows.driving import Play, gate_it, play
+from tests.flows.gates import write_gate
+
+pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+ACTS = '[remediation]\nmode = "act"\nmachines = "log"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
+_ = play
+
+
+class TwoMachines:
+    """node-0 and node-1, which serve, are fenced or are tested. A fake of an engine; it repairs nothing."""
+
+    name = "fake"
+    rungs: frozenset[Rung] = frozenset()
+    fence_is = Rung.FENCE
+
+    def __init__(self) -> None:
+        self.mark: Mark | None = None
+        self.testing = False
+        self.calls: list[str] = []
+
+    def look(self) -> dict[str, Machine]:
+        """Both."""
+        service = Service.TESTING if self.testing else Service.OUT if self.mark else Service.SERVING
+        holder = Holder.PRELAUNCH if self.mark else Holder.NOBODY
+        return {
+            "node-0": Machine("node-0", Service.SERVING),
+            "node-1": Machine("node-1", service, holder, mark=self.mark),
+        }
+
+    def fence(self, node: str, mark: Mark) -> str:
+        """Fence."""
+        self.calls.append(f"fence {node}")
+        self.mark = mark
+        return "fenced"
+
+    def open_retest(self, node: str, partners: tuple[str, ...], mark: Mark) -> Retest:
+        """Test it."""
+        self.calls.append(f"open {node} {' '.join(partners)}".strip())
+        self.testing = True
+        return Retest((node, *partners))
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """End it."""
+        self.testing = False
+
+    def free(self, node: str, mark: Mark) -> str:
+        """Return it."""
+        self.calls.append(f"free {node}")
+        self.mark = None
+        return "free"
+
+    def command(self, rung: Rung, node: str, mark: Mark, gpus: tuple[int, ...] = ()) -> str:
+        """What a person would type."""
+        return f"type-{rung.value} {node}"
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> TwoMachines:
+    """The machines of every gate file."""
+    made = TwoMachines()
+    monkeypatch.setattr(remedies, "machines_of", lambda gate: made)
+    return made
+
+
+def gate_file(folder: Path, more: str = ACTS, policy: str = "") -> Path:
+    """Two fake nodes."""
+    path = write_gate(folder, policy=policy)
+    path.write_text(path.read_text() + more)
+    return path
+
+
+def remedy(path: Path, gate_id: str = "") -> Any:
+    """Run the flow to its end."""
+    from flows.remedy import remedy as flow
+
+    async def run() -> Any:
+        return await flow(RemedyRequest(gate_file=str(path), gate_id=gate_id), return_state=True)
+
+    return asyncio.run(run())
+
+
+def records(path: Path) -> Records:
+    """What is kept."""
+    return Records(FolderStore(path.parent / "store"), "test")
+
+
+def refused(path: Path, play: Play) -> str:
+    """A gate that names node-1; from then on the nodes are healthy."""
+    play("wrong")
+    outcome = gate_it(path)[1]
+    assert Decision.REFUSED is outcome.decision, outcome.reason
+    play("healthy")
+    return outcome.gate_id
+
+
+def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own."""
+    path = gate_file(tmp_path)
+    gate_id = refused(path, play)
+    state = remedy(path)
+    kept = records(path)
+
+    assert "Repaired" == state.name, state.message
+    assert ["fence node-1", "open node-1 node-0", "free node-1"] == machines.calls
+    assert ["fence", "recheck", "return"] == [act.rung.value for act in kept.acts()]
+    assert {gate_id} == {act.gate_id for act in kept.acts()}
+    assert () == kept.journal().cases
+    again = next(act.gate for act in kept.acts() if act.rung is Rung.RECHECK)
+    record = json.loads((tmp_path / "store" / "records" / f"{again}.json").read_text())
+    assert ("go", True) == (record["answer"], record["cluster"].startswith("test-retest-"))
+    assert not (tmp_path / "store" / "pages" / f"{again}.txt").exists()
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+
+
+def test_a_finding_that_repeats_is_left_to_a_person(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """There is nothing that these machines could do: the node stays fenced, and one page says so."""
+    path = gate_file(tmp_path)
+    gate_id = refused(path, play)
+    play("wrong")
+    state = remedy(path)
+
+    assert "NotRepaired" == state.name
+    assert machines.mark is not None
+    assert "free node-1" not in machines.calls
+    assert "node-1 needs a person" in (tmp_path / "store" / "pages" / f"{gate_id}.txt").read_text()
+    assert "Rejected" == remedy(path, gate_id).name or "NotRepaired" == state.name
+
+
+def test_mode_plan_prints_the_steps_and_does_nothing(
+    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default."""
+    path = gate_file(tmp_path, "")
+    refused(path, play)
+    capsys.readouterr()
+
+    assert 0 == main(["remedy", str(path)])
+    said = capsys.readouterr()
+    assert "1. fence: type-fence node-1" in said.out
+    assert "nothing was done" in said.err
+    assert 0 == main(["remedy", str(path), "--format", "json"])
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert ("node-1", "fence", "return") == (
+        case["node"],
+        case["steps"][0]["rung"],
+        case["steps"][-1]["rung"],
+    )
+    assert [] == machines.calls
+    assert () == records(path).journal().cases
+
+
+def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """Whatever its verdict was."""
+    observing = gate_file(tmp_path / "observing", ACTS, 'mode = "observe"')
+    play("wrong")
+    observed = gate_it(observing)[1]
+    assert Decision.OBSERVED is observed.decision
+    state = remedy(observing, observed.gate_id)
+    assert ("Rejected", True) == (state.name, "only observes" in state.message)
+
+    path = gate_file(tmp_path / "healthy")
+    play("healthy")
+    passed = gate_it(path)[1]
+    assert "blames no machine" in remedy(path, passed.gate_id).message
+    assert "nothing to repair" in remedy(path).message
+    assert [] == machines.calls
+
+
+def test_a_verdict_that_would_be_another_now_is_rejected(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """The policy was changed after the gate."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace('on_warn = "go"', 'on_warn = "ask"'))
+    state = remedy(path)
+
+    assert ("Rejected", True) == (state.name, "is judged differently now" in state.message)
+    assert [] == machines.calls
+
+
+def test_one_remediation_of_a_cluster_at_a_time(tmp_path: Path, play: Play, machines: TwoMachines) -> None:
+    """Another process that lives holds the lock."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    request = RemedyRequest(gate_file=str(path))
+    work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
+    with remedies.remedy_lock(work, ""):
+        held = json.loads((tmp_path / "store" / "leases" / "test-remedy.json").read_text())
+        other = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
+        held["owner"] |= {"pid": 1, "start_ticks": int(other[19])}
+        (tmp_path / "store" / "leases" / "test-remedy.json").write_text(json.dumps(held))
+        state = remedy(path)
+
+    assert ("Rejected", True) == (state.name, "is locked by" in state.message)
+    assert [] == machines.calls
+    assert this_process().pid and leases.TTL_S and Lease
+
+
+def test_a_person_closes_the_breaker_in_the_terminal(
+    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who it was is kept, and what was judged before is not acted on."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    kept = records(path)
+    assert 2 == main(["remedy", str(path), "--close-breaker"])
+    kept.change(lambda journal: journal.__class__(1, "test", breaker=Breaker(opened_at=1.0)), 1.0)
+    assert 0 == main(["remedy", str(path), "--close-breaker"])
+    assert kept.journal().breaker.closed_by.endswith("(terminal)")
+    state = remedy(path)
+
+    assert "NotRepaired" == state.name
+    assert "before_breaker" in state.message
+    assert [] == machines.calls
+
+
+def test_what_is_allowed_in_the_terminal_is_no_part_of_a_request() -> None:
+    """A form of Prefect could send it."""
+    assert {"gate_file", "gate_id", "store"} == set(RemedyRequest.model_fields)
+    with allow_in_advance([Rung.REBOOT]):
+        pass
+
+
+def test_the_command_shows_each_act_and_its_exit_code(
+    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 for a node that serves again, 2 for what cannot be done."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    capsys.readouterr()
+
+    assert 0 == main(["remedy", str(path)])
+    said = capsys.readouterr()
+    assert ["fence", "recheck", "return"] == [line.split()[1] for line in said.out.splitlines()[:-1]]
+    assert "Repaired: node-1: proven" == said.out.splitlines()[-1]
+    assert "node-1: recheck" in said.err
+    assert 2 == main(["remedy", str(path), "--gate", "no-such-gate"])
+    assert 2 == main(["remedy", str(tmp_path / "nothing.toml")])
