@@ -130,7 +130,14 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
     journal = records.journal()
     gate_id = request.gate_id or ("" if journal.cases else last_refused(setting))
     cases = cases_of_gate(setting, gate_id) if gate_id else ()
-    return Work(setting, records, remediation, with_cases(journal, cases).cases)
+    found = with_cases(journal, cases).cases
+    if not found:
+        nodes = ", ".join(sorted({case.node for case in cases}))
+        raise RemedyRejected(
+            f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
+            f"`prelaunch machines {setting.file}` shows how it ended. Run the gate again if a node is still in doubt."
+        )
+    return Work(setting, records, remediation, found)
 
 
 def last_refused(setting: GateContext) -> str:
