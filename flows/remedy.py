@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from prefect import flow, runtime, tags
 from prefect.client.schemas.objects import State
+from prefect.states import Failed
 
 from flows.gate import gate
 from tasks.finish import reject_request
@@ -19,6 +22,7 @@ from tasks.machines.base import Retest
 from tasks.orchestration.runs import TAG
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Why
+from tasks.remediation.records import JournalError
 from tasks.remediation.steps import Kind, Step
 from tasks.remedy import (
     REJECTIONS,
@@ -51,23 +55,35 @@ async def remedy(request: RemedyRequest) -> State[Any]:
         request: Choose the gate file; the rest may stay as it is.
     """
     loop, run = asyncio.get_running_loop(), str(runtime.flow_run.id)
+    retests: list[Future[Rechecked]] = []
     work: Work
 
     def recheck(case: Case, place: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
-        return asyncio.run_coroutine_threadsafe(run_retest(work.setting, _gate, case, place), loop).result()
+        retests[:] = [asyncio.run_coroutine_threadsafe(run_retest(work.setting, _gate, case, place), loop)]
+        return retests[0].result()
+
+    def give_up() -> None:
+        """End the re-test that is being made."""
+        for one in retests:
+            one.cancel()
 
     try:
         require_names((request.gate_file,))
         work = open_work(request, run, recheck)
         with remedy_lock(work, run) as keeper:
-            open_cases(work)
-            return await _followed(work, keeper.lost.is_set)
+            try:
+                open_cases(work)
+                return await _followed(work, keeper.lost.is_set, give_up)
+            except (StoreError, JournalError) as error:
+                return Failed(
+                    name="Waiting", message=f"the remediation stopped, and the next run goes on: {error}"
+                )
     except (GateFileError, StoreError, LeaseError, LaunchError, *REJECTIONS) as error:
         return reject_request(error)
 
 
-async def _followed(work: Work, lost: Any) -> State[Any]:
+async def _followed(work: Work, lost: Callable[[], bool], give_up: Callable[[], object]) -> State[Any]:
     ends: dict[str, Why | None] = {case.node: None for case in work.cases}
 
     def say(case: Case, step: Step) -> None:
@@ -75,7 +91,7 @@ async def _followed(work: Work, lost: Any) -> State[Any]:
         if step.kind is Kind.CLOSE:
             ends[case.node] = step.why
 
-    done = await follow(work, say, lost)
+    done = await follow(work, say, lost, give_up)
     state = final_state(ends, () if done else work.open)
     await start_again(work, _gate, ends)
     return state

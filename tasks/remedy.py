@@ -24,6 +24,7 @@ from checks.documents.report import digest, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Profile, Report, Verdict
 from checks.value_types import DecodeError
+from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, launcher_of, open_gate_context, share_gate_context
 from tasks.gate.jobs import new_gate_id
 from tasks.gate.lease import lease as leases
@@ -305,15 +306,18 @@ async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest
     return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), seconds_of(report.measured_at))
 
 
-async def follow(work: Work, say: Callable[[Case, Step], None], lost: Callable[[], bool]) -> bool:
+async def follow(
+    work: Work, say: Callable[[Case, Step], None], lost: Callable[[], bool], give_up: Callable[[], object]
+) -> bool:
     """Take steps until no case is open, or the time of the gate file is over; returns whether none is open.
 
+    If the run is cancelled, `give_up` ends the re-test that is being made, and the step ends before the lock is given back.
     Raises JournalError, StoreError.
     """
     until = time.monotonic() + work.setting.gate.remediation.wait_minutes * 60
     said: dict[tuple[str, str], Step] = {}
     while not lost():
-        taken = await asyncio.to_thread(work.remediation.round)
+        taken = await _round(work, give_up)
         for case, step in taken:
             key = (case.gate_id, case.node)
             if said.get(key) != step:
@@ -326,6 +330,18 @@ async def follow(work: Work, say: Callable[[Case, Step], None], lost: Callable[[
         if all(step.kind in (Kind.WAIT, Kind.NOTHING) for _, step in taken):
             await asyncio.sleep(LOOK_S)
     return False
+
+
+async def _round(work: Work, give_up: Callable[[], object]) -> tuple[tuple[Case, Step], ...]:
+    running = asyncio.ensure_future(run_to_end(work.remediation.round))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        give_up()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # taken, so that asyncio does not complain of it
+        raise
 
 
 def final_state(ends: Mapping[str, Why | None], waiting: tuple[Case, ...]) -> State[Any]:

@@ -238,6 +238,15 @@ class RemediationTable(Table):
     wait_minutes: Minutes = 240.0
     resume: bool = False
 
+    @model_validator(mode="after")
+    def machines_that_change(self) -> RemediationTable:
+        """To repair needs a back end that can."""
+        if self.mode in ("ask", "act") and self.machines == "log":
+            raise ValueError(
+                f'mode = "{self.mode}" needs machines that can be changed: write machines = "slurm" or "hyperpod"'
+            )
+        return self
+
 
 class StoreTable(Table):
     """Where reports, verdicts and locks are stored: a folder, or s3://bucket/prefix.

@@ -1,4 +1,4 @@
-"""`/prelaunch gate NAME | status | why | help`: carries out each command, and answers the person who typed it."""
+"""`/prelaunch gate NAME | remedy NAME | status | why | help`: carries out each command, and answers the person who typed it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Commands:
         """The answer to a command. `order` is the same for every delivery of one command."""
         verb, _, rest = " ".join(text.split()).partition(" ")
         words: dict[str, Callable[[], Reply]] = {
-            "gate": lambda: told(self._gate(rest, who, channel, order)),
+            "gate": lambda: told(self._start(rest, who, channel, order)),
+            "remedy": lambda: told(self._start(rest, who, channel, order, remedy=True)),
             "status": lambda: self._status(rest),
             "why": lambda: self._why(rest),
             "help": lambda: told(replies.HELP),
@@ -55,7 +56,7 @@ class Commands:
         hint = f" Did you mean {inline(near)}?" if near else ""
         return told(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
 
-    def _gate(self, rest: str, who: str, channel: str, order: str) -> str:
+    def _start(self, rest: str, who: str, channel: str, order: str, remedy: bool = False) -> str:
         name, _, reason = rest.partition(" ")
         allowed = self._config.named(name)
         if allowed is None:
@@ -67,16 +68,20 @@ class Commands:
             return f"You may not start {inline(name)}: {whom} may (users in deployments/slack.toml). Nothing was started."
         if table.channel and channel != table.channel:
             return f"{inline(name)} is started in <#{table.channel}> alone. Nothing was started."
+        deployment = table.remedy if remedy else table.deployment
+        if not deployment:
+            return f"{inline(name)} has no deployment for repairs (remedy in deployments/slack.toml). Nothing was started."
         why = escape(reason, REASON_CHARACTERS)
         tags = ["prelaunch", "by slack", f"by {who}"]
         try:
-            run = self._runs.start(table.deployment, allowed.file, f"slack-{order}", tags)
+            run = self._runs.start(deployment, allowed.file, f"slack-{order}", tags)
         except PrefectError as error:
             LOG.error("gate %s was not started for %s: %s", name, who, error)
             return f"{inline(name)} was not started: {escape(str(error), 500)}"
         LOG.info("gate %s was started for %s: run %s%s", name, who, run.id, f" ({why})" if why else "")
         where = link(run.name, run.url) if run.url else f"run {inline(run.id)}"
-        return f"Started {inline(name)}: {where}.{f' Why: {why}' if why else ''}"
+        what = f"the repairs of {inline(name)}" if remedy else inline(name)
+        return f"Started {what}: {where}.{f' Why: {why}' if why else ''}"
 
     def _status(self, name: str) -> Reply:
         chosen = self._chosen(name)

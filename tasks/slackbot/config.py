@@ -24,13 +24,15 @@ NoChannelId = Annotated[str, Field(pattern=r"^(|[CGD][A-Z0-9]{2,30})$")]
 
 
 class AllowedGate(NotifyTable):
-    """One gate that Slack may start: `deployment` is "flow/name", `gate_file` is relative to this file's folder.
+    """One gate that Slack may start: `deployment` is "flow/name", `gate_file` is relative to this file's folder. `remedy` is the
+    deployment that repairs what the gate condemned, "" if Slack may not start it.
 
     `users` may start it; with `channel` (an id) only from there. Who may answer its questions says the gate file.
     """
 
     deployment: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$", max_length=200)]
     gate_file: Annotated[str, Field(min_length=1, max_length=4096)]
+    remedy: Annotated[str, Field(pattern=r"^([^/\s]+/[^/\s]+)?$", max_length=200)] = ""
     users: tuple[UserId, ...] = ()
     channel: NoChannelId = ""
 

@@ -138,9 +138,11 @@ class Process:
 
     def _look_for_deployments(self, runs: Runs) -> None:
         for gate in self._config.gates:
-            if not runs.has(gate.table.deployment):
+            for deployment in filter(None, (gate.table.deployment, gate.table.remedy)):
+                if runs.has(deployment):
+                    continue
                 said = "gate %s: Prefect's server has no deployment %s: it cannot be started until it is deployed"
-                LOG.warning(said, gate.name, gate.table.deployment)
+                LOG.warning(said, gate.name, deployment)
 
 
 def close(client: SocketModeClient, patience_s: float) -> None:

@@ -23,6 +23,7 @@ RUNS = 5
 HELP = "\n".join(
     (
         "`/prelaunch gate NAME [why]`  start this gate: checks, then the training if the machines are fit",
+        "`/prelaunch remedy NAME [why]`  repair what this gate condemned, as its gate file allows",
         "`/prelaunch status [NAME]`  what runs or waits, and the last verdict",
         "`/prelaunch why [NAME or GATE ID]`  the last refusal: what was found, and what to do",
         "`/prelaunch help`  this",

@@ -18,10 +18,10 @@ from tasks.remediation.records import Records
 from tasks.remedy import RemedyRequest
 from tasks.store.folder import FolderStore
 from tests.flows.driving import Play, gate_it, play
-from tests.flows.gates import write_gate
+from tests.flows.gates import processes_below, write_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
-ACTS = '[remediation]\nmode = "act"\nmachines = "log"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
+ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
 _ = play
 
 
@@ -149,6 +149,35 @@ def test_a_finding_that_repeats_is_left_to_a_person(
     again = remedy(path, gate_id)
     assert ("Rejected", True) == (again.name, "was dealt with before" in again.message)
     assert machines.mark is not None
+
+
+def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_back(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """The node stays fenced, its re-test's jobs are gone, and the next run tests it again."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    play("hang")
+
+    async def cancelled() -> None:
+        from flows.remedy import remedy as flow
+
+        run = asyncio.ensure_future(flow(RemedyRequest(gate_file=str(path)), return_state=True))
+        for _ in range(600):
+            await asyncio.sleep(0.05)
+            if list((tmp_path / "store" / "clusters").glob("test-retest-*/jobs/*/nodes/*/log")):
+                break
+        run.cancel()
+        await asyncio.wait({run}, timeout=30)
+        assert run.done()
+
+    asyncio.run(cancelled())
+    assert (True, False) == (machines.mark is not None, machines.testing)
+    assert ["fence", "recheck"] == [act.rung.value for act in records(path).acts()]
+    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    assert processes_below(tmp_path) == []
+    play("healthy")
+    assert "Repaired" == remedy(path).name
 
 
 def test_mode_plan_prints_the_steps_and_does_nothing(

@@ -47,6 +47,10 @@ MODULES = (
     "tasks.gate.session",
     "tasks.launch",
     "tasks.launchers.attempts",
+    "tasks.remediation.ladder",
+    "tasks.remediation.limits",
+    "tasks.remediation.proof",
+    "tasks.remediation.steps",
 )
 COUNT, SEED, LEAST = 200, 20261123, 0.9
 

@@ -76,9 +76,9 @@ def _report(rows: tuple[Observation, ...], count: int) -> Report:
 
 
 @contextmanager
-def job(folder: Path, nodes: int = NODES) -> Iterator[Job]:
-    """A job of so many hosts in a network of its own, whose ranks have met."""
-    with network(nodes) as name:
+def job(folder: Path, nodes: int = NODES, spare: int = 0) -> Iterator[Job]:
+    """A job of so many hosts in a network of its own, whose ranks have met; `spare` hosts of the network have no rank."""
+    with network(nodes + spare) as name:
         address = local_network.find(name, nodes).addresses[0]
         environment = {
             **os.environ,

@@ -52,6 +52,10 @@ NO_OPTIONS: Mapping[str, float] = MappingProxyType({})
 
 Key = tuple[str, str]
 
+# A node that is slower than the others by more than this is refused, whatever the policy's ratio for single tests is. Judgement:
+# training waits for its slowest node, so it takes twice as long.
+HALF = 0.5
+
 
 class CheckFindings:
     """The findings of one check."""
@@ -93,7 +97,7 @@ class CheckFindings:
         blamed = self.blamed
         everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
-            for finding, of in of_slow_nodes(reading, self.tests, self.detects):
+            for finding, of in of_slow_nodes(reading, self.tests, min(self.detects or HALF, HALF)):
                 if not self._is_named(of):
                     yield self.loads.weighed(finding, of, of)
             yield from of_sensitivity(reading, self.detects)

@@ -64,13 +64,15 @@ class Stage:
     store: FolderStore
     config: Path
 
-    def ask(self, *, override: bool = False, minutes: float = 30, gate_id: str = GATE_ID) -> Asking:
+    def ask(
+        self, *, override: bool = False, minutes: float = 30, gate_id: str = GATE_ID, repair: str = ""
+    ) -> Asking:
         """A run that waits for an answer, its question in the store and its message in the channel."""
-        run = paused_run(self.file, KEY)
+        run = paused_run(self.file, KEY, "remedy" if repair else "gate")
         now = time.time()
         question = Question(
             SCHEMA_VERSION, gate_id, "test", "test", run, KEY, "ASK test: node-1: a *warning*",
-            override, now, now + minutes * 60, (ADA,), (BOB,),
+            override or bool(repair), now, now + minutes * 60, (ADA,), (BOB,), repair,
         )  # fmt: skip
         keep_question(self.store, question)
         self.post(question)
@@ -84,7 +86,13 @@ class Stage:
         assert table is not None
         means = means_on(self.store, lambda reference: self.slack.token)
         asked = PendingQuestion(
-            question.flow_run_id, question.key, question.deadline, question.override, "", by_slack=True
+            question.flow_run_id,
+            question.key,
+            question.deadline,
+            question.override,
+            "",
+            by_slack=True,
+            repair=question.repair,
         )
         page = Notification(
             question.gate_id, "test", question.said, "", "", gate="test", kind=Kind.QUESTION, question=asked

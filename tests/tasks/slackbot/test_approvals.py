@@ -41,6 +41,23 @@ def world(
         yield made
 
 
+def test_a_repair_is_allowed_by_somebody_who_may_override_alone(world: Stage) -> None:
+    """An approver may not; the dialog speaks of the repair, and the thread says who allowed it."""
+    asking = world.ask(repair="reboot n2")
+    assert "Allow this: reboot n2?" in asking.message.shown
+    asking.click(ADA, APPROVE)
+    assert f"You may not allow this repair: <@{BOB}> may" in asking.whispered()
+    assert asking.answer is None
+
+    asking.launch(BOB, "it fell off the bus")
+    dialog = json.dumps(world.slack.views[-1])
+    assert "Allow a repair" in dialog and "This is done:" in dialog and "raining" not in dialog
+    answer = asking.answer
+    assert answer is not None
+    assert (ApprovalAction.LAUNCH, BOB, True) == (answer.action, answer.who, answer.verified)
+    until(lambda: any(BOB in line for line in asking.said_below()), "the thread says who")
+
+
 def test_an_approval_asks_why_then_launches(world: Stage) -> None:
     """The reason and the proven user reach the store, the form of the run, and the thread."""
     asking = world.ask()

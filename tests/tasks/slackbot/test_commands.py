@@ -94,6 +94,22 @@ def test_a_gate_may_be_bound_to_one_channel(world: Stage) -> None:
     assert 1 == len(runs_of(made))
 
 
+def test_repairs_are_started_by_the_same_people_where_the_list_names_their_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_backend: EmbeddedServer
+) -> None:
+    """Without one nothing is started."""
+    with stage(tmp_path, monkeypatch, deployment="p5-repairs") as world:
+        made = deployed("p5-repairs", {"request": {"gate_file": str(world.file)}}, "remedy")
+        with world.app():
+            assert "has no deployment for repairs" in told(world, ADA, "remedy p5")
+        text = world.config.read_text()
+        world.config.write_text(text.replace("[gates.p5]", '[gates.p5]\nremedy = "remedy/p5-repairs"'))
+        with world.app():
+            assert "You may not start" in told(world, EVE, "remedy p5")
+            assert "Started the repairs of `p5`" in told(world, ADA, "remedy p5")
+        assert 1 == len(runs_of(made))
+
+
 def test_a_deployment_of_another_gate_file_is_not_started(world: Stage) -> None:
     """The list names a file, and the file is what decides who may answer."""
     made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})

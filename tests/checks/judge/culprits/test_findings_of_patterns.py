@@ -144,6 +144,15 @@ def test_a_policy_that_asks_for_such_nodes_refuses_them() -> None:
     assert [("node-5", "WARN HARDWARE")] == said(found(one_slow_node(0.85), detects_slow_node=0.3))
 
 
+def test_a_node_with_less_than_half_of_the_others_bandwidth_is_refused_by_every_policy() -> None:
+    """Also by one whose ratio is meant for noise: a gate on two cores let a host with a fifth of the bandwidth train."""
+    noisy = {"slow_ratio": 0.1}
+    assert [("node-5", "FAIL HARDWARE")] == said(found(one_slow_node(0.18), **noisy))
+    assert [("node-5", "FAIL HARDWARE")] == said(found(one_slow_node(0.45), **noisy))
+    assert [("node-5", "WARN HARDWARE")] == said(found(one_slow_node(0.6), **noisy))
+    assert [("node-5", "FAIL HARDWARE")] == said(found(one_slow_node(0.45), detects_slow_node=0.9, **noisy))
+
+
 def test_a_sweep_that_could_not_have_seen_such_a_node_is_missing_evidence() -> None:
     """And says what it would have seen; without the option nobody asked."""
     healthy = tournament(16, 1)

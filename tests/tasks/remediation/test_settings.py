@@ -1,0 +1,80 @@
+"""What a gate file says of remediation, and the back end that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.machines.base import Rung
+from tasks.machines.registry import UnknownMachines
+from tasks.remediation.model import Mode
+from tasks.remediation.settings import cluster_of, machines_of, settings_of
+
+GATES = Path(__file__).resolve().parents[3] / "deployments" / "gates"
+SLURM = GATES / "slurm-cpu.toml"
+
+
+def changed(folder: Path, more: str, options: str = "") -> Path:
+    """The shipped gate file for Slurm with these lines."""
+    text = SLURM.read_text().replace("[cluster.options]\n", f"[cluster.options]\n{options}")
+    path = folder / "gate.toml"
+    path.write_text(text.replace("../policies", str(GATES.parent / "policies")) + more)
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(GATES.glob("*.toml")), ids=lambda path: path.stem)
+def test_no_shipped_gate_file_does_anything_to_a_machine(path: Path) -> None:
+    """Its back end can be made, and its mode is plan."""
+    gate = read_gate_file(path)
+
+    assert Mode.PLAN is settings_of(gate).mode
+    assert machines_of(gate).name == gate.remediation.machines
+    assert gate.cluster.name == cluster_of(gate)
+
+
+def test_the_keys_become_limits(tmp_path: Path) -> None:
+    """Minutes are seconds there."""
+    lines = (
+        "[remediation]", 'mode = "act"', 'machines = "slurm"', 'acts = ["replace"]', "max_out_fraction = 0.25",
+        "max_verdict_minutes = 5.0", "breaker_acts = 2", "breaker_minutes = 10.0", "",
+    )  # fmt: skip
+    more = "\n".join(lines)
+    settings = settings_of(read_gate_file(changed(tmp_path, more)))
+
+    assert (Mode.ACT, (Rung.REPLACE,)) == (settings.mode, settings.freely)
+    limits = settings.limits
+    assert (0.25, 300.0, 2, 600.0) == (
+        limits.max_out_fraction,
+        limits.max_verdict_s,
+        limits.breaker_acts,
+        limits.breaker_s,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "said"),
+    [
+        ('mode = "atc"', "", "is none of off, plan, ask, act"),
+        ('acts = ["fence"]', "", "is none of reset, reboot, replace"),
+        ("max_out_fraction = 1.5", "", "remediation.max_out_fraction"),
+        ("resume = true", "auto_resume = true\n", "would both start the training again"),
+        ("resume = true", "exclude_failed = true\n", "would both start the training again"),
+        ("breakers = 1", "", "unknown key"),
+        ('mode = "ask"', "", "needs machines that can be changed"),
+    ],
+)
+def test_a_wrong_key_is_refused(tmp_path: Path, more: str, options: str, said: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(GateFileError, match=said):
+        read_gate_file(changed(tmp_path, f"[remediation]\n{more}\n", options))
+
+
+def test_a_back_end_that_is_none_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    """So is an option that it does not have."""
+    with pytest.raises(UnknownMachines, match="Did you mean 'slurm'"):
+        machines_of(read_gate_file(changed(tmp_path, '[remediation]\nmachines = "slrum"\n')))
+    with pytest.raises(UnknownMachines, match="sudo"):
+        more = '[remediation]\nmachines = "slurm"\noptions = { sudo_usr = "root" }\n'
+        machines_of(read_gate_file(changed(tmp_path, more)))
