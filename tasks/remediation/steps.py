@@ -283,7 +283,8 @@ def _after_recheck(
         row += 1
     if row >= RECHECKS:
         return _leave(Why.NOT_PROVEN)
-    soon = 0 <= now - last.changed_at < RECHECK_AFTER_S
+    interrupted = last.state is ActState.FAILED
+    soon = 0 <= now - last.changed_at < RECHECK_AFTER_S and not interrupted
     return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
 
 

@@ -2,8 +2,8 @@
 
 Network namespaces, real TCP, and the ranks of one job. A first, healthy run says how fast the pairs are usually, and a slow host or
 pair is held to a share of that. For each world it runs the pair tests so often, each time with another host, and judges them by the
-local policy. A table of all answers goes to stdout. `--world NAME [NAME ...]` (all), `--runs N` (10), `--lines FILE` appends a JSON line
-for each run, `--rows FILE` the rows of each run as well, for a recording.
+local policy. A table of all answers goes to stdout. `--world NAME [NAME ...]` (all), `--runs N` (10), `--lines FILE` appends a JSON
+line for each run, `--rows FILE` the rows of each run as well, for a recording.
 """
 
 from __future__ import annotations

@@ -285,6 +285,13 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
 
 
+def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_refused_later() -> None:
+    """The process that made it is gone; the engine needs time."""
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
+    assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
+    assert Kind.WAIT is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Why.ACT_REFUSED)).kind
+
+
 def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:
     """A newer verdict outweighs the re-test."""
     passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW)

@@ -50,7 +50,7 @@ def test_a_repair_is_allowed_by_somebody_who_may_override_alone(world: Stage) ->
     assert asking.answer is None
 
     asking.launch(BOB, "it fell off the bus")
-    dialog = json.dumps(world.slack.views[-1])
+    dialog = json.dumps(world.socket.modal())
     assert "Allow a repair" in dialog and "This is done:" in dialog and "raining" not in dialog
     answer = asking.answer
     assert answer is not None
