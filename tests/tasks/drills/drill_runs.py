@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tasks.drills.catalog import DRILLS
 from tasks.drills.drive import DrillRun
 from tasks.drills.model import (
@@ -17,6 +19,14 @@ from tasks.drills.node_commands import NodeCommands, Ran
 from tasks.drills.watch import Watch
 from tasks.remediation.model import Mode
 from tests.fakes.drill_stack import PlayedStack, PlayedTime
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log with a line of the kernel."""
+    path = tmp_path / "messages"
+    path.write_text("Nov 25 12:00:00 n2 kernel: Linux version 6.1\n")
+    return path
 
 
 class Node(NodeCommands):

@@ -20,7 +20,9 @@ from tasks.drills.report import report_table, report_text
 from tasks.machines.base import Holder, Machine, Service
 from tasks.remediation.model import Mode
 from tests.fakes.drill_stack import BLAME, PlayedStack, PlayedTime, gate_record
-from tests.tasks.drills.drill_runs import drill, node, ran, stack_with
+from tests.tasks.drills.drill_runs import drill, log, node, ran, stack_with
+
+_ = log
 
 DETECTED, PAGED, ACTED, RETURNED = Milestone
 

@@ -13,7 +13,9 @@ from tasks.drills.model import (
 from tasks.drills.node_commands import Ran
 from tasks.machines.base import Holder, Machine, Mark, Service
 from tests.fakes.machines import serving
-from tests.tasks.drills.drill_runs import drill, node, stack_with
+from tests.tasks.drills.drill_runs import drill, log, node, stack_with
+
+_ = log
 
 REFUSED = {
     "a job": Machine("n2", Service.SERVING, jobs=("17",)),

@@ -113,6 +113,15 @@ def test_what_a_repair_changes(rung: Rung, found: Identity, shown: bool) -> None
     assert shown is shows(rung, Identity("a", "i-1", ("GPU-1",)), found)
 
 
+def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
+    """Somebody had rebooted the node in between, so another boot id than the verdict's proves nothing."""
+    seen = Identity("rebooted-by-others")
+    before = an_act(Rung.RECHECK, ActState.FAILED, proof=Proof.FAILED, found=seen, measured_at=NOW)
+    again = an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=seen, measured_at=NOW)
+    acts = (an_act(Rung.FENCE), before, an_act(Rung.REBOOT), again)
+    assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts)
+
+
 def test_a_replacement_without_gpus_shows_by_its_instance() -> None:
     """A node that never had a GPU."""
     assert shows(Rung.REPLACE, Identity("a", "i-1"), Identity("b", "i-2"))

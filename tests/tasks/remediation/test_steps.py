@@ -289,7 +289,9 @@ def test_a_re_test_that_was_interrupted_is_made_again_at_once_and_one_that_was_r
     """The process that made it is gone; the engine needs time."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT))
     assert Rung.RECHECK is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.FAILED)).rung
-    assert Kind.WAIT is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Why.ACT_REFUSED)).kind
+    assert (
+        Kind.WAIT is step(a_case(), *acts, an_act(Rung.RECHECK, ActState.REFUSED, why=Why.ACT_REFUSED)).kind
+    )
 
 
 def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned() -> None:
