@@ -81,7 +81,7 @@ def next_repair(
     elif rung is Rung.REBOOT and _came_back(case, journal):
         rung = Rung.REPLACE
     while rung is not Rung.PAGE:
-        allowed = settings.limits.most.get(rung, 0)
+        allowed = settings.limits.most[rung]
         if rung in rungs and times(journal, case.node, rung, now) < allowed:
             return rung
         rung = AFTER[rung]

@@ -64,7 +64,7 @@ class Engine:
 
     machines: Mapping[str, Machine]
     rungs: frozenset[Rung]
-    fence_is: Rung = Rung.FENCE
+    fence_is: Rung
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """What the engine shows of each act that is not final, by the act's id."""
 

@@ -8,10 +8,10 @@ import pytest
 
 from checks.model import Action
 from tasks.machines.base import Rung
-from tasks.remediation.ladder import shows
-from tasks.remediation.model import ActState, Identity, Proof, Why
+from tasks.remediation.ladder import next_repair, shows
+from tasks.remediation.model import ActState, Identity, Journal, Proof, Why
 from tasks.remediation.steps import Kind, Step
-from tests.tasks.remediation.test_steps import FOUND, NOW, a_case, an_act, step
+from tests.tasks.remediation.test_steps import ACT, ALL, FOUND, NOW, a_case, an_act, step
 
 
 def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
@@ -120,6 +120,13 @@ def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
     again = an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=seen, measured_at=NOW)
     acts = (an_act(Rung.FENCE), before, an_act(Rung.REBOOT), again)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts)
+
+
+def test_a_finding_that_asks_for_nothing_has_no_repair() -> None:
+    """A person has to look at it."""
+    case = a_case(Action.NONE)
+    kept = Journal(1, "sim", (case,))
+    assert Rung.PAGE is next_repair(case, (), kept, ALL, ACT, NOW)
 
 
 def test_a_replacement_without_gpus_shows_by_its_instance() -> None:

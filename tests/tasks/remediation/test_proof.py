@@ -67,6 +67,29 @@ def test_the_engine_s_name_and_the_switch_are_taken() -> None:
     assert ("ip-1", "leaf-1", "ip-0") == (case.node, case.domain, case.partners[0])
 
 
+def test_what_the_kernel_logged_is_hard_and_names_its_gpus() -> None:
+    """If it asks for a repair; other findings have to repeat."""
+    report = healthy(NODES, 4, gpus=4)
+    named = tuple(
+        replace(node, identity={**node.identity, "gpu_uuids": "GPU-a,GPU-b"}) for node in report.nodes
+    )
+    verdict = verdict_of(report)
+
+    def blamed(check: str, action: Action) -> Case:
+        labels = ("GPU 3 (0000:b9:00.0)", "GPU 1", "GPU 3 (0000:b9:00.0)", "memory")
+        finding = Finding(
+            Level.FAIL, Cause.HARDWARE, check, "node-1", "broken", action=action, elements=labels
+        )
+        one = replace(verdict, findings=(finding,), condemned=("node-1",))
+        (case,) = cases_of(replace(report, nodes=named), one, "digest", "prod", "gate.toml")
+        return case
+
+    assert [(True, (3, 1))] == [(one.hard, one.gpus) for one in blamed("kernel.xid", Action.REBOOT).blames]
+    assert not blamed("gpu.ecc", Action.REBOOT).blames[0].hard
+    assert not blamed("kernel.xid", Action.NONE).blames[0].hard
+    assert ("GPU-a", "GPU-b") == blamed("kernel.xid", Action.REBOOT).identity.gpus
+
+
 def test_a_verdict_that_suspects_its_policy_says_so_in_each_case() -> None:
     """Nothing is done then."""
     report = healthy(NODES)

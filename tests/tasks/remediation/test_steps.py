@@ -132,7 +132,8 @@ def test_a_node_is_left_alone_and_a_person_is_called(
 
 def test_evidence_counts_until_the_limits() -> None:
     """To the second."""
-    assert Kind.DO is step(a_case(), now=NOW + 1800).kind
+    assert Rung.FENCE is step(a_case(), now=NOW + 1800).rung
+    assert Rung.FENCE is step(a_case(), written_at=NOW + 120).rung
     assert Rung.FENCE is step(a_case(), now=NOW - 120).rung
     assert Rung.FENCE is step(a_case(), seen=machines(booted_at=NOW - 1)).rung
 
@@ -152,6 +153,32 @@ def test_at_least_one_node_may_be_out() -> None:
     """A tenth of six nodes is none."""
     assert Rung.FENCE is step(a_case(), settings=Settings(Mode.ACT)).rung
     assert Why.TOO_MANY_OUT is step(a_case(condemned=2), settings=Settings(Mode.ACT)).why
+
+
+def test_a_repair_needs_the_same_room() -> None:
+    """Others may have been taken out since the fence."""
+    seen = machines(**FENCED)
+    for other in ("n3", "n4"):
+        seen[other] = Machine(other, Service.OUT)
+    assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), seen=seen).rung
+    seen["n5"] = Machine("n5", Service.OUT)
+    assert Step(Kind.DO, Rung.PAGE, Why.TOO_MANY_OUT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+
+
+def test_a_node_that_its_engine_is_changing_is_waited_for() -> None:
+    """After a repair it may still be on its way."""
+    seen = machines(**{**FENCED, "service": Service.CHANGING})
+    assert Step(Kind.WAIT, why=Why.IN_FLIGHT) == step(a_case(), an_act(Rung.FENCE), seen=seen)
+
+
+def test_evidence_that_a_re_test_did_not_renew_is_left_to_a_person() -> None:
+    """A hard finding passed in place, on the same boot, and the verdict is too old by now."""
+    later = NOW + 2400
+    passed = an_act(
+        Rung.RECHECK, at=later, proof=Proof.PASSED, found=Identity("boot-n1-0"), measured_at=later
+    )
+    found = step(a_case(), an_act(Rung.FENCE), passed, now=later)
+    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == found
 
 
 def test_a_finding_that_may_pass_by_itself_is_checked_again_and_a_hard_one_is_not() -> None:
@@ -193,7 +220,7 @@ def test_what_the_gate_file_does_not_free_is_asked(mode: Mode) -> None:
         one = replace(asked, permission=permission, by="U1 (Slack)")
         return step(a_case(), fence, settings=settings, now=now, questions=(one,))
 
-    assert Kind.WAIT is after(Permission.ASKED).kind
+    assert Kind.WAIT is after(Permission.ASKED).kind is after(Permission.ASKED, NOW + 60).kind
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.ASKED, NOW + 61)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_ALLOWED) == after(Permission.DENIED)
     assert Step(Kind.DO, Rung.REBOOT, allowed_by="U1 (Slack)") == after(Permission.ALLOWED)
@@ -223,7 +250,8 @@ def test_evidence_that_became_too_old_while_a_person_thought_is_measured_again()
 def test_what_may_have_been_requested_is_never_requested_again(state: ActState) -> None:
     """The engine is asked, until it says what became of it or the time is up."""
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT, state))
-    assert Kind.WAIT is step(a_case(), *acts).kind
+    assert Step(Kind.WAIT, why=Why.IN_FLIGHT, act=acts[1]) == step(a_case(), *acts)
+    assert Kind.WAIT is step(a_case(), *acts, now=NOW - 120).kind
     assert (Kind.SETTLE, ActState.DONE) == of(step(a_case(), *acts, settled=Settled.DONE))
     assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, settled=Settled.FAILED))
     assert (Kind.SETTLE, ActState.FAILED) == of(step(a_case(), *acts, now=NOW + 1801))
@@ -266,6 +294,13 @@ def test_too_many_acts_open_the_breaker() -> None:
     ]
     assert Kind.OPEN_BREAKER is step(a_case(), *many, seen=machines()).kind
     assert Kind.DO is step(a_case(), *many[1:], seen=machines()).kind
+    unknown, refused = (
+        [replace(many[0], state=state), *many[1:]] for state in (ActState.AMBIGUOUS, ActState.REFUSED)
+    )
+    assert Kind.OPEN_BREAKER is step(a_case(), *unknown, seen=machines()).kind
+    assert Rung.FENCE is step(a_case(), *refused, seen=machines()).rung
+    old = [replace(act, intended_at=NOW - 3600) for act in many]
+    assert Rung.FENCE is step(a_case(), *old, seen=machines()).rung
     assert Kind.DO is step(a_case(), *many, seen=machines(), breaker=Breaker(NOW - 30, NOW - 20)).kind
 
 
@@ -300,7 +335,9 @@ def test_a_node_that_was_condemned_again_is_tested_again_before_it_is_returned()
     newer = replace(a_case(), gate_id="g2", judged_at=NOW + 1)
     acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), passed)
     kept = Journal(SCHEMA_VERSION, "sim", (a_case(), newer), acts)
-    assert Rung.RECHECK is next_step(a_case(), kept, Engine(machines(**FENCED), ALL), ACT, NOW).rung
+    assert (
+        Rung.RECHECK is next_step(a_case(), kept, Engine(machines(**FENCED), ALL, Rung.FENCE), ACT, NOW).rung
+    )
 
 
 @pytest.mark.parametrize(
