@@ -16,7 +16,7 @@ from tasks.finish import reject_request
 from tasks.gate.lease.lease import LeaseError
 from tasks.gate.request_record import require_names
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest
+from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import Retest
 from tasks.orchestration.runs import TAG
@@ -26,10 +26,10 @@ from tasks.remediation.records import JournalError
 from tasks.remediation.steps import Kind, Step
 from tasks.remedy import (
     REJECTIONS,
-    RemedyRequest,
     Work,
     final_state,
     follow,
+    gate_request,
     open_cases,
     open_work,
     remedy_lock,
@@ -69,7 +69,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
             one.cancel()
 
     try:
-        require_names((request.gate_file,))
+        require_names((request.gate_file,), gate_request(request).advanced)
         work = open_work(request, run, recheck)
         with remedy_lock(work, run) as keeper:
             try:

@@ -17,7 +17,6 @@ from typing import Any
 from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
-from pydantic import BaseModel, ConfigDict, Field
 
 from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
@@ -36,7 +35,7 @@ from tasks.gate.progress import LISTENER, Progress
 from tasks.gate.request_record import kept_request
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.people import Approval, Notify
-from tasks.gate_file.request import Advanced, GateRequest, names_as_choices
+from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchRejected
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.remedy import GatePeople
@@ -51,6 +50,7 @@ from tasks.render.findings import verdict_json
 from tasks.store.base import Store
 from tasks.store.history import listed
 from tasks.store.layout import outcome_key, report_key, verdict_key
+from tasks.store.records import read as read_record
 from tasks.text.inert import one_line
 
 LOG = get_logger("prelaunch")
@@ -68,35 +68,6 @@ class RemedyRejected(Exception):
 
 REJECTIONS = (RemedyRejected, MachineError, JournalError)
 Gate = Callable[[GateRequest], Awaitable[State[Any]]]
-
-
-class RemedyRequest(BaseModel):
-    """Repairs the machines that a gate condemned, proves them, and gives them back, as its gate file allows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, title="Remedy")
-
-    gate_file: str = Field(
-        title="Gate file",
-        description="The name of the gate file of the gate that condemned machines.",
-        min_length=1,
-        max_length=4096,
-        json_schema_extra=names_as_choices(0),
-    )
-    gate_id: str = Field(
-        default="",
-        title="Gate",
-        description="The id of the gate. Empty: go on with the open cases of the cluster, or take its last refused gate.",
-        pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$",
-        max_length=253,
-        json_schema_extra={"position": 1},
-    )
-    store: str = Field(
-        default="",
-        title="Store",
-        description="Where the gate's report is. Empty: as the gate file says.",
-        max_length=4096,
-        json_schema_extra={"position": 2},
-    )
 
 
 @dataclass
@@ -158,6 +129,7 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
 
     A verdict that comes out differently now is not acted on: policy, facts or this program were changed.
     """
+    _require_cluster(setting, gate_id)
     report, verdict = _judged_again(setting, gate_id)
     decision = _decision(setting.store, gate_id)
     observed = setting.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
@@ -176,6 +148,20 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
             f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."
         )
     return cases
+
+
+def _require_cluster(setting: GateContext, gate_id: str) -> None:
+    """Require that the gate was one of this cluster: others in the store may have nodes of the same names."""
+    try:
+        record = read_record(setting.store, gate_id)
+    except DecodeError as error:
+        raise RemedyRejected(f"the record of gate {gate_id} cannot be read: {error}") from error
+    if record is None:
+        raise RemedyRejected(f"the store has no record of a gate {gate_id}")
+    if record.cluster != setting.gate.cluster.name:
+        raise RemedyRejected(
+            f"gate {gate_id} is of cluster {record.cluster}, and {setting.file} is for cluster {setting.gate.cluster.name}"
+        )
 
 
 def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:

@@ -22,7 +22,7 @@ from flows.cli.rejection import report_rejection
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest
+from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import REPAIRS, MachineError, Rung
 from tasks.orchestration.foreground import Foreground, Interrupted, hold_signals, ignore_signals
@@ -104,10 +104,10 @@ def _close(setting: GateContext) -> int:
 
 def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
     """Print what could be done, and the commands for it."""
-    from tasks.remedy import REJECTIONS, RemedyRequest, open_work
+    from tasks.remedy import REJECTIONS, open_work
 
     try:
-        work = open_work(_request(arguments, setting, RemedyRequest), "", _never)
+        work = open_work(_request(arguments, setting), "", _never)
     except REJECTIONS as error:
         return report_rejection(arguments.format, InputError(arguments.file, str(error)))
     plans = list(planned(work.cases, work.remediation.machines))
@@ -136,9 +136,9 @@ def _never(*_: object) -> Any:
     raise AssertionError("a plan tests nothing")
 
 
-def _request(arguments: argparse.Namespace, setting: GateContext, kind: Any) -> Any:
+def _request(arguments: argparse.Namespace, setting: GateContext) -> RemedyRequest:
     file = str(Path(typed_path(arguments.file)).absolute())
-    return kind(gate_file=file, gate_id=arguments.gate, store=setting.address)
+    return RemedyRequest(gate_file=file, gate_id=arguments.gate, store=setting.address)
 
 
 def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
@@ -185,7 +185,7 @@ async def _flow(
 
         from flows.remedy import remedy
         from tasks.orchestration.runs import TAG
-        from tasks.remedy import RemedyRequest, say_steps
+        from tasks.remedy import say_steps
 
     if server is not None:
         server.wait_ready()
@@ -194,7 +194,7 @@ async def _flow(
         allow_in_advance(allowed),
         say_steps(lambda line: print(line, file=sys.stderr, flush=True)),
     ):
-        seen.append(await remedy(_request(arguments, setting, RemedyRequest), return_state=True))
+        seen.append(await remedy(_request(arguments, setting), return_state=True))
     return seen[0].is_cancelled()
 
 

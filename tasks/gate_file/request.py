@@ -148,3 +148,32 @@ class GateRequest(BaseModel):
         """All that is changed in the gate file, in the form of `--set`; a line of `overrides` wins."""
         chosen = () if self.profile == AS_THE_FILE_SAYS else (f'checks.profile="{self.profile}"',)
         return (*chosen, *self.advanced.overrides)
+
+
+class RemedyRequest(BaseModel):
+    """Repairs the machines that a gate condemned, proves them, and gives them back, as its gate file allows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Remedy", json_schema_extra=hide_locations)
+
+    gate_file: str = Field(
+        title="Gate file",
+        description="The name of the gate file of the gate that condemned machines.",
+        min_length=1,
+        max_length=4096,
+        json_schema_extra=names_as_choices(0),
+    )
+    gate_id: str = Field(
+        default="",
+        title="Gate",
+        description="The id of the gate. Empty: go on with the open cases of the cluster, or take its last refused gate.",
+        pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$",
+        max_length=253,
+        json_schema_extra={"position": 1},
+    )
+    store: str = Field(
+        default="",
+        title="Store",
+        description="Where the gate's report is. Empty: as the gate file says.",
+        max_length=4096,
+        json_schema_extra={"position": 2},
+    )

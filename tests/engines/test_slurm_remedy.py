@@ -94,7 +94,7 @@ def gate_file(folder: Path, more: str = ASKS) -> Path:
 def remedy(path: Path) -> Any:
     """Run the flow to its end; returns its state."""
     from flows.remedy import remedy as flow
-    from tasks.remedy import RemedyRequest
+    from tasks.gate_file.request import RemedyRequest
 
     async def run() -> Any:
         return await flow(RemedyRequest(gate_file=str(path)), return_state=True)

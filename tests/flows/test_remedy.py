@@ -12,10 +12,10 @@ import pytest
 from flows.cli.main import main
 from tasks import remedy as remedies
 from tasks.gate.outcome import Decision
+from tasks.gate_file.request import RemedyRequest
 from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
-from tasks.remedy import RemedyRequest
 from tasks.store.folder import FolderStore
 from tests.flows.driving import Play, gate_it, play
 from tests.flows.gates import processes_below, write_gate
@@ -219,6 +219,37 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     passed = gate_it(path)[1]
     assert "blames no machine" in remedy(path, passed.gate_id).message
     assert "nothing to repair" in remedy(path).message
+    assert [] == machines.calls
+
+
+def test_a_gate_of_another_cluster_is_rejected(tmp_path: Path, play: Play, machines: TwoMachines) -> None:
+    """Both keep their gates in one store, and both have a node of this name."""
+    path = gate_file(tmp_path)
+    gate_id = refused(path, play)
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "other"'))
+    state = remedy(other, gate_id)
+
+    assert ("Rejected", True) == (state.name, "is of cluster test" in state.message)
+    assert [] == machines.calls
+
+
+def test_a_deployment_does_not_choose_the_store(
+    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who chooses it chooses verdicts and answers as well."""
+    path = gate_file(tmp_path)
+    refused(path, play)
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+
+    async def run() -> Any:
+        from flows.remedy import remedy as flow
+
+        return await flow(RemedyRequest(gate_file="gate", store=str(tmp_path / "store")), return_state=True)
+
+    state = asyncio.run(run())
+    assert ("Rejected", True) == (state.name, "cannot be chosen for a deployment" in state.message)
     assert [] == machines.calls
 
 
