@@ -52,8 +52,8 @@ NO_OPTIONS: Mapping[str, float] = MappingProxyType({})
 
 Key = tuple[str, str]
 
-# A node that is slower than the others by more than this is refused, whatever the policy's ratio for single tests is. Judgement:
-# training waits for its slowest node, so it takes twice as long.
+# The only node that is slower than the others is refused from here on, whatever the policy's ratio for single tests is. Judgement:
+# training waits for its slowest node, so it takes twice as long. Several such nodes may be a group behind an oversubscribed switch.
 HALF = 0.5
 
 
@@ -97,7 +97,7 @@ class CheckFindings:
         blamed = self.blamed
         everybody = {part.node for part in self.tests.parts}
         for reading in self.readings:
-            for finding, of in of_slow_nodes(reading, self.tests, min(self.detects or HALF, HALF)):
+            for finding, of in of_slow_nodes(reading, self.tests, self._refused_from(reading)):
                 if not self._is_named(of):
                     yield self.loads.weighed(finding, of, of)
             yield from of_sensitivity(reading, self.detects)
@@ -109,6 +109,11 @@ class CheckFindings:
         for key, (reading, suspect) in self.suspects.items():
             found = self._named(reading, suspect, self.also.get(key, []))
             yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
+
+    def _refused_from(self, reading: Reading) -> float:
+        """The slowness from which on a node is refused; 0 if none is."""
+        alone = len(reading.decoded.slow) == 1
+        return min(self.detects or HALF, HALF) if alone else self.detects
 
     def _take(self, reading: Reading, suspect: Suspect) -> None:
         known, mine = self._explained_by(reading, suspect), (suspect.kind.value, suspect.subject)
