@@ -270,6 +270,7 @@ def started(cluster: LoggingCluster, job: str) -> int:
     return int(datetime.fromisoformat(text[1]).timestamp())
 
 
+@pytest.mark.long  # tests/tasks/remediation/test_on_hyperpod.py and tests/engines/test_slurm_machine_reboots.py
 def test_a_reboot_that_is_none_leaves_the_node_fenced_and_calls_a_person(
     slurm: LoggingCluster, tmp_path: Path
 ) -> None:
