@@ -18,7 +18,7 @@ from tasks.gate.request_record import require_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
-from tasks.machines.base import Retest
+from tasks.machines.base import MachineError, Retest
 from tasks.orchestration.runs import TAG
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Why
@@ -32,6 +32,7 @@ from tasks.remedy import (
     gate_request,
     open_cases,
     open_work,
+    plan_state,
     remedy_lock,
     run_retest,
     say_step,
@@ -71,30 +72,35 @@ async def remedy(request: RemedyRequest) -> State[Any]:
     try:
         require_names((request.gate_file,), gate_request(request).advanced)
         work = open_work(request, run, recheck)
+        if (plan := plan_state(work)) is not None:
+            return plan
         with remedy_lock(work, run) as keeper:
             try:
                 open_cases(work)
-                return await _followed(work, keeper.lost.is_set, give_up)
-            except (StoreError, JournalError) as error:
+                state, ends = await _followed(work, keeper.lost.is_set, give_up)
+            except (StoreError, JournalError, MachineError) as error:
                 return Failed(
                     name="Waiting", message=f"the remediation stopped, and the next run goes on: {error}"
                 )
+        await start_again(work, _gate, ends)  # without the lock: a training may run for days
+        return state
     except (GateFileError, StoreError, LeaseError, LaunchError, *REJECTIONS) as error:
         return reject_request(error)
 
 
-async def _followed(work: Work, lost: Callable[[], bool], give_up: Callable[[], object]) -> State[Any]:
+async def _followed(
+    work: Work, lost: Callable[[], bool], give_up: Callable[[], object]
+) -> tuple[State[Any], dict[str, Why | None]]:
+    """The final state, and why the case of each node was closed."""
     ends: dict[str, Why | None] = {case.node: None for case in work.cases}
 
     def say(case: Case, step: Step) -> None:
-        say_step(work, case, step)
+        say_step(case, step)
         if step.kind is Kind.CLOSE:
             ends[case.node] = step.why
 
     done = await follow(work, say, lost, give_up)
-    state = final_state(ends, () if done else work.open)
-    await start_again(work, _gate, ends)
-    return state
+    return final_state(ends, () if done else work.open), ends
 
 
 async def _gate(request: GateRequest) -> State[Any]:

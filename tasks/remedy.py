@@ -40,14 +40,14 @@ from tasks.launchers.base import LaunchRejected
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.remedy import GatePeople
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Proof, Why
+from tasks.remediation.model import Case, Mode, Proof, Why
 from tasks.remediation.proof import cases_of, proof_of, seconds_of
 from tasks.remediation.records import JournalError, Records, with_cases
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
-from tasks.remediation.step_texts import step_text
+from tasks.remediation.step_texts import planned, step_text
 from tasks.remediation.steps import Kind, Step
 from tasks.render.findings import verdict_json
-from tasks.store.base import Store
+from tasks.store.base import Store, StoreError
 from tasks.store.history import listed
 from tasks.store.layout import outcome_key, report_key, verdict_key
 from tasks.store.records import read as read_record
@@ -108,6 +108,12 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
             f"`prelaunch machines {setting.file}` shows how it ended. Run the gate again if a node is still in doubt."
+        )
+    age_s = time.time() - max((case.judged_at for case in cases), default=time.time())
+    if settings.mode not in (Mode.OFF, Mode.PLAN) and age_s > settings.limits.max_verdict_s:
+        raise RemedyRejected(
+            f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
+            f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
     return Work(setting, records, remediation, found)
 
@@ -209,7 +215,19 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
     try:
         yield keeper
     finally:
-        keeper.release()
+        try:
+            keeper.release()
+        except StoreError as error:
+            LOG.warning("the lock of the remediation could not be released; it expires by itself: %s", error)
+
+
+def plan_state(work: Work) -> State[Any] | None:
+    """The end of a run whose gate file lets nothing be done: the steps, for people; None if something may be done."""
+    if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
+        return None
+    plans = planned(work.cases, work.remediation.machines)
+    lines = (f"{case.node}: {', '.join(rung.value for rung, _ in steps)}" for case, steps in plans)
+    return Completed(name="Planned", message="; ".join(lines))
 
 
 def open_cases(work: Work) -> None:
@@ -313,7 +331,7 @@ async def follow(
             return True
         if time.monotonic() > until:
             return False
-        if all(step.kind in (Kind.WAIT, Kind.NOTHING) for _, step in taken):
+        if all(step.kind in (Kind.WAIT,) for _, step in taken):
             await asyncio.sleep(LOOK_S)
     return False
 
@@ -356,11 +374,11 @@ def say_steps(say: Callable[[str], None]) -> Iterator[None]:
         _SAY.reset(token)
 
 
-def say_step(work: Work, case: Case, step: Step) -> None:
+def say_step(case: Case, step: Step) -> None:
     """Log a step."""
-    line, say = step_text(case, step), _SAY.get()
+    line = step_text(case, step)
     LOG.info("%s", line)
-    if say is not None:
+    if (say := _SAY.get()) is not None:
         say(line)
 
 

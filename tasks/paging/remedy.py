@@ -82,7 +82,7 @@ class GatePeople:
         deadline = now + self.setting.gate.remediation.ask_minutes * MINUTE_S
         if rung in self.in_advance.rungs:
             return deadline
-        name = act_id(case, rung, number)
+        name = act_id(case.gate_id, case.node, rung, number)
         question = self._kept(name)
         if question is None:
             question = self._question(case, rung, name, now, deadline, command)
@@ -94,7 +94,7 @@ class GatePeople:
         """The answer of a proven person who may give it. One that came after the deadline is none."""
         if one.rung in self.in_advance.rungs:
             return Permission.ALLOWED, self.in_advance.who
-        name = f"{one.gate_id}-{one.node}-{one.rung.value}-{one.number}"
+        name = act_id(one.gate_id, one.node, one.rung, one.number)
         try:
             answer = read_answer(self.setting.store, name, KEY)
         except (StoreError, DecodeError) as error:

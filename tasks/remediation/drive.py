@@ -268,7 +268,7 @@ class Remediation:
     ) -> Act:
         machine = machines.get(case.node)
         return Act(
-            SCHEMA_VERSION, act_id(case, rung, number), case.cluster, case.node, case.gate_id, rung, number,
+            SCHEMA_VERSION, act_id(case.gate_id, case.node, rung, number), case.cluster, case.node, case.gate_id, rung, number,
             ActState.INTENDED, now, now, self.writer, case.verdict, case.blames[0].check if case.blames else "",
             tuple(dict.fromkeys(blame.check for blame in case.blames)), case.domain, step.allowed_by,
             self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",

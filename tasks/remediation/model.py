@@ -20,6 +20,8 @@ from tasks.machines.base import Rung
 DAY_S = 86_400.0
 Time = Annotated[float, Range(0, 1e11)]
 GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
+# A gate's id and the name of a node, each of which may be as long as it may be by itself.
+ActId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 600)]
 
 
 class Mode(StrEnum):
@@ -110,7 +112,7 @@ class Blame:
 
 @dataclass(frozen=True)
 class Case:
-    """A node that a gate condemned. `verdict` is the digest of the verdict, `condemned` how many nodes it condemned in all.
+    """A node that a gate condemned. `verdict` and `policy` are digests, `condemned` how many nodes it condemned in all.
 
     `judged_at` is when the evidence was measured. `domain` is what fails together with the node: its nearest switch, "" if none is
     known. `partners` are nodes that the same gate found healthy, for pair tests.
@@ -131,6 +133,7 @@ class Case:
     condemned: int = 1
     suspect_policy: bool = False
     observed: bool = False
+    policy: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Act:
     """
 
     schema_version: Version
-    id: GateId
+    id: ActId
     cluster: str
     node: NodeName
     gate_id: GateId

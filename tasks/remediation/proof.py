@@ -61,6 +61,7 @@ def cases_of(
             len(blamed),
             verdict.suspect_policy,
             observed,
+            verdict.digests.policy,
         )
         for node, blames in blamed.items()
         if blames
@@ -104,6 +105,8 @@ def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Ident
         return Proof.CANNOT_TELL, found, first
     if _DEPTH.index(report.profile) < _DEPTH.index(case.profile):
         return Proof.CANNOT_TELL, found, f"the profile was {report.profile.value}, not {case.profile.value}"
+    if verdict.digests.policy != case.policy:
+        return Proof.CANNOT_TELL, found, "it was judged by another policy than the one that condemned it"
     missing = [blame.check for blame in case.blames if not _measured(report, node.name, blame.check)]
     if missing:
         return Proof.CANNOT_TELL, found, f"{missing[0]} was not measured on {case.node}"

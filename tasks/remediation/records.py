@@ -53,7 +53,7 @@ class Records:
             if made == journal:
                 return journal
             made = replace(made, written_at=max(made.written_at, now))
-            new = dump_plain(made)
+            new = _readable(made, self.store.place(key))
             if self.store.put_if_absent(key, new) if data is None else self.store.replace_if(key, data, new):
                 return made
         said = f"{self.store.place(key)}: other processes keep changing it. Nothing was done. Try again."
@@ -119,14 +119,24 @@ def forget(journal: Journal, now: float) -> Journal:
     return replace(journal, acts=acts) if len(acts) < len(journal.acts) else journal
 
 
-def act_id(case: Case, rung: Rung, number: int) -> str:
-    """The id of an act: the gate, the node, what is done, and the how-manieth time. The node is in the key's folder as well."""
-    return f"{case.gate_id}-{case.node}-{rung.value}-{number}"
+def act_id(gate_id: str, node: str, rung: Rung, number: int) -> str:
+    """The id of an act: the gate, the node, what is done, and the how-manieth time."""
+    return f"{gate_id}-{node}-{rung.value}-{number}"
 
 
 def in_state(act: Act, state: ActState, now: float, said: str = "") -> Act:
     """The act in another state. Pure."""
     return replace(act, state=state, changed_at=now, said=said or act.said)
+
+
+def _readable(journal: Journal, place: str) -> bytes:
+    """The journal as it is written. Raises JournalError if it could not be read again, which would stop everything."""
+    data = dump_plain(journal)
+    try:
+        decode(Journal, parse_json(data, FILE_BYTES))
+    except DecodeError as error:
+        raise JournalError(f"{place} was not written, because it could not be read again: {error}") from error
+    return data
 
 
 def _decoded(kind: type[T], data: bytes, place: str) -> T:

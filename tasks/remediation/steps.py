@@ -37,7 +37,6 @@ SKEW_S = 120.0
 class Kind(StrEnum):
     """What a step is. SETTLE gives an act its final state; OPEN_BREAKER stops all acts; CLOSE ends the case."""
 
-    NOTHING = "nothing"
     WAIT = "wait"
     SETTLE = "settle"
     ASK = "ask"
@@ -71,7 +70,10 @@ class Engine:
 
 def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, now: float) -> Step:
     """What happens next for the case. Pure."""
-    acts = tuple(act for act in journal.of(case) if not _never_sent(act))
+    all_acts = journal.of(case)
+    if all_acts and _never_sent(all_acts[-1]) and 0 <= now - all_acts[-1].changed_at < RECHECK_AFTER_S:
+        return Step(Kind.WAIT, why=Why.NOT_SEEN)
+    acts = tuple(act for act in all_acts if not _never_sent(act))
     last = acts[-1] if acts else None
     if last is not None and last.rung is Rung.PAGE:
         return Step(Kind.CLOSE, why=last.why) if last.state.final else Step(Kind.DO, Rung.PAGE, last.why)
@@ -269,8 +271,10 @@ def _after_recheck(
     last = acts[-1]
     if last.proof is Proof.PASSED:
         if shows_repair(case, acts, last.found):
-            newer = any(one.node == case.node and one.judged_at > last.measured_at for one in journal.cases)
-            return Step(Kind.DO, Rung.RECHECK if newer else Rung.RETURN)
+            if not _outdated(case, last.measured_at, journal, machine, settings, now):
+                return Step(Kind.DO, Rung.RETURN)
+            again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
+            return _leave(Why.STALE) if again else Step(Kind.DO, Rung.RECHECK)
         if tried(acts):
             return _leave(Why.NOT_PROVEN)
         return _repair(case, acts, journal, machine, engine, settings, now)
@@ -286,6 +290,15 @@ def _after_recheck(
     interrupted = last.state is ActState.FAILED
     soon = 0 <= now - last.changed_at < RECHECK_AFTER_S and not interrupted
     return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
+
+
+def _outdated(
+    case: Case, measured_at: float, journal: Journal, machine: Machine, settings: Settings, now: float
+) -> bool:
+    """Whether a proof does not count any more: it is old, the node was booted since, or another gate condemned it again."""
+    newer = any(one.node == case.node and one.judged_at > measured_at for one in journal.cases)
+    booted = machine.booted_at is not None and machine.booted_at >= measured_at
+    return newer or booted or now - measured_at > settings.limits.max_verdict_s
 
 
 def _repair(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from flows.cli.main import main
 from tasks import remedy as remedies
 from tasks.gate.outcome import Decision
 from tasks.gate_file.request import RemedyRequest
-from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service
+from tasks.machines.base import EngineSilent, Holder, Machine, Mark, Retest, Rung, Service
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
@@ -201,6 +202,63 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
     )
     assert [] == machines.calls
     assert () == records(path).journal().cases
+
+
+def test_mode_plan_asks_no_engine(
+    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker without Slurm's commands would wait for it for hours."""
+    path = gate_file(tmp_path, "")
+    refused(path, play)
+
+    def look() -> dict[str, Machine]:
+        raise EngineSilent("there is no scontrol here")
+
+    monkeypatch.setattr(machines, "look", look)
+    state = remedy(path)
+
+    assert "Planned" == state.name
+    assert "node-1" in state.message
+    assert () == records(path).journal().cases
+
+
+def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
+    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its training may run for days."""
+    path = gate_file(tmp_path, ACTS + "resume = true\n")
+    refused(path, play)
+    held: list[bool] = []
+    again = remedies.start_again
+
+    async def started(*args: Any) -> None:
+        held.append((tmp_path / "store" / "leases" / "test-remedy.json").exists())
+        await again(*args)
+
+    monkeypatch.setattr("flows.remedy.start_again", started)
+    state = remedy(path)
+    ends = [
+        json.loads(one.read_bytes())["decision"]
+        for one in (tmp_path / "store" / "gates").glob("*/outcome.json")
+    ]
+
+    assert ("Repaired", [False]) == (state.name, held)
+    assert 1 == ends.count("launched")
+
+
+def test_a_verdict_that_is_too_old_is_rejected_and_nobody_is_paged_again(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """The gate has paged, and a person who names an old gate is told."""
+    path = gate_file(tmp_path, ACTS + "max_verdict_minutes = 0.001\n")
+    gate_id = refused(path, play)
+    page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
+    before = page.read_text()
+    time.sleep(1.1)
+    state = remedy(path)
+
+    assert ("Rejected", True) == (state.name, "too old" in state.message)
+    assert (before, ()) == (page.read_text(), records(path).journal().cases)
 
 
 def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(

@@ -66,6 +66,7 @@ class World(Ground):
         well = truth.sick is None
         key = (case.gate_id, case.node)
         self.passed[key] = self.now if well else None
+        self.booted_when_passed[key] = truth.boot
         if not well:
             self.measured[key] = (self.now, truth.boot)
         proof = Proof.PASSED if well else Proof.FAILED

@@ -77,6 +77,7 @@ class Ground:
         self.calls: list[tuple[Rung, str, str, float]] = []
         self.measured: dict[tuple[str, str], tuple[float, int]] = {}
         self.before: dict[tuple[str, str], tuple[Rung, int, int, int]] = {}
+        self.booted_when_passed: dict[tuple[str, str], int] = {}
         self.passed: dict[tuple[str, str], float | None] = {}
         self.pages: list[tuple[str, Why]] = []
         self.returned: list[str] = []
@@ -224,6 +225,8 @@ class SimulatedMachines:
         passed = self.world.passed.get(key)
         if passed is None:
             raise Forbidden(f"{node} is returned, and its last re-test did not pass")
+        if self.world.booted_when_passed.get(key) != truth.boot:
+            raise Forbidden(f"{node} is returned on a proof of another boot")
         rung, boot, hardware, gpus = self.world.before.get(key, (Rung.RESET, -1, -1, -1))
         if rung in (Rung.REBOOT, Rung.REPLACE) and truth.boot == boot:
             raise Forbidden(f"{node} is returned after a {rung} that did not happen")

@@ -11,7 +11,7 @@ from tasks.machines.base import Rung
 from tasks.remediation.ladder import next_repair, shows
 from tasks.remediation.model import ActState, Identity, Journal, Proof, Why
 from tasks.remediation.steps import Kind, Step
-from tests.tasks.remediation.test_steps import ACT, ALL, FOUND, NOW, a_case, an_act, step
+from tests.tasks.remediation.test_steps import ACT, ALL, FENCED, FOUND, NOW, a_case, an_act, machines, step
 
 
 def test_each_repair_that_did_not_help_is_followed_by_the_next() -> None:
@@ -120,6 +120,24 @@ def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
     again = an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=seen, measured_at=NOW)
     acts = (an_act(Rung.FENCE), before, an_act(Rung.REBOOT), again)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts)
+
+
+@pytest.mark.parametrize(
+    ("later_s", "booted_at"),
+    [pytest.param(1801, 0.0, id="too old"), pytest.param(60, NOW, id="another boot")],
+)
+def test_a_proof_that_does_not_count_any_more_is_made_again_once(later_s: float, booted_at: float) -> None:
+    """The process may have died for a day before it returned the node, and the node may have been rebooted."""
+    seen = machines(**{**FENCED, "booted_at": booted_at})
+    acts = (
+        an_act(Rung.FENCE),
+        an_act(Rung.REBOOT),
+        an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW),
+    )
+    assert Rung.RETURN is step(a_case(), *acts, seen=machines(**FENCED), now=NOW + 60).rung
+    assert Rung.RECHECK is step(a_case(), *acts, seen=seen, now=NOW + later_s).rung
+    twice = (*acts, an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=FOUND, measured_at=NOW))
+    assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)
 
 
 def test_a_finding_that_asks_for_nothing_has_no_repair() -> None:

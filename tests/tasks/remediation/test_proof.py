@@ -162,6 +162,15 @@ def test_a_quicker_profile_is_no_proof() -> None:
     assert Proof.PASSED is proof_of(a_case(profile=Profile.DEEP), deep, verdict_of(deep))[0]
 
 
+def test_a_re_test_by_another_policy_is_no_proof() -> None:
+    """Another gate file of the same cluster may be more lenient than the one that condemned the node."""
+    report = healthy(2)
+    verdict = verdict_of(report)
+    lenient = replace(verdict, digests=replace(verdict.digests, policy="another"))
+
+    assert Proof.CANNOT_TELL is proof_of(a_case(), report, lenient)[0]
+
+
 def test_a_check_that_was_not_planned_is_no_proof() -> None:
     """A test between nodes needs a partner."""
     (case,) = condemned(wrong_sums(healthy(NODES)))

@@ -14,6 +14,7 @@ from tasks.remediation.model import ActState, Breaker, Journal, Proof
 from tasks.remediation.records import (
     JournalError,
     Records,
+    act_id,
     forget,
     in_state,
     with_act,
@@ -88,6 +89,26 @@ def test_a_journal_that_cannot_be_read_stops_everything(tmp_path: Path, data: by
     with pytest.raises(JournalError, match="until a person has looked"):
         kept.change(lambda journal: with_cases(journal, CASES), NOW)
     assert data == kept.store.get(journal_key("sim"))
+
+
+@pytest.mark.parametrize("node", ["../n1", "n" * 254, "n 1"])
+def test_a_journal_that_could_not_be_read_again_is_not_written(tmp_path: Path, node: str) -> None:
+    """A report with a strange name of a node would stop all remediation of the cluster."""
+    kept = records_in(tmp_path)
+    kept.change(lambda journal: with_cases(journal, CASES), NOW)
+
+    with pytest.raises(JournalError, match="was not written"):
+        kept.change(lambda journal: with_cases(journal, (replace(CASES[0], node=node, gate_id="g9"),)), NOW)
+    assert CASES == kept.journal().cases
+
+
+def test_acts_of_nodes_with_long_names_are_read_again(tmp_path: Path) -> None:
+    """A name of a node may have 253 characters, and an act's id has the gate's as well."""
+    kept, node = records_in(tmp_path), "n" * 200
+    act = an_act(Rung.FENCE, node=node, id=act_id(f"{'g' * 40}", node, Rung.FENCE, 1))
+    kept.change(lambda journal: with_act(journal, act), NOW)
+
+    assert (act,) == kept.journal().acts
 
 
 def test_a_change_that_raises_writes_nothing(tmp_path: Path) -> None:

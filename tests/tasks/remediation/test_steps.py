@@ -273,7 +273,14 @@ def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
         a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
     )
     silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
-    assert Rung.REBOOT is step(a_case(), fence, silent).rung
+    assert Rung.REBOOT is step(a_case(), fence, silent, now=NOW + 60).rung
+
+
+def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
+    """Each try is a record."""
+    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
+    assert Kind.WAIT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 59).kind
+    assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 60).rung
 
 
 def test_one_repair_at_a_time_in_a_domain() -> None:
