@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,14 @@ from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.engines.slurm_cluster import running_cluster, unavailable
-from tests.engines.slurm_gates import gate_on_slurm, slurm_gate
+from tests.engines.slurm_gates import ROOT, gate_on_slurm, slurm_gate
+from tests.engines.slurm_machine_states import until
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
 from tests.survival import few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_backend")]
-CLUSTER = "slurm"
+EXAMPLE = str(ROOT / "deployments" / "examples" / "train_tiny.py")
+STEPS = 60
 XID = "NVRM: Xid (PCI:0000:b9:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 ASKS = """
 [approval]
@@ -79,9 +83,9 @@ def slurm(
         yield cluster
 
 
-def gate_file(folder: Path, more: str = ASKS) -> Path:
+def gate_file(folder: Path, more: str = ASKS, **training: Any) -> Path:
     """The gate of all four nodes, with the check of Xids."""
-    path = slurm_gate(folder, nodes=4)
+    path = slurm_gate(folder, nodes=4, **training)
     python = folder / "few-python"
     first, _, rest = python.read_text().partition("\n")
     python.write_text(f"{first}\nexport PRELAUNCH_FEW_ALSO=kernel.xid\n{rest}")
@@ -236,22 +240,63 @@ def test_what_a_person_drained_meanwhile_is_left_to_that_person(
     assert "drained jdoe: mine" == state_of(slurm, "n2")
 
 
-@pytest.mark.long  # the steps are in tests/tasks/remediation, a training that goes on from its checkpoint in test_slurm_gate.py
-def test_the_gate_runs_again_once_its_node_is_back_and_the_training_starts(
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_training_goes_on_from_its_checkpoint_once_its_node_is_back(
     slurm: LoggingCluster, tmp_path: Path
 ) -> None:
-    """With resume = true, on all four nodes."""
-    path = gate_file(tmp_path / "shared", ASKS + "resume = true\n")
-    slurm.log("n2", XID)
-    first = refused(path)
+    """With resume = true, on all four nodes: a GPU fell off the bus while the shipped example trained under torchrun."""
+    kept = tmp_path / "shared" / "checkpoints"
+    words = ("--steps", str(STEPS), "--checkpoint-every", "10", "--checkpoints", str(kept))
+    path = gate_file(
+        tmp_path / "shared", ASKS + "resume = true\n", training=(EXAMPLE, *words), distributed="torchrun"
+    )
+    with a_gpu_falls_off_the_bus(slurm, "n2", lambda: any(kept.glob("step-*.pt"))):
+        first = gate_on_slurm(path)
+    reached = max(int(one.stem.removeprefix("step-")) for one in kept.glob("step-*.pt"))
+    second = refused(path)
     with answering(path, "U0PERSON2"):
         state = remedy(path)
-    kept = {gate.name: json.loads((gate / "outcome.json").read_bytes()) for gate in outcomes(path)}
-    again = [one for name, one in kept.items() if name != first.gate_id and one["training"]]
+    done = [(act.node, act.rung.value, act.state.value) for act in acts(path)]
+    starts = trained(path)
+    print(f"the first training reached step {reached} of {STEPS}; the next one: {starts}")
 
+    assert (Decision.LAUNCHED, "failed") == (
+        first.decision,
+        first.training.state.value if first.training else "",
+    )
     assert "Repaired" == state.name, state.message
-    assert ["launched"] == [one["decision"] for one in again]
-    assert ["succeeded"] == [one["training"]["state"] for one in again]
+    assert [("n2", rung, "done") for rung in ("fence", "reboot", "recheck", "return")] == done
+    assert {second.gate_id} == {act.gate_id for act in acts(path)}
+    assert (10 <= reached < STEPS, [(STEPS - reached, reached)]) == (True, starts)
+
+
+def trained(path: Path) -> list[tuple[int, int]]:
+    """Of each training that reached its end how many steps it made, and from which one on."""
+    logs = (path.parent / "store" / "clusters").glob("*/jobs/*/logs/*")
+    said = re.findall(r"trained (\d+) steps from step (\d+)", "".join(log.read_text() for log in logs))
+    return [(int(steps), int(start)) for steps, start in said]
+
+
+@contextmanager
+def a_gpu_falls_off_the_bus(slurm: LoggingCluster, node: str, so: Callable[[], object]) -> Iterator[None]:
+    """Once it is so, the kernel of the node logs Xid 79, and the process that trains there is gone."""
+
+    def fall() -> None:
+        until(so, 240.0)
+        slurm.log(node, XID)
+        for pid in slurm.processes(node):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if EXAMPLE.encode() in words and b"torch.distributed.run" not in words:
+                    os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=fall)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def outcomes(path: Path) -> list[Path]:
