@@ -147,11 +147,6 @@ class SlurmMachines:
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
         """A reboot is done once the boot time moved, and failed if Slurm has ended it without that."""
-        if rung is Rung.FENCE:
-            held = now.service is Service.OUT and now.holder is Holder.PRELAUNCH
-            return Settled.DONE if held else Settled.PENDING
-        if rung is Rung.RETURN:
-            return Settled.DONE if now.service is Service.SERVING else Settled.PENDING
         if rung is Rung.RESET:
             return Settled.PENDING if now.jobs or now.service is Service.UNKNOWN else Settled.DONE
         if rung is not Rung.REBOOT:

@@ -68,6 +68,24 @@ class Engine:
     """What the engine shows of each act that is not final, by the act's id."""
 
 
+@dataclass(frozen=True)
+class Situation:
+    """All that the next step of a case depends on, at the time `at`. `acts` are the case's, without those that were never sent."""
+
+    case: Case
+    acts: tuple[Act, ...]
+    journal: Journal
+    machine: Machine
+    engine: Engine
+    settings: Settings
+    at: float
+
+    @property
+    def last(self) -> Act:
+        """The latest act of a case that has one."""
+        return self.acts[-1]
+
+
 def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, now: float) -> Step:
     """What happens next for the case. Pure."""
     all_acts = journal.of(case)
@@ -89,9 +107,8 @@ def next_step(case: Case, journal: Journal, engine: Engine, settings: Settings, 
     if machine is None or machine.service in (Service.UNKNOWN, Service.GONE):
         forgotten = last is None or now - last.changed_at > settings.limits.unseen_s
         return _leave(Why.NOT_SEEN) if forgotten else Step(Kind.WAIT, why=Why.NOT_SEEN)
-    if not _fenced_before(acts):
-        return _first(case, acts, journal, machine, engine, settings, now)
-    return _further(case, acts, journal, machine, engine, settings, now)
+    situation = Situation(case, acts, journal, machine, engine, settings, now)
+    return _further(situation) if _fenced_before(acts) else _first(situation)
 
 
 def _forbidden(case: Case, settings: Settings) -> Why | None:
@@ -136,25 +153,18 @@ def _fenced_before(acts: Sequence[Act]) -> bool:
     return any(act.rung is Rung.FENCE and act.state is ActState.DONE for act in acts)
 
 
-def _first(
-    case: Case,
-    acts: Sequence[Act],
-    journal: Journal,
-    machine: Machine,
-    engine: Engine,
-    settings: Settings,
-    now: float,
-) -> Step:
+def _first(now: Situation) -> Step:
     """The step of a case whose node is not fenced yet."""
+    machine, gate_id = now.machine, now.case.gate_id
     if machine.holder is Holder.OTHER:
         return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
-    if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != case.gate_id):
+    if machine.holder is Holder.PRELAUNCH and (machine.mark is None or machine.mark.gate_id != gate_id):
         return Step(Kind.CLOSE, why=Why.OTHER_CASE)
     if machine.service is Service.CHANGING:
         return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
-    if why := _void(case.judged_at, machine, journal, settings, now):
+    if why := _void(now, now.case.judged_at):
         return _leave(why)
-    return _capacity(case, Rung.FENCE, journal, engine, settings, now)
+    return _capacity(now, Rung.FENCE)
 
 
 def _never_sent(act: Act) -> bool:
@@ -162,47 +172,44 @@ def _never_sent(act: Act) -> bool:
     return act.state is ActState.REFUSED and act.why is Why.NOT_SEEN
 
 
-def _void(
-    evidence_at: float, machine: Machine, journal: Journal, settings: Settings, now: float
-) -> Why | None:
+def _void(now: Situation, evidence_at: float) -> Why | None:
     """Why this evidence does not count any more. A clock that was set back makes old evidence look new."""
-    if evidence_at <= journal.breaker.closed_at:
+    if evidence_at <= now.journal.breaker.closed_at:
         return Why.BEFORE_BREAKER
-    if now < journal.written_at - SKEW_S or not -SKEW_S <= now - evidence_at <= settings.limits.max_verdict_s:
+    fresh = -SKEW_S <= now.at - evidence_at <= now.settings.limits.max_verdict_s
+    if now.at < now.journal.written_at - SKEW_S or not fresh:
         return Why.STALE
-    if machine.booted_at is not None and machine.booted_at >= evidence_at:
+    if now.machine.booted_at is not None and now.machine.booted_at >= evidence_at:
         return Why.OTHER_BOOT
     return None
 
 
-def _capacity(
-    case: Case, rung: Rung, journal: Journal, engine: Engine, settings: Settings, now: float
-) -> Step:
+def _capacity(now: Situation, rung: Rung) -> Step:
     """Do this act, which takes capacity, if every limit allows it; ask before if a person has to allow it."""
-    if journal.breaker.is_open:
+    if now.journal.breaker.is_open:
         return _leave(Why.BREAKER_OPEN)
-    why = obstacle(case, rung, journal, engine.machines, settings.limits)
+    why = obstacle(now.case, rung, now.journal, now.engine.machines, now.settings.limits)
     if why is Why.DOMAIN_BUSY:
         return Step(Kind.WAIT, why=why)
     if why is not None:
         return _leave(why)
-    if trips(journal, now, settings.limits):
+    if trips(now.journal, now.at, now.settings.limits):
         return Step(Kind.OPEN_BREAKER, why=Why.BREAKER_OPEN)
-    means = engine.fence_is if rung is Rung.FENCE else rung
+    means = now.engine.fence_is if rung is Rung.FENCE else rung
     if means is Rung.FENCE:
         return Step(Kind.DO, rung)
-    if settings.mode is Mode.ACT and means in settings.freely:
+    if now.settings.mode is Mode.ACT and means in now.settings.freely:
         return Step(Kind.DO, rung, allowed_by="the gate file")
-    return _asked(case, rung, journal, now)
+    return _asked(now, rung)
 
 
-def _asked(case: Case, rung: Rung, journal: Journal, now: float) -> Step:
-    found = _question(case, rung, journal)
+def _asked(now: Situation, rung: Rung) -> Step:
+    found = _question(now, rung)
     if found is None:
         return Step(Kind.ASK, rung)
     if found.permission is Permission.ALLOWED:
         return Step(Kind.DO, rung, allowed_by=found.by)
-    if found.permission is Permission.DENIED or now > found.deadline:
+    if found.permission is Permission.DENIED or now.at > found.deadline:
         return _leave(Why.NOT_ALLOWED)
     return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
 
@@ -212,9 +219,9 @@ def act_number(case: Case, rung: Rung, journal: Journal) -> int:
     return 1 + sum(act.rung is rung for act in journal.of(case))
 
 
-def _question(case: Case, rung: Rung, journal: Journal) -> Allowed | None:
-    wanted = (case.gate_id, case.node, rung, act_number(case, rung, journal))
-    return next((one for one in journal.questions if question_key(one) == wanted), None)
+def _question(now: Situation, rung: Rung) -> Allowed | None:
+    wanted = (now.case.gate_id, now.case.node, rung, act_number(now.case, rung, now.journal))
+    return next((one for one in now.journal.questions if question_key(one) == wanted), None)
 
 
 def question_key(one: Allowed) -> tuple[str, str, Rung, int]:
@@ -222,64 +229,46 @@ def question_key(one: Allowed) -> tuple[str, str, Rung, int]:
     return one.gate_id, one.node, one.rung, one.number
 
 
-def _further(
-    case: Case,
-    acts: Sequence[Act],
-    journal: Journal,
-    machine: Machine,
-    engine: Engine,
-    settings: Settings,
-    now: float,
-) -> Step:
+def _further(now: Situation) -> Step:
     """The step of a case whose node was fenced: check, repair, return, or page."""
-    last = acts[-1]
-    if (taken := _taken(case, last, machine)) is not None:
+    if (taken := _taken(now)) is not None:
         return taken
-    if machine.service is Service.CHANGING:
+    if now.machine.service is Service.CHANGING:
         return Step(Kind.WAIT, why=Why.IN_FLIGHT)
-    if machine.jobs:
+    if now.machine.jobs:
         return Step(Kind.WAIT, why=Why.JOBS_RUN)
-    if last.rung is Rung.RECHECK:
-        return _after_recheck(case, acts, journal, machine, engine, settings, now)
-    if last.rung is Rung.FENCE and not tried(acts) and any(blame.hard for blame in case.blames):
-        return _repair(case, acts, journal, machine, engine, settings, now)
+    if now.last.rung is Rung.RECHECK:
+        return _after_recheck(now)
+    if now.last.rung is Rung.FENCE and not tried(now.acts) and any(blame.hard for blame in now.case.blames):
+        return _repair(now)
     return Step(Kind.DO, Rung.RECHECK)
 
 
-def _taken(case: Case, last: Act, machine: Machine) -> Step | None:
+def _taken(now: Situation) -> Step | None:
     """What to do if the node is not ours any more; None while it is."""
+    machine = now.machine
     if machine.holder is Holder.OTHER:
         return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
-    ours = machine.mark is not None and machine.mark.gate_id == case.gate_id
+    ours = machine.mark is not None and machine.mark.gate_id == now.case.gate_id
     if machine.holder is Holder.PRELAUNCH:
         return None if ours else Step(Kind.CLOSE, why=Why.OTHER_CASE)
-    if last.rung in REPAIRS and last.state is ActState.DONE:
+    if now.last.rung in REPAIRS and now.last.state is ActState.DONE:
         # The engine gave the repaired node back by itself, and nobody has proven it yet.
         return Step(Kind.DO, Rung.FENCE)
     return _leave(Why.RETURNED_BY_OTHER)
 
 
-def _after_recheck(
-    case: Case,
-    acts: Sequence[Act],
-    journal: Journal,
-    machine: Machine,
-    engine: Engine,
-    settings: Settings,
-    now: float,
-) -> Step:
-    last = acts[-1]
-    if last.proof is Proof.PASSED:
-        if shows_repair(case, acts, last.found):
-            if not _outdated(case, last.measured_at, journal, machine, settings, now):
-                return Step(Kind.DO, Rung.RETURN)
-            again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
-            return _leave(Why.STALE) if again else Step(Kind.DO, Rung.RECHECK)
-        if tried(acts):
-            return _leave(Why.NOT_PROVEN)
-        return _repair(case, acts, journal, machine, engine, settings, now)
-    if last.proof is Proof.FAILED:
-        return _repair(case, acts, journal, machine, engine, settings, now)
+def _after_recheck(now: Situation) -> Step:
+    acts, last = now.acts, now.last
+    if last.proof is Proof.PASSED and shows_repair(now.case, acts, last.found):
+        if not _outdated(now, last.measured_at):
+            return Step(Kind.DO, Rung.RETURN)
+        again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
+        return _leave(Why.STALE) if again else Step(Kind.DO, Rung.RECHECK)
+    if last.proof is Proof.PASSED and tried(acts):
+        return _leave(Why.NOT_PROVEN)
+    if last.proof in (Proof.PASSED, Proof.FAILED):
+        return _repair(now)
     row = 0
     for act in reversed(acts):
         if act.rung is not Rung.RECHECK or act.proof in (Proof.PASSED, Proof.FAILED):
@@ -288,40 +277,30 @@ def _after_recheck(
     if row >= RECHECKS:
         return _leave(Why.NOT_PROVEN)
     interrupted = last.state is ActState.FAILED
-    soon = 0 <= now - last.changed_at < RECHECK_AFTER_S and not interrupted
+    soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
     return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
 
 
-def _outdated(
-    case: Case, measured_at: float, journal: Journal, machine: Machine, settings: Settings, now: float
-) -> bool:
+def _outdated(now: Situation, measured_at: float) -> bool:
     """Whether a proof does not count any more: it is old, the node was booted since, or another gate condemned it again."""
-    newer = any(one.node == case.node and one.judged_at > measured_at for one in journal.cases)
-    booted = machine.booted_at is not None and machine.booted_at >= measured_at
-    return newer or booted or now - measured_at > settings.limits.max_verdict_s
+    newer = any(one.node == now.case.node and one.judged_at > measured_at for one in now.journal.cases)
+    booted = now.machine.booted_at is not None and now.machine.booted_at >= measured_at
+    return newer or booted or now.at - measured_at > now.settings.limits.max_verdict_s
 
 
-def _repair(
-    case: Case,
-    acts: Sequence[Act],
-    journal: Journal,
-    machine: Machine,
-    engine: Engine,
-    settings: Settings,
-    now: float,
-) -> Step:
+def _repair(now: Situation) -> Step:
     """The next repair, on fresh evidence and within the limits; a page if there is none."""
-    rung = next_repair(case, acts, journal, engine.rungs, settings, now)
+    rung = next_repair(now.case, now.acts, now.journal, now.engine.rungs, now.settings, now.at)
     if rung is Rung.PAGE:
-        return _leave(Why.TRIED_ALL if tried(acts) else Why.REPAIR_NEEDED)
-    asked = _question(case, rung, journal)
-    if asked is not None and asked.permission is Permission.ASKED and now <= asked.deadline:
+        return _leave(Why.TRIED_ALL if tried(now.acts) else Why.REPAIR_NEEDED)
+    asked = _question(now, rung)
+    if asked is not None and asked.permission is Permission.ASKED and now.at <= asked.deadline:
         return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
-    measured = [act.measured_at for act in acts if act.proof is Proof.FAILED]
-    why = _void(max([case.judged_at, *measured]), machine, journal, settings, now)
+    measured = [act.measured_at for act in now.acts if act.proof is Proof.FAILED]
+    why = _void(now, max([now.case.judged_at, *measured]))
     if why is Why.BEFORE_BREAKER:
         return _leave(why)
     if why is not None:
         # The evidence is too old, or of another boot: it is measured again, unless it just was.
-        return Step(Kind.DO, Rung.RECHECK) if acts[-1].rung is not Rung.RECHECK else _leave(Why.STALE)
-    return _capacity(case, rung, journal, engine, settings, now)
+        return Step(Kind.DO, Rung.RECHECK) if now.last.rung is not Rung.RECHECK else _leave(Why.STALE)
+    return _capacity(now, rung)

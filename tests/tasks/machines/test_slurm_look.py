@@ -39,10 +39,6 @@ def test_a_reboot_is_done_when_the_boot_time_moved(
 @pytest.mark.parametrize(
     ("rung", "service", "settled"),
     [
-        (Rung.FENCE, Service.OUT, Settled.DONE),
-        (Rung.FENCE, Service.SERVING, Settled.PENDING),
-        (Rung.RETURN, Service.SERVING, Settled.DONE),
-        (Rung.RETURN, Service.TESTING, Settled.PENDING),
         (Rung.RESET, Service.TESTING, Settled.DONE),
         (Rung.RESET, Service.UNKNOWN, Settled.PENDING),
         (Rung.REPLACE, Service.OUT, Settled.FAILED),
