@@ -39,7 +39,8 @@ class ActAmbiguous(MachineError):
 class Rung(StrEnum):
     """What can be done for a machine that was refused, in the order in which it is tried.
 
-    FENCE takes it out of service, RECHECK runs the checks again where it is, RETURN gives it back, PAGE leaves it to a person.
+    FENCE takes it out of service, RECHECK runs the checks again where it is, DEEP_CHECK lets the engine test it, and repair it if it
+    finds it broken, RETURN gives it back, PAGE leaves it to a person.
     """
 
     FENCE = "fence"
@@ -47,11 +48,12 @@ class Rung(StrEnum):
     RESET = "reset"
     REBOOT = "reboot"
     REPLACE = "replace"
+    DEEP_CHECK = "deep_check"
     RETURN = "return"
     PAGE = "page"
 
 
-REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE)
+REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE, Rung.DEEP_CHECK)
 
 
 class Service(StrEnum):
@@ -162,7 +164,10 @@ class Machines(Protocol):
         ...
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
-        """Whether the engine has done with a repair that was requested when the machine was as in `before`. Pure."""
+        """Whether the engine has done with a repair that was requested when the machine was as in `before`. Pure.
+
+        The service of `before` is CHANGING if the machine was seen so since.
+        """
         ...
 
     def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:

@@ -1,8 +1,9 @@
 """Machines of a SageMaker HyperPod cluster that Slurm orchestrates.
 
 Slurm takes nodes out of service, lets re-tests run on them and gives them back: that is another back end, which this one wraps.
-HyperPod reboots and replaces. Slurm's node ip-10-1-2-3 is the instance whose private host name begins so; a node for which HyperPod
-lists no such instance, or two, is never changed.
+HyperPod reboots, replaces, and runs deep health checks. While it runs them it keeps jobs off the node with a reservation of its own.
+Slurm's node ip-10-1-2-3 is the instance whose private host name begins so; a node for which HyperPod lists no such instance, or two,
+is never changed.
 
 HyperPod keeps Slurm's node name when it replaces an instance (AWS's documentation of HyperPod with Slurm), so a replacement shows by
 another instance id under the same name.
@@ -30,7 +31,7 @@ from tasks.machines.base import (
     Service,
     Settled,
 )
-from tasks.machines.hyperpod_api import Cluster, HyperPodApi, Instance, Recovery, Status
+from tasks.machines.hyperpod_api import TESTS, Cluster, HyperPodApi, Instance, Recovery, Status
 
 ACTS = (Rung.REBOOT, Rung.REPLACE)
 # HyperPod compares the whole reason, with upper and lower case, and ignores every other one without a word (AWS's documentation of
@@ -97,10 +98,11 @@ class HyperPodMachines:
         slurm: Machines,
         act_by: ActBy = ActBy.API,
         clients: Clients | None = None,
+        deep_check: bool = False,
     ) -> None:
         self.cluster, self.region, self.slurm, self.act_by = cluster, region, slurm, act_by
         self.api = HyperPodApi(cluster, region, clients)
-        self.rungs = slurm.rungs | frozenset(ACTS)
+        self.rungs = slurm.rungs | frozenset((*ACTS, Rung.DEEP_CHECK) if deep_check else ACTS)
         self.fence_is = slurm.fence_is
 
     def look(self) -> Mapping[str, HyperPodMachine]:
@@ -116,13 +118,15 @@ class HyperPodMachines:
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """One call, after Slurm and HyperPod were asked again."""
-        if rung not in (*ACTS, Rung.RESET):
-            raise ActRefused(f"{rung} is no repair of {node}. Repairs are reset, reboot and replace.")
+        if rung not in self.rungs | {Rung.RESET}:
+            raise ActRefused(f"{rung} is no repair of {node} that may be used here.")
         cluster = self._cluster()
         machine = self._fenced(self._look(cluster), node, mark)
         if rung is Rung.RESET:
             return self.slurm.act(rung, node, mark, gpus)
         self._may_change(rung, machine, cluster)
+        if rung is Rung.DEEP_CHECK:
+            return self.api.test(machine.instance_id, machine.group)
         if self.act_by is ActBy.API:
             return self.api.change(rung, machine.instance_id)
         return self._by_reason(rung, node, mark, cluster)
@@ -131,9 +135,10 @@ class HyperPodMachines:
         """By status, instance id and Slurm's boot time; what none of them shows is PENDING.
 
         A node was Running when its repair was requested, so the status Failure came afterwards. LaunchTime is not compared:
-        HyperPod reboots by EC2's RebootInstances, which keeps the instance and with it the time of its launch.
+        HyperPod reboots by EC2's RebootInstances, which keeps the instance and with it the time of its launch. A deep check is over
+        once a node that was seen at it runs again, or is another one; a check that was never seen is PENDING.
         """
-        if rung not in ACTS:
+        if rung not in (*ACTS, Rung.DEEP_CHECK):
             return self.slurm.settled(rung, before, now)
         status = now.status if isinstance(now, HyperPodMachine) else Status.UNKNOWN
         if status is Status.FAILURE:
@@ -141,6 +146,9 @@ class HyperPodMachines:
         if status is not Status.RUNNING or not (before.instance_id and now.instance_id):
             return Settled.PENDING
         other = before.instance_id != now.instance_id
+        if rung is Rung.DEEP_CHECK:
+            seen = before.service is Service.CHANGING or other or _rebooted(before, now)
+            return Settled.DONE if seen else Settled.PENDING
         if rung is Rung.REPLACE:
             return Settled.DONE if other else Settled.PENDING
         if other:
@@ -165,6 +173,8 @@ class HyperPodMachines:
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """A line that finds the instance by the node's name when it is typed, so that it never names an instance that was replaced."""
+        if rung is Rung.DEEP_CHECK:
+            return test_line(self.cluster, self.region, node)
         if rung not in ACTS:
             return self.slurm.command(rung, node, mark, gpus)
         if self.act_by is ActBy.REASON:
@@ -228,9 +238,9 @@ class HyperPodMachines:
                 f"{machine.node} is in instance group {machine.group}, whose nodes are Slurm's controllers or login nodes. "
                 "Only a person may repair them."
             )
-        if rung is Rung.REPLACE and not cluster.in_service:
+        if rung in (Rung.REPLACE, Rung.DEEP_CHECK) and not cluster.in_service:
             raise ActRefused(
-                f"HyperPod cluster {self.cluster} is {cluster.status}, and nodes are replaced only while it is InService. "
+                f"HyperPod cluster {self.cluster} is {cluster.status}, and nodes are replaced and tested only while it is InService. "
                 "Try again then."
             )
 
@@ -250,10 +260,23 @@ class HyperPodMachines:
 def command_line(rung: Rung, cluster: str, region: str, node: str) -> str:
     """The AWS command for a reboot or a replacement of Slurm's node. Two instances of one name make an id that AWS refuses."""
     where = f"--cluster-name {shlex.quote(cluster)} --region {shlex.quote(region)}"
-    name = node.replace("\\", "\\\\").replace("'", "\\'")  # a raw string of JMESPath
-    query = f"ClusterNodeSummaries[?starts_with(PrivateDnsHostname || '', '{name}.')].InstanceId"
-    found = f'"$(aws sagemaker list-cluster-nodes {where} --query {shlex.quote(query)} --output text)"'
-    return f"aws sagemaker {OPERATIONS[rung]} {where} --node-ids {found}"
+    return f"aws sagemaker {OPERATIONS[rung]} {where} --node-ids {_found(where, node, 'InstanceId')}"
+
+
+def test_line(cluster: str, region: str, node: str) -> str:
+    """The AWS command for deep health checks of Slurm's node, and of no other."""
+    where = f"--cluster-name {shlex.quote(cluster)} --region {shlex.quote(region)}"
+    group, instance = (_found(where, node, name) for name in ("InstanceGroupName", "InstanceId"))
+    tests = ",".join(TESTS)
+    given = f"InstanceGroupName={group},InstanceIds={instance},DeepHealthChecks={tests}"
+    return f"aws sagemaker start-cluster-health-check {where} --deep-health-check-configurations {given}"
+
+
+def _found(where: str, node: str, name: str) -> str:
+    """What a shell replaces by a field of the one instance of Slurm's node."""
+    quoted = node.replace("\\", "\\\\").replace("'", "\\'")  # a raw string of JMESPath
+    query = f"ClusterNodeSummaries[?starts_with(PrivateDnsHostname || '', '{quoted}.')].{name}"
+    return f'"$(aws sagemaker list-cluster-nodes {where} --query {shlex.quote(query)} --output text)"'
 
 
 def _joined(machine: Machine, instances: Sequence[Instance], cluster: Cluster) -> HyperPodMachine:

@@ -1,8 +1,11 @@
-"""The calls to SageMaker that read a HyperPod cluster, and the two that change a node of it.
+"""The calls to SageMaker that read a HyperPod cluster, and the three that change a node of it.
 
 What reads is asked again until a deadline. What changes a node is called once and never again: the operations have no client token
 (botocore 1.44.5), so a second call could reboot or replace a node twice. Each failure is one of three: the request was not sent, AWS
 refused it, or it may have been taken.
+
+StartClusterHealthCheck answers before the tests begin, and has no result: they show by the status of the node alone, and a node that
+fails them is rebooted or replaced by HyperPod.
 
 Sources: botocore 1.44.5, service "sagemaker"; Amazon SageMaker API reference, BatchRebootClusterNodesError,
 BatchReplaceClusterNodesError and "Common Error Types".
@@ -21,6 +24,8 @@ from tasks.launchers.sagemaker.errors import DENIED, EXPIRED, MISSING, STRANGE, 
 from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, MachineError, Rung
 
 T = TypeVar("T")
+# Both kinds of deep health checks of one node; the third of the operation trains on several.
+TESTS = ("InstanceStress", "InstanceConnectivity")
 PAGE = 100  # the most that ListClusterNodes returns at once
 # AWS refuses a throttled request before it does anything ("Common Error Types": the request was denied). Other codes that botocore
 # takes for passing faults, such as InternalFailure, leave open what was done.
@@ -131,6 +136,23 @@ class HyperPodApi:
         else:
             raise ActRefused(f"HyperPod's API cannot {rung} a node. It reboots and replaces.")
         return _outcome(action, instance, said)
+
+    def test(self, instance: str, group: str) -> str:
+        """Request deep health checks of one instance, once; returns what AWS answered. Raises as `change` does."""
+        # Without instances AWS would test, and may replace, the whole group.
+        if not instance or not group:
+            raise ActRefused(
+                "A deep health check needs the instance and its group, and one of them is not known."
+            )
+        one = {"InstanceGroupName": group, "InstanceIds": [instance], "DeepHealthChecks": list(TESTS)}
+        asked: dict[str, Any] = {"ClusterName": self.cluster, "DeepHealthCheckConfigurations": [one]}
+        action = "sagemaker:StartClusterHealthCheck"
+        said = _once(action, lambda: self.clients.sagemaker.start_cluster_health_check(**asked))
+        if not said.get("ClusterArn"):
+            raise ActAmbiguous(
+                f"{action}: AWS's answer does not name the cluster, so it may have taken the request."
+            )
+        return f"{action} was accepted for {instance}"
 
     def _pages(self) -> Iterator[list[Mapping[str, Any]]]:
         token, used = "", set[str]()

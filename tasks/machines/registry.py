@@ -30,11 +30,14 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class HyperPodOptions:
-    """`cluster` is HyperPod's name or ARN, `act_by` is how acts are requested: "api" or "reason". Slurm's options are beside these."""
+    """`cluster` is HyperPod's name or ARN, `act_by` is how acts are requested: "api" or "reason". `deep_check` lets HyperPod test
+    what a person would have to look at. Slurm's options are beside these.
+    """
 
     cluster: str
     region: str
     act_by: str = "api"
+    deep_check: bool = False
 
 
 def machines_for(name: str, options: Mapping[str, object]) -> Machines:
@@ -62,4 +65,6 @@ def _hyperpod(options: Mapping[str, object]) -> Machines:
     slurm = SlurmMachines(decode(SlurmMachineOptions, rest, "options"))
     module = importlib.import_module(HYPERPOD)
     act_by = decode(module.ActBy, own.act_by, "options.act_by")
-    return cast(Machines, module.HyperPodMachines(own.cluster, own.region, slurm, act_by))
+    return cast(
+        Machines, module.HyperPodMachines(own.cluster, own.region, slurm, act_by, deep_check=own.deep_check)
+    )

@@ -149,8 +149,9 @@ class Remediation:
     def _settled(self, act: Act, machines: Mapping[str, Machine]) -> Settled:
         now = machines.get(act.node, Machine(act.node, Service.GONE))
         if act.rung in REPAIRS:
+            service = Service.CHANGING if act.begun else Service.OUT
             before = Machine(
-                act.node, Service.OUT, booted_at=act.booted_at, instance_id=act.instance_id, words=act.before
+                act.node, service, booted_at=act.booted_at, instance_id=act.instance_id, words=act.before
             )
             return self.machines.settled(act.rung, before, now)
         ours = now.holder is Holder.PRELAUNCH and now.mark is not None and now.mark.gate_id == act.gate_id
@@ -167,6 +168,8 @@ class Remediation:
         step = next_step(case, journal, self._engine(case, journal, machines), self.settings, now)
         if step.kind is Kind.CLOSE:
             self._change_journal(lambda one: without_case(one, case))
+        elif step.kind is Kind.WAIT and step.act is not None and _begins(step.act, machines):
+            self._keep(replace(step.act, begun=True))
         elif step.kind is Kind.SETTLE and step.act is not None and step.state is not None:
             self._keep(
                 in_state(replace(step.act, why=step.why, after=_words(case, machines)), step.state, now)
@@ -329,6 +332,13 @@ def close_breaker(records: Records, who: str, now: float) -> Journal:
         return replace(journal, breaker=replace(journal.breaker, closed_at=now, closed_by=who))
 
     return records.change(change, now)
+
+
+def _begins(act: Act, machines: Mapping[str, Machine]) -> bool:
+    """Whether the engine is seen at this repair for the first time."""
+    machine = machines.get(act.node)
+    changing = machine is not None and machine.service is Service.CHANGING
+    return changing and act.rung in REPAIRS and not act.begun
 
 
 def _mark(case: Case) -> Mark:

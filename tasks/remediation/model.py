@@ -142,7 +142,7 @@ class Act:
 
     `finding` is the check that raised it, `allowed_by` who allowed it, `command` what was requested, `before`, `said` and `after` are
     the engine's words. `booted_at` is what the engine said of the node before. A RECHECK has a `proof`, the identity that it found,
-    and when it measured by the clock of the node; `gate` is the gate that made it.
+    and when it measured by the clock of the node; `gate` is the gate that made it. `begun`: the engine was seen at a repair.
     """
 
     schema_version: Version
@@ -172,6 +172,7 @@ class Act:
     found: Identity = Identity()
     measured_at: Time = 0.0
     gate: str = ""
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,15 +239,23 @@ class Limits:
 
     Sources of the defaults: two reboots are gpud's threshold of reboots for an Xid (threshold.go); SageMaker HyperPod's documentation
     replaces an instance on which a fault returns after a reboot; EKS repairs no node group of which more than a fifth is unhealthy.
+    A deep check may end with a replacement; AWS says of no test how long it takes, so three hours are a judgement.
     """
 
     max_out_fraction: float = 0.1
     max_verdict_s: float = 1800.0
     breaker_acts: int = 6
     breaker_s: float = 3600.0
-    most: Mapping[Rung, int] = field(default_factory=lambda: {Rung.RESET: 1, Rung.REBOOT: 2, Rung.REPLACE: 1})
+    most: Mapping[Rung, int] = field(
+        default_factory=lambda: {Rung.RESET: 1, Rung.REBOOT: 2, Rung.REPLACE: 1, Rung.DEEP_CHECK: 1}
+    )
     act_s: Mapping[Rung, float] = field(
-        default_factory=lambda: {Rung.RESET: 300.0, Rung.REBOOT: 1800.0, Rung.REPLACE: 3600.0}
+        default_factory=lambda: {
+            Rung.RESET: 300.0,
+            Rung.REBOOT: 1800.0,
+            Rung.REPLACE: 3600.0,
+            Rung.DEEP_CHECK: 10800.0,
+        }
     )
     unseen_s: float = 3600.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tasks.machines.base import REPAIRS, Machines, Mark, Rung
-from tasks.remediation.ladder import required
+from tasks.machines.base import Machines, Mark, Rung
+from tasks.remediation.ladder import AFTER, first_repair
 from tasks.remediation.model import Case, Why
 from tasks.remediation.steps import Kind, Step
 
@@ -44,12 +44,19 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
     """What could be done for each case, in order, and the command that a person would type for it."""
     for case in cases:
         mark = Mark(case.gate_id, case.blames[0].check if case.blames else "")
-        first = required(case)
-        repairs = REPAIRS[REPAIRS.index(first) :] if first in REPAIRS else ()
+        repairs = _repairs(case, machines)
         gpus = tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
         rungs = (Rung.FENCE, *(() if _is_hard(case) else (Rung.RECHECK,)), *repairs, Rung.RETURN)
         lines = ((rung, machines.command(rung, case.node, mark, gpus)) for rung in rungs)
         yield case, tuple(lines)
+
+
+def _repairs(case: Case, machines: Machines) -> Iterator[Rung]:
+    """All that could be tried, one after the other."""
+    rung = first_repair(case, machines.rungs)
+    while rung is not Rung.PAGE:
+        yield rung
+        rung = AFTER[rung]
 
 
 def _is_hard(case: Case) -> bool:

@@ -64,6 +64,7 @@ ACTIONS = {
     # parliament 1.6.4 is older than these two; it has BatchDeleteClusterNodes on clusters.
     "sagemaker:BatchRebootClusterNodes": _on(CLUSTER),
     "sagemaker:BatchReplaceClusterNodes": _on(CLUSTER),
+    "sagemaker:StartClusterHealthCheck": _on(CLUSTER),
     "iam:PassRole": _on(ROLE, keys="iam:AssociatedResourceArn iam:PassedToService"),
     "iam:GetRole": _on(ROLE),
     "iam:SimulatePrincipalPolicy": _on(ROLE),

@@ -191,7 +191,11 @@ def test_who_builds_the_image_may_pull_the_base_of_aws() -> None:
     assert "implicitDeny" == weigh(policies("ecr-push"), "ecr:PutImage", arn, {})[0]
 
 
-REPAIRS = ("sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes")
+REPAIRS = (
+    "sagemaker:BatchRebootClusterNodes",
+    "sagemaker:BatchReplaceClusterNodes",
+    "sagemaker:StartClusterHealthCheck",
+)
 CLUSTERS = "arn:aws:sagemaker:us-east-1:123456789012:cluster/"
 
 
@@ -217,7 +221,7 @@ def test_who_repairs_nodes_may_do_it_in_one_cluster_and_start_no_job() -> None:
         {},
     )
 
-    assert (["allowed"] * 3, ["implicitDeny"] * 2) == (allowed, others)
+    assert (["allowed"] * 4, ["implicitDeny"] * 3) == (allowed, others)
     assert "implicitDeny" == job[0]
 
 

@@ -29,8 +29,9 @@ ARN = f"arn:aws:sagemaker:{REGION}:123456789012:cluster/{CLUSTER_ID}"
 KIND, GROUP = "ml.p5.48xlarge", "worker"
 LAUNCHED = 1_764_000_000.0
 REBOOT, REPLACE = "BatchRebootClusterNodes", "BatchReplaceClusterNodes"
+CHECK = "StartClusterHealthCheck"
 REASONS = {"Action:Reboot": REBOOT, "Action:Replace": REPLACE}
-OPERATIONS = ("DescribeCluster", "DescribeClusterNode", "ListClusterNodes", REBOOT, REPLACE)
+OPERATIONS = ("DescribeCluster", "DescribeClusterNode", "ListClusterNodes", REBOOT, REPLACE, CHECK)
 # AWS, "Common Error Types".
 WORDS = {
     "ThrottlingException": "Rate exceeded",
@@ -39,12 +40,15 @@ WORDS = {
 
 
 class Fate(StrEnum):
-    """What becomes of a repair that is accepted. SAME_INSTANCE: the replacement is the instance that was to be replaced."""
+    """What becomes of a repair that is accepted. SAME_INSTANCE: the replacement is the instance that was to be replaced. REPLACED: the
+    deep health check finds the node broken, and HyperPod replaces it.
+    """
 
     DONE = "done"
     NEVER_DONE = "never done"
     FAILURE = "failure"
     SAME_INSTANCE = "same instance"
+    REPLACED = "replaced"
 
 
 class Answer(StrEnum):
@@ -118,7 +122,8 @@ class HyperPod(ThreadingHTTPServer):
 
     def repairs(self) -> list[tuple[str, list[str]]]:
         """The repairs that were requested, with their instance ids."""
-        return [(name, list(asked["NodeIds"])) for name, asked in self.calls if name in (REBOOT, REPLACE)]
+        acts = (REBOOT, REPLACE, CHECK)
+        return [(name, _instances(asked)) for name, asked in self.calls if name in acts]
 
     def recover(self, host: str, operation: str = REPLACE) -> None:
         """HyperPod found a fault by itself: it repairs the node if NodeRecovery is Automatic, and else does nothing."""
@@ -160,7 +165,7 @@ class HyperPod(ThreadingHTTPServer):
                 return self._list(asked)
             if operation == "DescribeClusterNode":
                 return self._describe_node(asked)
-            return self._repair(operation, asked)
+            return self._check(asked) if operation == CHECK else self._repair(operation, asked)
 
     def _describe(self) -> dict[str, Any]:
         groups = sorted({node.group for node in self.nodes})
@@ -204,6 +209,17 @@ class HyperPod(ThreadingHTTPServer):
                 taken.append(wanted)
         return {"Successful": taken, "Failed": failed}
 
+    def _check(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin the tests of these instances, or of a whole group. It answers before they begin, and has errors for none alone."""
+        for one in asked["DeepHealthCheckConfigurations"]:
+            group = [node for node in self.nodes if node.group == one["InstanceGroupName"]]
+            chosen = [node for node in group if node.id in one.get("InstanceIds", [node.id])]
+            if not chosen or any(self._refusal(node.id) for node in chosen):
+                raise invalid("made up: an instance cannot be tested now")
+            for node in chosen:
+                self._begin(CHECK, node)
+        return {"ClusterArn": ARN}
+
     def _refusal(self, wanted: str) -> str:
         found = [node for node in self.nodes if node.id == wanted]
         if not found:
@@ -219,6 +235,10 @@ class HyperPod(ThreadingHTTPServer):
         node.repair = operation
         if fate is Fate.NEVER_DONE:
             return
+        if operation == CHECK and fate is not Fate.REPLACED:
+            end = "Failure" if fate is Fate.FAILURE else "Running"
+            node.ahead = [("DeepHealthCheckInProgress", node.id), (end, node.id)]
+            return
         if operation == REBOOT:
             end = "Failure" if fate is Fate.FAILURE else "Running"
             node.ahead = [("SystemUpdating", node.id), (end, node.id)]
@@ -227,6 +247,14 @@ class HyperPod(ThreadingHTTPServer):
         new = node.id if fate is Fate.SAME_INSTANCE else instance_id(self._made)
         end = "Failure" if fate is Fate.FAILURE else "Running"
         node.ahead = [("ShuttingDown", node.id), ("Pending", new), ("SystemUpdating", new), (end, new)]
+        if operation == CHECK:
+            node.ahead.insert(0, ("DeepHealthCheckInProgress", node.id))
+
+
+def _instances(asked: Mapping[str, Any]) -> list[str]:
+    """The instances that a request is about."""
+    lists = [one.get("InstanceIds", ()) for one in asked.get("DeepHealthCheckConfigurations", ())]
+    return list(asked.get("NodeIds", ())) + [name for one in lists for name in one]
 
 
 def instance_id(number: int) -> str:
@@ -268,9 +296,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _fault(self, operation: str, asked: Mapping[str, Any]) -> Answer:
         """By the node that was asked for, whose id may have moved on."""
-        if operation not in (REBOOT, REPLACE):
+        if operation not in (REBOOT, REPLACE, CHECK):
             return Answer.GIVEN
-        hosts = [node.host for node in self.server.nodes if node.id in asked["NodeIds"]]
+        hosts = [node.host for node in self.server.nodes if node.id in _instances(asked)]
         return self.server.answers.get(hosts[0], Answer.GIVEN) if hosts else Answer.GIVEN
 
     def _answer(self, fault: Answer, said: dict[str, Any]) -> None:

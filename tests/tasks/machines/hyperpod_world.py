@@ -26,12 +26,13 @@ BRIEF = replace(PATIENT, deadline_s=0.2)
 
 @dataclass
 class World:
-    """`machines` acts by the API, `by_reason` by a reason in Slurm."""
+    """`machines` acts by the API, `by_reason` by a reason in Slurm, `deep` by the API and with deep checks."""
 
     api: HyperPod
     slurm: FakeSlurm
     machines: HyperPodMachines
     by_reason: HyperPodMachines
+    deep: HyperPodMachines
 
     def fenced(self, node: str = NODE) -> None:
         """A node that Prelaunch took out of service."""
@@ -52,4 +53,5 @@ def world(patch: pytest.MonkeyPatch) -> Iterator[World]:
         slurm = FailingSlurm.of(*HOSTS)
         clients = Clients(REGION, PATIENT, attempts=1)
         made = [HyperPodMachines(CLUSTER, REGION, slurm, how, clients) for how in (ActBy.API, ActBy.REASON)]
-        yield World(api, slurm, *made)
+        deep = HyperPodMachines(CLUSTER, REGION, slurm, clients=clients, deep_check=True)
+        yield World(api, slurm, *made, deep)

@@ -11,10 +11,21 @@ import pytest
 from checks.model import SCHEMA_VERSION, Action, Profile
 from tasks.machines.base import Holder, Retest, Rung
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import ActState, Blame, Case, Identity, Limits, Mode, Proof, Settings, Why
+from tasks.remediation.model import (
+    ActState,
+    Blame,
+    Case,
+    Identity,
+    Limits,
+    Mode,
+    Permission,
+    Proof,
+    Settings,
+    Why,
+)
 from tasks.remediation.records import Records, with_cases
 from tasks.store.folder import FolderStore
-from tests.fakes.hyperpod import REBOOT, REPLACE, Answer, Fate
+from tests.fakes.hyperpod import CHECK, REBOOT, REPLACE, Answer, Fate
 from tests.tasks.machines import hyperpod_world
 from tests.tasks.machines.hyperpod_world import NODE, QUICK
 from tests.tasks.remediation.simulated import SimulatedPeople, World
@@ -30,6 +41,8 @@ class Site:
     records: Records
     now: float = BEGIN
     cured_by: str = REPLACE
+    deep: bool = False
+    follow_s: float = 60.0
     keeps_gpus: bool = False
     sick: bool = True
     boots: int = 0
@@ -51,9 +64,9 @@ class Site:
         gpus = "GPU-of-the-first" if self.keeps_gpus else f"GPU-of-{instance}"
         return Identity(f"boot-{self.boots}", instance, (gpus,))
 
-    def condemned(self, action: Action) -> Case:
+    def condemned(self, action: Action, hard: bool = True) -> Case:
         """Open the case of a gate that has just measured the node."""
-        blame = Blame("kernel.xid", NODE, action, "it fell off the bus", hard=True)
+        blame = Blame("kernel.xid", NODE, action, "it fell off the bus", hard=hard)
         case = Case(
             SCHEMA_VERSION,
             "ml",
@@ -74,16 +87,18 @@ class Site:
         proof = Proof.FAILED if self.sick else Proof.PASSED
         return Rechecked(proof, self.identity(), "g2", "", self.now)
 
-    def follow(self, rounds: int = 30, step_s: float = 60.0, quick: bool = False) -> list[tuple[str, str]]:
+    def follow(self, rounds: int = 30, quick: bool = False) -> list[tuple[str, str]]:
         """Take steps, each a minute later; returns the acts with their states."""
-        machines = self.world.limited(QUICK) if quick else self.world.machines
+        machines = (
+            self.world.limited(QUICK) if quick else self.world.deep if self.deep else self.world.machines
+        )
         settings = Settings(Mode.ACT, (Rung.REBOOT, Rung.REPLACE), Limits())
         drive = Remediation(
             self.records, machines, settings, self.recheck, self.people, "w", lambda: self.now
         )
         for _ in range(rounds):
             drive.round()
-            self.now += step_s
+            self.now += self.follow_s
             self.world.api.advance()
         return [(act.rung.value, act.state.value) for act in self.records.journal().acts]
 
@@ -194,3 +209,64 @@ def test_a_clock_that_jumps_stops_everything_or_nothing(site: Site) -> None:
     site.now += 7200.0
     site.follow(5)
     assert 1 == len(site.world.api.repairs())
+
+
+ALLOWED = (Permission.ALLOWED, "somebody (Slack)")
+
+
+def deep(site: Site, fate: Fate, hard: bool) -> list[str]:
+    """What was done for a finding that a person would have to look at, once a person allowed a deep check."""
+    site.deep = True
+    site.world.api.fates[NODE] = fate
+    site.people.answered = lambda one: ALLOWED  # type: ignore[method-assign]
+    site.condemned(Action.INSPECT, hard=hard)
+    return [" ".join(act) for act in site.follow(40)]
+
+
+def test_what_a_person_would_have_to_look_at_is_first_tested_by_hyperpod(site: Site) -> None:
+    """It finds the node broken and replaces it: another machine was proven, and is returned."""
+    site.cured_by = CHECK
+    before = site.world.api.node(NODE).id
+
+    assert ["fence done", "deep_check done", "recheck done", "return done"] == deep(site, Fate.REPLACED, True)
+    assert [(CHECK, [before])] == site.world.api.repairs()
+    assert in_service(site)
+
+
+def test_a_deep_check_that_finds_nothing_returns_no_node_that_logged_a_fault(site: Site) -> None:
+    """The machine is the same as before; that AWS found nothing, and our checks pass now, is no repair."""
+    site.sick = False
+
+    assert ["fence done", "deep_check done", "recheck done", "page done"] == deep(site, Fate.DONE, True)
+    assert [Why.NOT_PROVEN] == site.pages
+    assert not in_service(site)
+
+
+def test_a_deep_check_that_nobody_sees_is_not_taken_for_one_that_was_made(site: Site) -> None:
+    """The node goes on as if nothing had been asked; after three hours a person is called, and nothing is asked again."""
+    site.follow_s = 600.0
+    done = deep(site, Fate.NEVER_DONE, True)
+
+    assert ["fence done", "deep_check failed", "page done"] == done
+    assert 1 == len(site.world.api.repairs())
+
+
+@pytest.mark.parametrize("answer", [Answer.CLOSED, Answer.ERROR_500, Answer.CUT])
+def test_a_deep_check_that_was_not_answered_is_not_asked_for_again(site: Site, answer: Answer) -> None:
+    """The node shows that it was taken."""
+    site.cured_by = CHECK
+    site.world.api.answers[NODE] = answer
+
+    assert ["fence done", "deep_check done", "recheck done", "return done"] == deep(site, Fate.REPLACED, True)
+    assert 1 == len(site.world.api.repairs())
+
+
+def test_a_deep_check_is_never_made_without_a_question(site: Site) -> None:
+    """It may end with a replacement. Mode act does not do it by itself, and without the option there is none."""
+    site.deep = True
+    site.condemned(Action.INSPECT)
+    site.people.answered = lambda one: (Permission.DENIED, "somebody (Slack)")  # type: ignore[method-assign]
+
+    assert [("fence", "done"), ("page", "done")] == site.follow(5)
+    assert [Why.NOT_ALLOWED] == site.pages
+    assert [] == site.world.api.repairs()
