@@ -24,6 +24,7 @@ from tasks.drills.drive import DrillRun
 from tasks.drills.gate_process import start_gate
 from tasks.drills.interruption import Interruption
 from tasks.drills.model import (
+    Drill,
     DrillEnd,
     DrillLimits,
     DrillRefused,
@@ -37,6 +38,9 @@ from tasks.drills.node_commands import commands_for, is_this_machine
 from tasks.drills.report import report_table, report_text
 from tasks.drills.watch import Watch
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.model import Gate
+from tasks.gate_file.references import PolicyError, read_policy
+from tasks.remediation.model import Mode
 from tasks.remediation.records import JournalError
 from tasks.remediation.settings import settings_of
 from tasks.reports.read import InputError
@@ -185,6 +189,7 @@ def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
     require_node_name(arguments.node)
     drill = DRILLS[arguments.name]
     gate, machines, records = opened(arguments.file)
+    require_refusal(drill, gate, Path(typed_path(arguments.file)))
     here = is_this_machine(arguments.node) or gate.cluster.launcher == "local"
     try:
         commands = commands_for(arguments.node, arguments.through, here)
@@ -208,12 +213,32 @@ def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
         str(Path(typed_path(arguments.file))),
         "--check-only",
     )
+    mode = settings_of(gate).mode
+    watch = Watch(
+        records.store, records, machines, drill, arguments.node, acted_on=mode not in (Mode.OFF, Mode.PLAN)
+    )
     return DrillRun(
-        drill, options, commands, machines, Watch(records.store, records, machines, drill, arguments.node),
-        expected(drill, settings_of(gate).mode, arguments.expect), _limits(arguments), stop, time.monotonic,
+        drill, options, commands, machines, watch, expected(drill, mode, arguments.expect), _limits(arguments), stop, time.monotonic,
         None if arguments.watch_only else partial(start_gate, argv),
         None if undo_after == "end" else Milestone(undo_after), lambda text: write_stderr(f"prelaunch: {text}"),
     )  # fmt: skip
+
+
+def require_refusal(drill: Drill, gate: Gate, file: Path) -> None:
+    """Require that somebody acts on the fault: HyperPod, or a gate with its answers to Xids. Raises InputError, DrillRefused."""
+    if drill.overlay is None or gate.remediation.machines == "hyperpod":
+        return
+    try:
+        line = read_policy(file.resolve().parent / gate.policy.file).checks.get("kernel.xid")
+    except PolicyError as error:
+        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
+    used = line.overlay.value if line else "none"
+    if line is None or line.overlay is not drill.overlay:
+        raise DrillRefused(
+            f"{drill.name} is for clusters on which the answers of {drill.overlay.value} to Xids are used, and the policy "
+            f"{gate.policy.file} uses those of {used}: there this Xid is only a warning, for which no gate refuses a node. Run the "
+            f'drill xid-79, or set overlay = "{drill.overlay.value}" for kernel.xid in the policy.'
+        )
 
 
 def _limits(arguments: argparse.Namespace) -> DrillLimits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from checks.model import Cause
+from checks.policy import Overlay
 from tasks.drills.kernel_faults import dcgm_xid, xid
 from tasks.drills.model import Drill, Milestone, SeenBy
 from tasks.drills.process_faults import FROZEN, KILLED
@@ -22,8 +23,8 @@ CATALOG = (
     ),
     Drill(
         "xid-73", "the kernel log has Xid 73, for which HyperPod reboots a node", xid(73), (DETECTED, RETURNED),
-        seen_by=SeenBy.ENGINE, checks=("kernel.xid",), causes=HARD, undo_after=DETECTED,
-        note="Elsewhere it is a warning, and this drill fails.",
+        seen_by=SeenBy.ENGINE, checks=("kernel.xid",), causes=HARD, undo_after=DETECTED, overlay=Overlay.HYPERPOD,
+        note="Elsewhere it is a warning, and this drill is refused.",
     ),
     Drill(
         "dcgm-xid", "DCGM has Xid 79 of a GPU, injected each second", dcgm_xid(79), ALL,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checks.model import Cause
+from checks.policy import Overlay
 from tasks.remediation.model import Mode
 
 Argv = tuple[str, ...]
@@ -102,8 +103,8 @@ class Drill:
     """One drill. A gate's FAIL about the node counts as detection if its check begins with one of `checks` and its cause is one of
     `causes`; () stands for all.
 
-    `undo_after` is the milestone after which the fault is undone, so that the node can return; None: at the end. `note` says what
-    nobody should take for granted.
+    `undo_after` is the milestone after which the fault is undone, so that the node can return; None: at the end. `overlay` is whose
+    answers to Xids make a gate refuse because of it; None: all. `note` says what nobody should take for granted.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Drill:
     checks: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
     undo_after: Milestone | None = None
+    overlay: Overlay | None = None
     note: str = ""
 
 

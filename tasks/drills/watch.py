@@ -50,6 +50,9 @@ class Watch:
     machine: Machine | None = None
     healed: bool = False
     """Whether the fault was undone, so that a node which serves again is one that came back."""
+    acted_on: bool = False
+    """Whether a refusal takes the node out of service, so that a node that was never out has not come back."""
+    _was_out: bool = False
     _old_gates: frozenset[str] = frozenset()
     _old_acts: frozenset[str] = frozenset()
     _judged: set[str] = field(default_factory=set)
@@ -100,6 +103,7 @@ class Watch:
         self.machine = None
         self.machine = self.machines.look().get(self.node, Machine(self.node, Service.GONE))
         out = self.machine.service in (Service.OUT, Service.CHANGING, Service.GONE)
+        self._was_out = self._was_out or out
         if self.drill.seen_by is SeenBy.ENGINE and out and Milestone.DETECTED not in self.reached:
             self._reach(Milestone.DETECTED, f"the engine shows {one_line(self.machine.words, 120)!r}")
 
@@ -172,7 +176,8 @@ class Watch:
         if machine is None or machine.service is not Service.SERVING or machine.holder is not Holder.NOBODY:
             return
         if self.drill.seen_by is SeenBy.ENGINE and not self._acts:
-            if self.healed and Milestone.DETECTED in self.reached:
+            waits = self.acted_on and bool(self.gates) and not self._was_out
+            if self.healed and Milestone.DETECTED in self.reached and not waits:
                 self._reach(Milestone.RETURNED, "the engine serves it again")
         elif any((act.rung, act.state) == (Rung.RETURN, ActState.DONE) for act in self._acts.values()):
             self._reach(Milestone.RETURNED, "it was proven and given back")

@@ -149,6 +149,26 @@ def test_a_wrong_command_line_is_rejected(
     assert "prelaunch:" in shown.err
 
 
+@pytest.mark.parametrize(("overlay", "code"), [("", 2), ("hyperpod", 0)])
+def test_xid_73_is_refused_where_it_is_only_a_warning(
+    gate: Path, stack: SteppingStack, overlay: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, and not after a gate has said GO. With HyperPod's answers it is a drill like the others."""
+    policy = gate.parent / "policy.toml"
+    head = '[checks."kernel.xid"]\n'
+    text = (GATES.parent / "policies" / "local.toml").read_text()
+    assert text.count(head) == 1
+    policy.write_text(text.replace(head, head + (f'overlay = "{overlay}"\n' if overlay else "")))
+    shipped = f"{GATES.parent}/policies/local.toml"
+    assert shipped in gate.read_text()
+    gate.write_text(gate.read_text().replace(shipped, str(policy)))
+    before = (gate.parent / "messages").read_text()
+
+    assert code == main(words(gate, "--detect-within", "0.2", "--poll", "0.01", name="xid-73"))
+    assert (code == 2) == ("only a warning" in capsys.readouterr().err)
+    assert code == 0 or before == (gate.parent / "messages").read_text()
+
+
 def test_the_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a gate file."""
     assert 0 == main(["drill", "--list"])

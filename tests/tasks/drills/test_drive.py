@@ -286,3 +286,14 @@ def test_what_the_engine_notices_is_undone_so_that_the_node_can_return(log: Path
         (result := ran(run, log)).end,
         result.reached_s,
     )
+
+
+def test_a_node_that_was_never_out_of_service_has_not_come_back(log: Path) -> None:
+    """Xid 73, found by a gate whose refusals are acted on, and undone before the remedy has begun."""
+    stack = stack_with(log, acts=False)
+    stack.faulty = lambda: "): 73, " in log.read_text()
+    run = drill(stack, log, name="xid-73", mode=Mode.ACT)
+    run.watch.acted_on = True
+    result = ran(run, log)
+
+    assert (DrillEnd.FAILED, (Milestone.RETURNED,)) == (result.end, result.missing)
