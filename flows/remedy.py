@@ -13,7 +13,7 @@ from prefect.states import Failed
 
 from flows.gate import gate
 from tasks.finish import reject_request
-from tasks.gate.lease.lease import LeaseError
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.request_record import require_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest, RemedyRequest
@@ -30,14 +30,15 @@ from tasks.remedy import (
     final_state,
     follow,
     gate_request,
+    nothing_to_do,
     open_cases,
     open_work,
     plan_state,
     remedy_lock,
-    run_retest,
     say_step,
     start_again,
 )
+from tasks.retest import run_retest
 from tasks.store.base import StoreError
 
 
@@ -84,6 +85,8 @@ async def remedy(request: RemedyRequest) -> State[Any]:
                 )
         await start_again(work, _gate, ends)  # without the lock: a training may run for days
         return state
+    except LeaseHeld as error:
+        return nothing_to_do(str(error)) if request.open_only else reject_request(error)
     except (GateFileError, StoreError, LeaseError, LaunchError, *REJECTIONS) as error:
         return reject_request(error)
 

@@ -1,4 +1,4 @@
-"""Repairs of what a gate condemned: its cases, the lock of a cluster's remediation, and the re-test, which is a gate of its own.
+"""Repairs of what a gate condemned: its cases, the lock of a cluster's remediation, and how a run ends.
 
 RemedyRejected          nothing can be done for this gate; the message says why, and the remedy
 """
@@ -6,12 +6,11 @@ RemedyRejected          nothing can be done for this gate; the message says why,
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.schemas.objects import State
@@ -21,27 +20,24 @@ from prefect.states import Completed, Failed
 from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
 from checks.judge.verdict import decide
-from checks.model import Profile, Report, Verdict
+from checks.model import Report, Verdict
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.context import GateContext, launcher_of, open_gate_context, share_gate_context
+from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.jobs import new_gate_id
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Decision, Outcome
-from tasks.gate.progress import LISTENER, Progress
+from tasks.gate.outcome import Decision
 from tasks.gate.request_record import kept_request
 from tasks.gate_file.model import Mode as GateMode
-from tasks.gate_file.people import Approval, Notify
 from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
-from tasks.launchers.base import LaunchRejected
 from tasks.machines.base import MachineError, Retest
 from tasks.paging.remedy import GatePeople
 from tasks.remediation.drive import Rechecked, Remediation
-from tasks.remediation.model import Case, Mode, Proof, Why
-from tasks.remediation.proof import cases_of, proof_of, seconds_of
+from tasks.remediation.model import Case, Mode, Why
+from tasks.remediation.proof import cases_of
 from tasks.remediation.records import JournalError, Records, with_cases
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
@@ -51,14 +47,12 @@ from tasks.store.base import Store, StoreError
 from tasks.store.history import listed
 from tasks.store.layout import outcome_key, report_key, verdict_key
 from tasks.store.records import read as read_record
-from tasks.text.inert import one_line
 
 LOG = get_logger("prelaunch")
 DOCUMENT_BYTES = 256 * 1024 * 1024
 LOOK_S = 3.0
-DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 # The lock of a cluster's remediation has its own name, so that gates of the cluster go on meanwhile.
-LOCK, RETEST = "-remedy", "-retest-"
+LOCK = "-remedy"
 CLUSTER_CHARACTERS = 63
 
 
@@ -100,10 +94,10 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
         records, machines, settings, recheck, people, flow_run_id or this_process().host, time.time
     )
     journal = records.journal()
-    gate_id = request.gate_id or ("" if journal.cases else last_refused(setting))
+    gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(setting))
     cases = cases_of_gate(setting, gate_id) if gate_id else ()
     found = with_cases(journal, cases).cases
-    if not found:
+    if not found and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
         raise RemedyRejected(
             f"what gate {gate_id} condemned ({nodes}) was dealt with before, and nothing is done twice. "
@@ -222,7 +216,9 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
 
 
 def plan_state(work: Work) -> State[Any] | None:
-    """The end of a run whose gate file lets nothing be done: the steps, for people; None if something may be done."""
+    """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
+    if not work.cases:
+        return nothing_to_do(f"no remediation of cluster {work.setting.gate.cluster.name} waits")
     if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
         return None
     plans = planned(work.cases, work.remediation.machines)
@@ -230,84 +226,14 @@ def plan_state(work: Work) -> State[Any] | None:
     return Completed(name="Planned", message="; ".join(lines))
 
 
+def nothing_to_do(why: str) -> State[Any]:
+    """The end of a run by schedule that had nothing to do. It is no failure."""
+    return Completed(name="NothingToDo", message=why)
+
+
 def open_cases(work: Work) -> None:
     """Write the cases of this run to the journal. Raises JournalError, StoreError."""
     work.records.change(lambda journal: with_cases(journal, work.cases), time.time())
-
-
-def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
-    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody.
-
-    Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
-    """
-    gate = setting.gate
-    mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
-    name = f"{gate.cluster.name[: CLUSTER_CHARACTERS - len(RETEST) - len(mark)]}{RETEST}{mark}"
-    options = {**gate.cluster.options, **place.options}
-    declared = gate.cluster.declared.model_copy(update={"nodes": len(place.nodes)})
-    cluster = gate.cluster.model_copy(update={"name": name, "options": options, "declared": declared})
-    profile = max(gate.checks.profile, case.profile, key=DEPTH.index)
-    made = gate.model_copy(
-        update={
-            "cluster": cluster,
-            "checks": gate.checks.model_copy(update={"profile": profile}),
-            "policy": gate.policy.model_copy(update={"mode": GateMode.ENFORCE, "reuse_pass_minutes": 0.0}),
-            "notify": Notify(),
-            "approval": Approval(),
-        }
-    )
-    engine = replace(
-        setting.engine,
-        options=json.dumps(options, sort_keys=True),
-        root=str(setting.local / "clusters" / name),
-    )
-    launcher = launcher_of(engine)
-    names = launcher.node_names(declared.nodes)
-    return replace(
-        setting,
-        gate=made,
-        engine=engine,
-        launcher=launcher,
-        declared=made.declared(names, setting.declared.kernel_log),
-    )
-
-
-class _Heard:
-    """Keeps how the re-test ended; its progress is not shown."""
-
-    def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-
-    def progress(self, progress: Progress) -> None:
-        """Show nothing."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """Keep the outcome."""
-        self.outcome = outcome
-
-
-async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
-    """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
-    why = f"re-test of {case.node} for {case.gate_id}"
-    request = GateRequest(
-        gate_file=setting.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
-    )
-    heard = _Heard()
-    LISTENER.set(heard)
-    try:
-        with share_gate_context(request, retest_context(setting, case, place)):
-            state = await gate(request)
-    except LaunchRejected as error:
-        return Rechecked(Proof.CANNOT_TELL, said=str(error))
-    outcome = heard.outcome
-    if outcome is None or outcome.judged is None:
-        said = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
-        return Rechecked(
-            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(said, 500)
-        )
-    report = outcome.judged.report
-    proof, identity, said = proof_of(case, report, outcome.judged.verdict)
-    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), seconds_of(report.measured_at))
 
 
 async def follow(

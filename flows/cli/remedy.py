@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 CODES = {
     "Repaired": Exit.GO,
     "Planned": Exit.GO,
+    "NothingToDo": Exit.GO,
     "NotRepaired": Exit.NO_GO,
     "Rejected": Exit.REJECTED,
     "Waiting": Exit.CANNOT_TELL,

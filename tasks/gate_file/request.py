@@ -177,3 +177,9 @@ class RemedyRequest(BaseModel):
         max_length=4096,
         json_schema_extra={"position": 2},
     )
+    open_only: bool = Field(
+        default=False,
+        title="Only what waits",
+        description="Go on with remediations that wait or were interrupted, and begin none. Without any, nothing is done.",
+        json_schema_extra={"position": 3},
+    )

@@ -58,6 +58,9 @@ def written() -> list[dict[str, Any]]:
     return found
 
 
+REMEDIES = ("remedy/local-remedy", "remedy/local-remedy-waiting")
+
+
 def name_of(item: dict[str, Any]) -> str:
     """ "flow/name" of an entry of the file."""
     return f"{item['entrypoint'].rpartition('.')[2]}/{item['name']}"
@@ -67,7 +70,7 @@ def test_the_server_holds_what_the_file_says(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]], project: Path
 ) -> None:
     """Every deployment, with its entry point, pool, tags, parameters, environment and the folder that it was deployed from."""
-    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", "remedy/local-remedy"} == set(
+    assert {"gate/local", "gate/local-ci", "commission/weekly", "reap/reap", *REMEDIES} == set(
         map(name_of, written)
     )
     for item in written:
@@ -113,7 +116,12 @@ def test_one_gate_a_cluster_and_the_next_waits(
         if item["entrypoint"] != "prelaunch.reap":
             found = held[name_of(item)]
             assert 1 == found["global_concurrency_limit"]["limit"], item["name"]
-            assert "ENQUEUE" == found["concurrency_options"]["collision_strategy"]
+            again = (
+                "CANCEL_NEW"
+                if "schedules" in item and item["entrypoint"] == "prelaunch.remedy"
+                else "ENQUEUE"
+            )
+            assert again == found["concurrency_options"]["collision_strategy"]
 
 
 def test_every_process_says_its_heartbeat_and_tells_nobody(written: list[dict[str, Any]]) -> None:
@@ -134,6 +142,15 @@ def test_the_commissioning_has_a_schedule(held: dict[str, dict[str, Any]]) -> No
         schedule["active"],
     )
     assert "deep" == found["parameters"]["request"]["profile"]
+
+
+def test_what_waits_is_taken_up_by_a_schedule_that_begins_nothing(held: dict[str, dict[str, Any]]) -> None:
+    """Every quarter of an hour."""
+    found = held[REMEDIES[1]]
+
+    (schedule,) = found["schedules"]
+    assert ("*/15 * * * *", True) == (schedule["schedule"]["cron"], schedule["active"])
+    assert {"gate_file": "local", "open_only": True} == found["parameters"]["request"]
 
 
 @pytest.mark.parametrize(

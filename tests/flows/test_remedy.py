@@ -89,12 +89,14 @@ def gate_file(folder: Path, more: str = ACTS, policy: str = "") -> Path:
     return path
 
 
-def remedy(path: Path, gate_id: str = "") -> Any:
+def remedy(path: Path, gate_id: str = "", open_only: bool = False) -> Any:
     """Run the flow to its end."""
     from flows.remedy import remedy as flow
 
+    request = RemedyRequest(gate_file=str(path), gate_id=gate_id, open_only=open_only)
+
     async def run() -> Any:
-        return await flow(RemedyRequest(gate_file=str(path), gate_id=gate_id), return_state=True)
+        return await flow(request, return_state=True)
 
     return asyncio.run(run())
 
@@ -331,14 +333,16 @@ def test_one_remediation_of_a_cluster_at_a_time(tmp_path: Path, play: Play, mach
     refused(path, play)
     request = RemedyRequest(gate_file=str(path))
     work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
+    remedies.open_cases(work)
     with remedies.remedy_lock(work, ""):
         held = json.loads((tmp_path / "store" / "leases" / "test-remedy.json").read_text())
         other = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
         held["owner"] |= {"pid": 1, "start_ticks": int(other[19])}
         (tmp_path / "store" / "leases" / "test-remedy.json").write_text(json.dumps(held))
-        state = remedy(path)
+        state, scheduled = remedy(path), remedy(path, open_only=True)
 
     assert ("Rejected", True) == (state.name, "is locked by" in state.message)
+    assert ("NothingToDo", True) == (scheduled.name, scheduled.is_completed())
     assert [] == machines.calls
 
 
@@ -362,7 +366,7 @@ def test_a_person_closes_the_breaker_in_the_terminal(
 
 def test_what_is_allowed_in_the_terminal_is_no_part_of_a_request() -> None:
     """A form of Prefect could send it."""
-    assert {"gate_file", "gate_id", "store"} == set(RemedyRequest.model_fields)
+    assert {"gate_file", "gate_id", "store", "open_only"} == set(RemedyRequest.model_fields)
 
 
 def test_the_command_shows_each_act_and_its_exit_code(

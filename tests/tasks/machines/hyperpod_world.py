@@ -54,4 +54,4 @@ def world(patch: pytest.MonkeyPatch) -> Iterator[World]:
         clients = Clients(REGION, PATIENT, attempts=1)
         made = [HyperPodMachines(CLUSTER, REGION, slurm, how, clients) for how in (ActBy.API, ActBy.REASON)]
         deep = HyperPodMachines(CLUSTER, REGION, slurm, clients=clients, deep_check=True)
-        yield World(api, slurm, *made, deep)
+        yield World(api, slurm, made[0], made[1], deep)

@@ -1,0 +1,105 @@
+"""The re-test of a node that is fenced: a gate of its own, and what it proves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from prefect.client.schemas.objects import State
+
+from checks.documents.report import digest
+from checks.model import Profile
+from tasks.gate.context import GateContext, launcher_of, share_gate_context
+from tasks.gate.outcome import Outcome
+from tasks.gate.progress import LISTENER, Progress
+from tasks.gate_file.model import Mode as GateMode
+from tasks.gate_file.people import Approval, Notify
+from tasks.gate_file.request import Advanced, GateRequest
+from tasks.launchers.base import LaunchRejected
+from tasks.machines.base import Retest
+from tasks.remediation.drive import Rechecked
+from tasks.remediation.model import Case, Proof
+from tasks.remediation.proof import proof_of, seconds_of
+from tasks.text.inert import one_line
+
+DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
+NAME = "-retest-"
+CLUSTER_CHARACTERS = 63
+Gate = Callable[[GateRequest], Awaitable[State[Any]]]
+
+
+def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
+    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody.
+
+    Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
+    """
+    gate = setting.gate
+    mark = digest(f"{case.gate_id} {case.node}".encode())[:8]
+    name = f"{gate.cluster.name[: CLUSTER_CHARACTERS - len(NAME) - len(mark)]}{NAME}{mark}"
+    options = {**gate.cluster.options, **place.options}
+    declared = gate.cluster.declared.model_copy(update={"nodes": len(place.nodes)})
+    cluster = gate.cluster.model_copy(update={"name": name, "options": options, "declared": declared})
+    profile = max(gate.checks.profile, case.profile, key=DEPTH.index)
+    made = gate.model_copy(
+        update={
+            "cluster": cluster,
+            "checks": gate.checks.model_copy(update={"profile": profile}),
+            "policy": gate.policy.model_copy(update={"mode": GateMode.ENFORCE, "reuse_pass_minutes": 0.0}),
+            "notify": Notify(),
+            "approval": Approval(),
+        }
+    )
+    engine = replace(
+        setting.engine,
+        options=json.dumps(options, sort_keys=True),
+        root=str(setting.local / "clusters" / name),
+    )
+    launcher = launcher_of(engine)
+    names = launcher.node_names(declared.nodes)
+    return replace(
+        setting,
+        gate=made,
+        engine=engine,
+        launcher=launcher,
+        declared=made.declared(names, setting.declared.kernel_log),
+    )
+
+
+class _Heard:
+    """Keeps how the re-test ended; its progress is not shown."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+
+    def progress(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Keep the outcome."""
+        self.outcome = outcome
+
+
+async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
+    """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
+    why = f"re-test of {case.node} for {case.gate_id}"
+    request = GateRequest(
+        gate_file=setting.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
+    )
+    heard = _Heard()
+    LISTENER.set(heard)
+    try:
+        with share_gate_context(request, retest_context(setting, case, place)):
+            state = await gate(request)
+    except LaunchRejected as error:
+        return Rechecked(Proof.CANNOT_TELL, said=str(error))
+    outcome = heard.outcome
+    if outcome is None or outcome.judged is None:
+        said = outcome.reason if outcome else f"it ended {state.name}: {state.message}"
+        return Rechecked(
+            Proof.CANNOT_TELL, gate_id=outcome.gate_id if outcome else "", said=one_line(said, 500)
+        )
+    report = outcome.judged.report
+    proof, identity, said = proof_of(case, report, outcome.judged.verdict)
+    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), seconds_of(report.measured_at))
