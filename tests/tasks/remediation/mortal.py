@@ -1,8 +1,11 @@
-"""A process of remediation that kills itself with SIGKILL at a chosen moment: mortal.py FOLDER MOMENT CLOCK. Run by tests.
+"""A process of remediation to which something happens at a chosen moment: mortal.py FOLDER MOMENT CLOCK [HOW]. Run by tests.
+
+HOW is "kill" (SIGKILL), the default, or "away": the folder of its store is moved to FOLDER/away, and a file is in its place.
 
 The store is a real folder. The engine is a file (FOLDER/engine.json), which is a simulation: each request is appended to
 FOLDER/requests when it takes effect, and a repair is done 60 s later. Moments are counted: before and after each change of the store,
-and before and after each request takes effect. MOMENT 0 kills nobody. It prints how many moments there were.
+and before and after each request takes effect. At MOMENT 0 nothing happens. It prints how many moments there were, and ends with exit
+code 3 if its store could not be reached.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from tasks.machines.base import Holder, Machine, Mark, Retest, Rung, Service, Se
 from tasks.remediation.drive import Rechecked, Remediation
 from tasks.remediation.model import Case, Identity, Limits, Mode, Proof, Settings
 from tasks.remediation.records import Records, with_cases
+from tasks.store.base import StoreError
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import SimulatedPeople, World
 
@@ -27,16 +31,16 @@ ROUNDS, STEP_S = 12, 30.0
 
 
 class Moments:
-    """Counts, and ends the process at the chosen one."""
+    """Counts, and lets it happen at the chosen one."""
 
-    def __init__(self, chosen: int) -> None:
-        self.chosen, self.now = chosen, 0
+    def __init__(self, chosen: int, happen: Callable[[], object]) -> None:
+        self.chosen, self.now, self.happen = chosen, 0, happen
 
     def __call__(self) -> None:
         """One moment."""
         self.now += 1
         if self.now == self.chosen:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.happen()
 
 
 class MortalStore(FolderStore):
@@ -86,6 +90,8 @@ class FileEngine:
         return kept
 
     def _change(self, request: str, **values: object) -> str:
+        with (self.file.parent / "moments").open("a") as moments:
+            moments.write(f"{request} {self.moment.now + 1}\n")
         self.moment()
         new = self.file.with_suffix(".new")
         new.write_text(json.dumps(self.state() | values))
@@ -141,27 +147,28 @@ class FileEngine:
         return ""
 
 
-def main(folder: Path, chosen: int, begin: float) -> int:
+def kill() -> None:
+    """This process dies."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def take_away(folder: Path) -> None:
+    """The store cannot be reached any more, nor made anew."""
+    (folder / "store").rename(folder / "away")
+    (folder / "store").touch()
+
+
+def main(folder: Path, chosen: int, begin: float, how: str = "kill") -> int:
     """Take steps until no case is open."""
-    moment = Moments(chosen)
+    moment = Moments(chosen, kill if how == "kill" else lambda: take_away(folder))
     now = [begin]
     store = MortalStore(folder / "store")
     store.moment = moment
     engine = FileEngine(folder, moment, lambda: now[0])
     records = Records(store, "sim")
-
-    def recheck(case: Case, place: Retest) -> Rechecked:
-        boot = engine.state()["boot"]
-        proof = Proof.PASSED if boot else Proof.FAILED
-        return Rechecked(proof, Identity(f"boot-n1-{boot}"), "g2", "", now[0])
-
     (case,) = World(1, size=NODES).condemn("n1")
     records.change(lambda journal: with_cases(journal, (case,)), now[0])
-    people = SimulatedPeople(World(1, hostile=False))
-    writer = f"process-{os.getpid()}"
-    drive = Remediation(
-        records, engine, Settings(Mode.ACT, limits=Limits()), recheck, people, writer, lambda: now[0]
-    )
+    drive = drive_of(records, engine, now, f"process-{os.getpid()}")
     for _ in range(ROUNDS):
         drive.round()
         if not records.journal().cases:
@@ -171,5 +178,23 @@ def main(folder: Path, chosen: int, begin: float) -> int:
     return 0
 
 
+def drive_of(records: Records, engine: FileEngine, now: list[float], writer: str) -> Remediation:
+    """A process that carries on with whatever is in the journal; `now` is its clock."""
+
+    def recheck(case: Case, place: Retest) -> Rechecked:
+        boot = engine.state()["boot"]
+        proof = Proof.PASSED if boot else Proof.FAILED
+        return Rechecked(proof, Identity(f"boot-n1-{boot}"), "g2", "", now[0])
+
+    people = SimulatedPeople(World(1, hostile=False))
+    return Remediation(
+        records, engine, Settings(Mode.ACT, limits=Limits()), recheck, people, writer, lambda: now[0]
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    try:
+        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]))
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        sys.exit(3)

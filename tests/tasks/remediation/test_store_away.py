@@ -1,0 +1,157 @@
+"""The store cannot be reached for a while, at any moment of a remediation: one act or none, and a record that says which."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tasks.remediation.records import Records, with_cases
+from tasks.store.base import StoreError
+from tasks.store.folder import FolderStore
+from tasks.store.s3 import S3Store
+from tasks.store.s3_client import Limits
+from tests.tasks.remediation import mortal
+from tests.tasks.remediation.mortal import FileEngine, Moments, drive_of
+from tests.tasks.remediation.simulated import World
+from tests.tasks.remediation.simulated_engine import BEGIN
+from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
+
+ROOT = Path(__file__).resolve().parents[3]
+LATER_S = 300.0
+# The requests of a remediation that nothing disturbs.
+WHOLE = ["fence", "reboot", "open", "close", "free"]
+
+
+def process(folder: Path, moment: int, clock: float) -> subprocess.CompletedProcess[str]:
+    """Run one to its end; its store goes away at this moment."""
+    words = (sys.executable, "-m", mortal.__name__, str(folder), str(moment), str(clock), "away")
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def requests(folder: Path) -> Counter[str]:
+    """What the engine was asked for."""
+    path = folder / "requests"
+    return Counter(path.read_text().split() if path.exists() else [])
+
+
+def check(folder: Path, moment: int) -> Counter[str]:
+    """Let the store go away at this moment and come back; what was requested until then, once all is over."""
+    folder.mkdir()
+    done = process(folder, moment, BEGIN)
+    assert 3 == done.returncode, (moment, done.stderr)
+    until_then = requests(folder)
+    (folder / "store").unlink()
+    (folder / "away").rename(folder / "store")
+    for after in (1, 2, 7):  # a reboot of which nothing is known counts as failed after half an hour
+        done = process(folder, 0, BEGIN + after * LATER_S)
+        assert 0 == done.returncode, (moment, done.stderr)
+    agree(Records(FolderStore(folder / "store"), "sim"), requests(folder), moment)
+    return until_then
+
+
+def agree(records: Records, requested: Counter[str], moment: object) -> None:
+    """No act was requested twice, and the records say of each whether it was made."""
+    acts = records.acts()
+    assert {act.state.value for act in acts} <= {"done", "failed", "refused"}, (moment, acts)
+    assert acts == tuple(sorted(records.journal().acts, key=lambda act: (act.intended_at, act.id))), moment
+    for rung, request in (("fence", "fence"), ("reboot", "reboot"), ("return", "free")):
+        made = [act for act in acts if act.rung.value == rung and act.state.value == "done"]
+        assert requested[request] == len(made) <= 1, (moment, rung, requested, acts)
+    assert ("return", "done") in {(act.rung.value, act.state.value) for act in acts} or any(
+        act.rung.value == "page" for act in acts
+    ), (moment, acts)
+
+
+def moment_of(folder: Path, request: str) -> int:
+    """The moment right before a request takes effect; the next one is right after it."""
+    folder.mkdir()
+    assert 0 == process(folder, 0, BEGIN).returncode
+    assert WHOLE == (folder / "requests").read_text().split()
+    lines = (folder / "moments").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.split()[0] == request))
+
+
+def test_a_store_that_goes_away_around_the_call_leaves_one_reboot_or_none(tmp_path: Path) -> None:
+    """Between the record and the call, and between the call and its outcome: a reboot that was requested is found to be done."""
+    before = moment_of(tmp_path / "whole", "reboot")
+    asked = [check(tmp_path / str(moment), moment)["reboot"] for moment in (before - 1, before + 1)]
+
+    assert [1, 1] == asked
+
+
+def test_a_store_that_goes_away_before_the_record_is_there_leaves_no_reboot(tmp_path: Path) -> None:
+    """The journal has the act and its record is missing: the engine is not called, then or later."""
+    before = moment_of(tmp_path / "whole", "reboot")
+    folder = tmp_path / "store"
+
+    assert 0 == check(folder, before - 2)["reboot"]
+    assert 0 == requests(folder)["reboot"]
+
+
+@pytest.mark.long  # the moments around the reboot are above
+@pytest.mark.timeout(1200)
+def test_a_store_that_goes_away_at_any_moment_leaves_one_act_or_none(tmp_path: Path) -> None:
+    """All of them but the first, at which nothing was written yet."""
+    (tmp_path / "whole").mkdir()
+    last = int(process(tmp_path / "whole", 0, BEGIN).stdout)
+    for moment in range(2, last):
+        check(tmp_path / str(moment), moment)
+
+
+@pytest.mark.long  # the folder is above
+@pytest.mark.parametrize("request_", ["fence", "reboot", "free"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_s3_store_that_does_not_answer_around_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str, after: bool
+) -> None:
+    """It answers "slow down" to everything from the call on, before it or after it took effect."""
+    with moto() as behind, flaky(behind) as proxy:
+        for key, value in environment(proxy.url).items():
+            monkeypatch.setenv(key, value)
+        boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
+        made = S3Store(BUCKET, uuid.uuid4().hex, Limits(connect_s=2, read_s=2, deadline_s=1))
+        records, now = Records(made, "sim"), [BEGIN]
+        engine = SilencingEngine(tmp_path, Moments(0, int), lambda: now[0])
+        engine.proxy, engine.at, engine.after = proxy, request_, after
+        (case,) = World(1, size=mortal.NODES).condemn("n1")
+        records.change(lambda journal: with_cases(journal, (case,)), now[0])
+        with pytest.raises(StoreError):
+            steps(records, engine, now, "first")
+        proxy.always, engine.at = "ok", ""
+        now[0] += LATER_S
+        steps(records, engine, now, "second")
+
+        assert Counter(WHOLE) == requests(tmp_path)
+        agree(records, requests(tmp_path), request_)
+
+
+class SilencingEngine(FileEngine):
+    """During one request the store falls silent."""
+
+    proxy: Flaky
+    at: str
+    after: bool
+
+    def _change(self, request: str, **values: object) -> str:
+        if request == self.at and not self.after:
+            self.proxy.always = "slow"
+        said = super()._change(request, **values)
+        if request == self.at and self.after:
+            self.proxy.always = "slow"
+        return said
+
+
+def steps(records: Records, engine: FileEngine, now: list[float], writer: str) -> None:
+    """Take steps until no case is open."""
+    drive = drive_of(records, engine, now, writer)
+    for _ in range(mortal.ROUNDS):
+        drive.round()
+        if not records.journal().cases:
+            return
+        now[0] += mortal.STEP_S
