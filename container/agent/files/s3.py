@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from checks.process.collection import without_collection
+
 # What the image brings for the agent alone: beside the agent, or in our image where another place gave the agent.
 LIBRARIES = tuple(dict.fromkeys((Path(__file__).parents[3] / "lib", Path("/opt/prelaunch/lib"))))
 CONNECT_S, READ_S, ATTEMPTS = 5, 20, 3
@@ -85,6 +87,12 @@ def _kind(error: Exception) -> type[S3Error]:
 
 @lru_cache(maxsize=1)
 def _client() -> tuple[Any, tuple[type[Exception], ...]]:
+    # boto3, and the megabytes of JSON that describe S3: a quarter of the time would go into looking for garbage.
+    with without_collection():
+        return _made()
+
+
+def _made() -> tuple[Any, tuple[type[Exception], ...]]:
     try:
         import boto3
     except ImportError:
