@@ -69,7 +69,7 @@ def test_a_node_with_somebodys_job_is_refused_and_listed(
         slurm.run("scontrol", "update", "nodename=n2", "state=resume")
 
 
-@pytest.mark.parametrize("name", [pytest.param("killed-daemon", marks=pytest.mark.long), "frozen-process"])
+@pytest.mark.parametrize("name", ["killed-daemon", "frozen-process"])
 def test_a_daemon_that_dies_or_freezes_is_noticed_and_comes_back(
     slurm: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -16,29 +16,25 @@ pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 _ = machines, play
 
 
-def test_the_schedule_begins_no_remediation(tmp_path: Path, play: Play, machines: TwoMachines) -> None:
-    """The last refused gate is left to its own event, or to a person."""
+def test_the_schedule_goes_on_with_what_was_interrupted_and_begins_nothing(
+    tmp_path: Path, play: Play, machines: TwoMachines
+) -> None:
+    """The last refused gate is left to its own event, or to a person. A process died once its case was open, and the case is taken up,
+    but not in mode plan.
+    """
     path = gate_file(tmp_path)
     refused(path, play)
     state = remedy(path, open_only=True)
-
     assert ("NothingToDo", True, []) == (state.name, state.is_completed(), machines.calls)
     assert ((), ()) == (records(path).journal().cases, records(path).acts())
 
-
-def test_the_schedule_goes_on_with_what_was_interrupted(
-    tmp_path: Path, play: Play, machines: TwoMachines
-) -> None:
-    """A process died once the case was open; in mode plan its case is left as it is."""
-    path = gate_file(tmp_path)
-    refused(path, play)
     request = RemedyRequest(gate_file=str(path))
     remedies.open_cases(remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested")))
     acting = path.read_text()
     path.write_text(acting.replace('mode = "act"', 'mode = "plan"'))
     planned = remedy(path, open_only=True)
-
     assert ("Planned", []) == (planned.name, machines.calls)
+
     path.write_text(acting)
     assert "Repaired" == remedy(path, open_only=True).name
     assert ["fence node-1", "open node-1 node-0", "free node-1"] == machines.calls
