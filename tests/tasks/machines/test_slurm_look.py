@@ -60,6 +60,7 @@ def test_the_commands_that_a_person_would_type() -> None:
         "nvidia-smi --gpu-reset -i 3",
         Rung.REBOOT: "scontrol reboot ASAP nextstate=DOWN 'reason=prelaunch: gate-7f3a gpu.ecc' n1",
         Rung.REPLACE: "",
+        Rung.DEEP_CHECK: "",
         Rung.RETURN: "scontrol update nodename=n1 state=resume",
         Rung.PAGE: "",
     }
