@@ -95,7 +95,7 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
         Profile.DEEP: {"rounds": 200},
     },
     "training.step": {
-        Profile.QUICK: {"steps": 6},
+        Profile.QUICK: {"steps": 8},
         Profile.STANDARD: {"steps": 20},
         Profile.DEEP: {"steps": 100},
     },

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from checks import catalog
-from checks.check import Check
+from checks.check import Check, CheckError
 from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
@@ -204,10 +204,10 @@ def _look_before(node_context: NodeContext, closing: Iterable[Check]) -> dict[st
     def note(rows: Iterable[Observation]) -> None:
         for row in rows:
             if not before_path(node_context.scratch, row.check).exists():
-                said = row.evidence.strip().splitlines()[
-                    -1:
-                ]  # the last line of a traceback is the error itself
-                failed[row.check] = (said[0] if said else row.reason)[:500]
+                # The last line of a traceback is the error itself.
+                said = (row.evidence.strip().splitlines() or [row.reason])[-1]
+                kind = f"{CheckError.__module__}.{CheckError.__name__}: "
+                failed[row.check] = said.removeprefix(kind)[:500]
 
     schedule.run_all(looking, look, note, until=node_context.deadline.stage_ends_at)
     return failed

@@ -86,7 +86,8 @@ class CheckProgress:
         line = self._policy.checks.get(row.check, CheckPolicy())
         kind = self._declared.instance_type
         if row.outcome is Outcome.MEASURED:
-            known = RuleContext(self._facts.instances.get(kind), self._facts.absent(kind, row.check))
+            instance, absent = self._facts.instances.get(kind), self._facts.absent(kind, row.check)
+            known = RuleContext(instance, absent, self._declared, self._facts)
             return list(apply.apply(row.check, line, (row,), 1, known))
         level = Level.WARN if line.accepts(row.skip) or not line.required else Level.FAIL
         why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason

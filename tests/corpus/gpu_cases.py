@@ -90,6 +90,17 @@ H100_IRRELEVANT = {
     r"<row_remapper_histogram_(max|high|partial)>": "banks with spare rows left",
     r"<gpu_temp_\w+_threshold>": "the margin, on a GPU that has T.LIMIT, is measured from it",
 }
+# A whole output: what Prelaunch has no check for.
+CAPTURED_IRRELEVANT = {
+    r"<display_\w+>|<addressing_mode>|<accounting_mode|<pdi>|<multigpu_board>|<board_|<gpu_part_number>|<module_id>": NOT_JUDGED,
+    r"<img_version>|<oem_object>|<ecc_object>|<gsp_firmware_version>|<pci_\w+(class|_id)>|<power_state>|^$": NOT_JUDGED,
+    r"<c2c_mode>|<virtualization_mode>|<sparse_operation_mode>|<egm>|<min_power_limit>|<unrepairable_memory>": NOT_JUDGED,
+    r"<(device_current|max_device)_link_gen>|<replay_rollover_counter>|<[tr]x_util>|<\w+coder_util>|<(jpeg|ofa)_util>": AT_REST,
+    r"<clocks_event_reasons_counters_\w+>|<(graphics|mem|video)_clock>|<(value|supported_graphics_clock)>": AT_REST,
+    r"<total>0 MiB<|<used>0 MiB<": "memory that is protected from the host: it has none",
+    r"<session_count>|<average_(fps|latency)>": "encoding and copying of pictures",
+    r"<remapped_row_\w+_inactive>": "rows that an earlier remapping set aside",
+}
 T4_IRRELEVANT = {r"<gpu_temp_(max|slow)_threshold>": "the greatest operating temperature is less"}
 RECORDINGS = [
     Recording(
@@ -98,6 +109,13 @@ RECORDINGS = [
         Level.PASS,
         "p5.4xlarge",
         irrelevant={**IRRELEVANT, **H100_IRRELEVANT},
+    ),
+    Recording(
+        "gpu/h100_580_captured.xml",
+        Kind.NVIDIA_SMI,
+        Level.PASS,
+        "p5.4xlarge",
+        irrelevant={**IRRELEVANT, **H100_IRRELEVANT, **CAPTURED_IRRELEVANT},
     ),
     Recording(
         "gpu/t4_healthy.xml",

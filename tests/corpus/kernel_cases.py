@@ -382,6 +382,13 @@ RECORDINGS = [
     Recording("kernel/kmsg_nvlink5.txt", Kind.KERNEL_LOG, Level.FAIL, "p6-b200.48xlarge"),
     Recording("kernel/dmesg_healthy.txt", Kind.KERNEL_LOG, Level.PASS, "p5.48xlarge", irrelevant=PLAIN),
     Recording("kernel/dmesg_off_bus.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
+    Recording(
+        "kernel/dmesg_xid_31_captured.txt",
+        Kind.KERNEL_LOG,
+        Level.WARN,
+        "p5.4xlarge",
+        irrelevant={r": 31, pid=": "the last line: nothing after it shows that it is missing"},
+    ),
     Recording("kernel/dmesg_ctime_gsp.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),
     Recording("kernel/dmesg_iso_sxid.txt", Kind.KERNEL_LOG, Level.FAIL, "p4d.24xlarge"),
     Recording("kernel/journal_no_hostname.txt", Kind.KERNEL_LOG, Level.FAIL, "p5.48xlarge"),

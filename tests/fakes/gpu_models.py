@@ -8,7 +8,7 @@ from typing import Any
 MODELS: dict[str, dict[str, Any]] = {
     "H100": {
         "name": "NVIDIA H100 80GB HBM3", "vbios": "96.00.A5.00.01", "total": 81559, "reserved": 480, "links": 18,
-        "generation": 5, "width": 16, "sm": 1980, "watts": 700, "margin": 41, "remap": True, "mig": True,
+        "generation": 5, "width": 16, "sm": 1980, "watts": 700, "margin": 41, "max_c": 87, "remap": True, "mig": True,
         "repair": True, "fabric": 3, "mask": 0, "summary": 0, "hbm": True, "sram": True, "nvlink": 4,
     },
     "B200": {

@@ -345,7 +345,7 @@ def nvmlDeviceGetNvLinkState(gpu: int, link: int) -> Any:
 
 
 def nvmlDeviceGetNvLinkErrorCounter(gpu: int, link: int, counter: int) -> Any:
-    default: Any = 0 if _model().get("nvlink", 0) < 4 else {"error": 3}
+    default: Any = 0 if _model()["links"] and _model().get("nvlink", 0) < 4 else {"error": 3}
     return _said(gpu, f"nvmlDeviceGetNvLinkErrorCounter:{link}:{counter}", default)
 
 

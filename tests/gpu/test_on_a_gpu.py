@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +67,16 @@ def test_nvml_and_cuda_count_the_same(tmp_path: Path) -> None:
     metrics = run("gpu.inventory", tmp_path)
 
     assert metrics["gpus_found"] == torch.cuda.device_count()
-    assert metrics["gpus_missing"] == 0
+    assert set(numbers(metrics["gpus_missing"])) == {0.0}
+
+
+def test_clocks_are_sampled_under_load(tmp_path: Path) -> None:
+    """Without a warning of torch or cuBLAS, which a thread that computes first would raise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metrics = run("gpu.clocks", tmp_path, seconds=1.0)
+
+    assert 0 < numbers(metrics["clock_ratio"])[0] <= 1
 
 
 def test_products_are_right_and_as_fast_as_the_library(tmp_path: Path) -> None:
@@ -116,7 +126,7 @@ def test_a_block_trains_below_the_peak(tmp_path: Path) -> None:
     """The loss falls, both runs are alike, and a plausible part of the peak is used."""
     metrics = run("training.step", tmp_path)
 
-    assert max(numbers(metrics["loss_ratio"])) < 0.75
+    assert max(numbers(metrics["loss_ratio"])) < 0.65, "the policies refuse 0.75"
     assert set(numbers(metrics["unequal_losses"])) == {0.0}
     if peak_of(device.name_of(GPU)):
         assert 0.05 < numbers(metrics["mfu"])[-1] < 1.0

@@ -29,7 +29,7 @@ def _count(context: Context) -> dict[str, object]:
 
 
 def _fail(context: Context) -> dict[str, object]:
-    raise OSError("the counters cannot be read")
+    raise CheckError("the counters cannot be read")
 
 
 @check("sabotage.counts", Scope.NODE, timeout_s=10, metrics=("delta", "before_the_ranks"), before=_count)

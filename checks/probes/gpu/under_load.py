@@ -94,9 +94,10 @@ class TorchLoad:
         torch = self._torch
         with torch.cuda.device(self._device):
             for _ in range(4):
-                torch.mm(self._left, self._left)
+                # The copy is first: it makes the GPU's context the thread's, which cuBLAS would warn about.
                 with torch.cuda.stream(self._copying):
                     self._there.copy_(self._host, non_blocking=True)
+                torch.mm(self._left, self._left)
             torch.cuda.synchronize(self._device)
 
 

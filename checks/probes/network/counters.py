@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check
@@ -45,10 +45,10 @@ def first_look(context: Context) -> Mapping[str, object]:
 def counters(context: Context) -> Measurement:
     """Compares the network interfaces' error and drop counters with those of the start of the run.
 
-    The interfaces are those that bear this node's address in the roster, of the collectives, and of the default route. One
-    entry an interface, the growth of each. `allowance_counters` is how many counters of exceeded allowances the driver has
-    (EC2's ENA; 0 where it is another driver) and `allowance_exceeded` the growth of their sum. A counter that went
-    backwards, or that only one of the two looks shows, makes its number null.
+    The interfaces are those that bear this node's address in the roster, of the collectives, and of the default route; the
+    loopback interface only if there is no other. One entry an interface, the growth of each. `allowance_counters` is how
+    many counters of exceeded allowances the driver has (EC2's ENA; 0 where it is another driver) and `allowance_exceeded`
+    the growth of their sum. A counter that went backwards, or that only one of the two looks shows, makes its number null.
     """
     if context.before is None:
         raise CheckError(
@@ -100,7 +100,7 @@ def _look(context: Context) -> Look:
         every = parse_dev(DEV.read_text(encoding="ascii", errors="replace"))
         me = context.roster.members[context.node_rank]
         wanted = (interface_of(me.address), context.roster.interface, *default_interfaces())
-        names = [name for name in dict.fromkeys(wanted) if name in every]
+        names = chosen(wanted, every)
         if not names:
             raise CheckError(
                 f"no interface has the address {me.address}, is named in the roster, or has a default route"
@@ -108,6 +108,12 @@ def _look(context: Context) -> Look:
         return {name: {**every[name], **_allowances(name)} for name in names}
     except OSError as error:
         raise CheckError(f"the interfaces' counters cannot be read: {error}") from error
+
+
+def chosen(wanted: Iterable[str], every: Container[str]) -> list[str]:
+    """The wanted interfaces that there are; the loopback interface only where it is the only one: no cable can fail in it."""
+    names = [name for name in dict.fromkeys(wanted) if name in every]
+    return [name for name in names if name != "lo"] or names
 
 
 def _allowances(name: str) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pytest
 
 from checks.check import CheckError
 from checks.probes.network import interfaces
-from checks.probes.network.counters import parse_dev
+from checks.probes.network.counters import chosen, parse_dev
 from tests.survival.faulty_network import needs_root, network
 
 ROOT = Path(__file__).parents[4]
@@ -20,6 +20,13 @@ ROOT = Path(__file__).parents[4]
 def test_the_loopback_interface_bears_every_address_of_its_net() -> None:
     """Rosters of one machine use several of them."""
     assert ["lo", "lo", "lo"] == [interfaces.interface_of(a) for a in ("127.0.0.1", "127.3.2.1", "::1")]
+
+
+def test_the_loopback_interface_is_compared_only_where_there_is_no_other() -> None:
+    """It has no driver with counters, and no cable."""
+    assert ["eth0"] == chosen(("lo", "", "eth0"), {"lo": 0, "eth0": 0})
+    assert ["lo"] == chosen(("lo", "eth7"), {"lo": 0, "eth0": 0})
+    assert [] == chosen(("eth7",), {"lo": 0})
 
 
 def test_an_address_of_nobody_has_no_interface() -> None:

@@ -117,6 +117,11 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 mm = matmul
 
 
+def mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    """A matrix times a vector."""
+    return matrix.like((matrix.shape[0],), vector)
+
+
 def softmax(values: Tensor, dim: int) -> Tensor:
     """Of the same shape."""
     return values.like()

@@ -1,0 +1,110 @@
+"""What was captured on a real H100 (tests/recordings/h100): the stand-in for NVML agrees with it, and its report is a GO."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
+from checks.model import Finding, Level, Outcome, Report, Skip
+from checks.policy import Policy
+from tasks.gate_file.references import default_policy
+from tasks.render.views.nodes import State
+from tasks.reports.local_check import CheckProgress
+from tests.corpus.case import RECORDINGS_FOLDER
+from tests.fakes import pynvml_fake
+from tests.fakes.gpu_models import MODELS
+
+FOLDER = RECORDINGS_FOLDER / "h100"
+NVML: dict[str, Any] = json.loads((FOLDER / "nvml.json").read_text(encoding="utf-8"))
+# The machine's NVLinks are switched off in the driver, so that it has no fabric either.
+MODEL = {**MODELS["H100"], "links": 0, "nvlink": 0, "fabric": None}
+# NVML refuses numbers that it does not know ("Invalid Argument"), which no check asks for; the stand-in has fewer thresholds.
+UNASKED = {f"nvmlDeviceGetViolationStatus:{policy}" for policy in range(6, 10)}
+UNASKED |= {f"nvmlDeviceGetTemperatureThreshold:{threshold}" for threshold in (4, 5, 6, 7, 8)}
+
+
+def answered(call: str) -> Any:
+    """What the stand-in answers to "call:argument:argument": a value, or an error's code."""
+    name, *arguments = call.split(":")
+    try:
+        if name == "field":
+            found = pynvml_fake.nvmlDeviceGetFieldValues(0, [int(arguments[0])])[0]
+            return {"error": found.nvmlReturn} if found.nvmlReturn else found.value.ullVal
+        return getattr(pynvml_fake, name)(0, *map(int, arguments))
+    except pynvml_fake.NVMLError as error:
+        return {"error": error.value}
+
+
+@pytest.mark.parametrize("call", sorted({*NVML} - UNASKED - {"nvmlSystemGetDriverVersion"}))
+def test_the_stand_in_for_nvml_has_and_lacks_what_a_real_h100_has_and_lacks(call: str) -> None:
+    """An answer where there is one, the same error where there is none."""
+    pynvml_fake.turn(gpus=1, spec=MODEL)
+    pynvml_fake.nvmlInit()
+    made, real = answered(call), NVML[call]
+
+    assert (made == real) if isinstance(real, dict) and "error" in real else not isinstance(made, dict)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlDeviceGetName", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit",
+        "nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxClockInfo:1", "nvmlDeviceGetTemperatureThreshold:3",
+        "nvmlDeviceGetEccMode", "nvmlDeviceGetMigMode", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetRepairStatus",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+    ],
+)  # fmt: skip
+def test_the_stand_in_says_of_the_model_what_a_real_h100_says(call: str) -> None:
+    """Names, limits and modes, to the number."""
+    pynvml_fake.turn(gpus=1, spec=MODEL)
+
+    assert NVML[call] == answered(call)
+
+
+def recorded() -> tuple[Report, Policy]:
+    return load((FOLDER / "health_check_metrics.json").read_bytes()), default_policy("p5.4xlarge")[1]
+
+
+def missing_tool(finding: Finding) -> bool:
+    return finding.check.startswith(("dcgm.", "efa."))
+
+
+def test_nothing_but_what_was_not_installed_stands_against_a_healthy_h100() -> None:
+    """Every check that ran on it passes the shipped policy; what lacked its tool is missing evidence."""
+    report, policy = recorded()
+    verdict = decide(report, policy, builtin())
+    failed = [one for one in verdict.findings if one.level is Level.FAIL]
+    ran = {row.check for row in report.observations if row.outcome is Outcome.MEASURED}
+
+    assert failed and all(missing_tool(one) for one in failed)
+    assert {one.check for one in verdict.findings} - {one.check for one in failed} == {
+        "dcgm.policy", "network.counters", "network.names",
+    }  # fmt: skip
+    assert {
+        "compute.gemm",
+        "compute.sdc",
+        "compute.memory_bandwidth",
+        "training.step",
+        "gpu.clocks",
+        "kernel.xid",
+    } < ran
+
+
+def test_each_line_while_it_is_checked_says_what_the_verdict_will_say() -> None:
+    """A rate that has an expected value is compared with it at once: nothing is called unknown that the verdict then passes."""
+    report, policy = recorded()
+    lines: list[str] = []
+    ticks = CheckProgress(report.plan, report.declared, policy, builtin(), lines.append)
+    for row in report.observations:
+        ticks(row)
+    marks = {line.split()[2]: line[0] for line in lines}
+    warned = {row.check for row in report.observations if row.skip is Skip.TOOL_MISSING} | {"efa.counters"}
+
+    assert {check for check, mark in marks.items() if mark != State.PASS.sign} == {
+        *warned, "network.counters", "network.names",
+    }  # fmt: skip
