@@ -87,9 +87,9 @@ freeze: .venv/all
 
 # Without what an earlier build left: setuptools would put it into the wheel as well.
 wheel: .venv/core
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@ls dist/*.whl
 
 licences: .venv/all

@@ -148,9 +148,15 @@ AFTER_XIDS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("prefect_backend")
-@pytest.mark.parametrize("name", AFTER_XIDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xid-79",
+        pytest.param("xid-74", marks=pytest.mark.long),
+        pytest.param("xid-73", marks=pytest.mark.long),
+    ],
+)
 def test_an_xid_is_detected_and_acted_upon(
     logging_slurm: LoggingCluster,  # noqa: F811
     tmp_path: Path,
