@@ -31,7 +31,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
@@ -41,7 +40,6 @@ READY_TIMEOUT_S = 90.0
 _STOP_GRACE_S = 6.0
 _DRAIN_S = 5.0
 _LOG_LIMIT_BYTES = 1 << 20
-_END_OF_CERTIFICATE = "-----END CERTIFICATE-----"
 _ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -136,7 +134,7 @@ class EmbeddedServer:
         It has no UI, and no page may link to one.
         """
         told = client_environment(self.url, self._auth, self._files.home, environ)
-        return {**told, **_few_certificates(self._files.home), "PREFECT_SERVER_UI_ENABLED": "false"}
+        return {**told, "PREFECT_SERVER_UI_ENABLED": "false"}
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """End the server once this process has told it everything; SIGKILL after `grace_s`. Idempotent."""
@@ -234,26 +232,6 @@ def _child_environment(files: _Files, auth: str) -> dict[str, str]:
     environment = server_environment(files.database, auth, files.home)
     path = environment.get("PYTHONPATH", "")
     return {**environment, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)}
-
-
-def _few_certificates(home: Path) -> dict[str, str]:
-    """A file of one certificate for Prefect's clients: each of them reads the file, and this server has no TLS.
-
-    The file that they read otherwise has all authorities of the internet, and takes 0.03 s of CPU for each of a gate's seven clients.
-    """
-    path, certifi = home / "one-certificate.pem", find_spec("certifi")
-    if certifi is None or not certifi.submodule_search_locations:
-        return {}
-    try:
-        if not path.exists():
-            every = Path(certifi.submodule_search_locations[0], "cacert.pem").read_text(encoding="utf-8")
-            first, end, _ = every.partition(_END_OF_CERTIFICATE)
-            own = home / f"one-certificate.{os.getpid()}"  # gates of one folder may start at the same time
-            own.write_text(f"{first}{end}\n", encoding="utf-8")
-            own.replace(path)
-    except OSError:
-        return {}
-    return {"PREFECT_API_SSL_CERT_FILE": str(path)}
 
 
 def _read_line(descriptor: int, timeout_s: float) -> str | None:

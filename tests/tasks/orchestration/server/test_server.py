@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import textwrap
@@ -195,14 +194,6 @@ def test_strangers_on_the_machine_are_kept_out(prefect_backend: EmbeddedServer) 
     refused.value.close()
     assert isinstance(_ask(prefect_backend, "flow_runs/filter"), list)
     assert secret.encode() not in Path(f"/proc/{prefect_backend.pid}/cmdline").read_bytes()
-
-
-def test_a_client_reads_one_certificate(prefect_backend: EmbeddedServer) -> None:
-    """It needs none, and each of a gate's clients would read those of all authorities."""
-    path = prefect_backend.client_environment({})["PREFECT_API_SSL_CERT_FILE"]
-
-    assert ssl.create_default_context(cafile=path).cert_store_stats()["x509"] == 1
-    assert Path(path).parent == prefect_backend.log.parent / "home"
 
 
 def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
