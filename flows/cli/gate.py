@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
-from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
+from flows.cli.output import (
+    UNENDED,
+    add_output_arguments,
+    require_writable,
+    write_rejected,
+    write_stderr,
+    write_unjudged,
+)
 from flows.cli.plan import add_gate_arguments, plans_of, reject
 from flows.cli.prefect_server import start_server
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
@@ -108,7 +115,7 @@ def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     if not isinstance(error, OutputError):
-        write_unjudged(arguments, Path(arguments.file).stem, str(error))
+        write_rejected(arguments, Path(arguments.file).stem, error)
     return reject(arguments.format, error)
 
 

@@ -6,7 +6,15 @@ import argparse
 import signal
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, text_of, write_files, write_stderr, write_stdout, write_unjudged
+from flows.cli.output import (
+    json_text,
+    text_of,
+    write_files,
+    write_rejected,
+    write_stderr,
+    write_stdout,
+    write_unjudged,
+)
 from tasks.gate.context import GateContext
 from tasks.gate.outcome import Outcome, ending_json, kept_verdict, outcome_json
 from tasks.text.inert import one_line
@@ -18,13 +26,16 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     if arguments.format == "json":
         write_stdout(json_text(outcome_json(outcome)))
     elif judged is None:
-        write_stdout(f"NOT JUDGED {name}: {one_line(outcome.reason)}\n")
+        word = "REJECTED" if outcome.code == Exit.REJECTED else "NOT JUDGED"
+        write_stdout(f"{word} {name}: {one_line(outcome.reason)}\n")
     else:
         write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, judged.context))
         if arguments.format == "text":
             write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
         write_files(arguments, judged.report, judged.verdict, name, judged.context)
+    elif outcome.code == Exit.REJECTED:
+        write_rejected(arguments, name, outcome.reason)
     else:
         write_unjudged(arguments, name, outcome.reason)
     if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):

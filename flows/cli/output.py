@@ -105,6 +105,33 @@ def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> Non
             write_stderr(f"prelaunch: {error}")
 
 
+def write_rejected(arguments: argparse.Namespace, name: str, error: Exception | str) -> None:
+    """The same for a request that was rejected before anything started; what is written says that, and where."""
+    if not any((arguments.junit, arguments.summary, arguments.html)):
+        return
+    from tasks.render import rejected
+
+    one = rejected.of(error)
+    try:
+        for path, form in (
+            (arguments.junit, rejected.junit),
+            (arguments.summary, rejected.markdown),
+            (arguments.html, rejected.html),
+        ):
+            if path is not None:
+                write_file(path, form(one, name))
+    except OutputError as problem:
+        write_stderr(f"prelaunch: {problem}")
+
+
+def annotate(error: Exception) -> None:
+    """Show a rejection at its line of the file, in a workflow of GitHub."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from tasks.render import rejected
+
+        write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
+
+
 _SAID: list[int] = []
 
 

@@ -9,7 +9,7 @@ import shlex
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.output import annotate, json_text, rejection, write_stderr, write_stdout
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast, forecast_lines
 from tasks.gate.jobs import answer_wait_s, planned_jobs
@@ -120,6 +120,7 @@ def reject(form: str, error: Exception) -> int:
             document = rejection(None, None, str(error), None)
         write_stdout(json_text(document))
     write_stderr(f"prelaunch: {error}")
+    annotate(error)
     return int(Exit.REJECTED)
 
 

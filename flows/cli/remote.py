@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, text_of, write_stderr, write_stdout, write_unjudged
+from flows.cli.output import (
+    json_text,
+    rejection,
+    text_of,
+    write_rejected,
+    write_stderr,
+    write_stdout,
+    write_unjudged,
+)
 from tasks.gate.outcome import ending_json
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, write_file
@@ -37,7 +45,7 @@ def refuse(arguments: argparse.Namespace, message: str) -> int:
     """Report that nothing was started or followed."""
     if arguments.format == "json":
         write_stdout(json_text(rejection(None, None, message)))
-    write_unjudged(arguments, "gate", message)
+    write_rejected(arguments, "gate", message)
     write_stderr(f"prelaunch: {message}")
     return int(Exit.REJECTED)
 
@@ -81,10 +89,14 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
         write_stdout(json_text(document))
     if said.verdict is None:
         # A request that was rejected early has no gate yet.
-        gate = said.gate or "gate"
-        write_unjudged(arguments, gate, str(document.get("reason")))
+        gate, reason = said.gate or "gate", str(document.get("reason"))
+        rejected = said.code == Exit.REJECTED
+        if rejected:
+            write_rejected(arguments, gate, reason)
+        else:
+            write_unjudged(arguments, gate, reason)
         if arguments.format != "json":
-            write_stdout(f"NOT JUDGED {gate}: {one_line(str(document.get('reason')))}\n")
+            write_stdout(f"{'REJECTED' if rejected else 'NOT JUDGED'} {gate}: {one_line(reason)}\n")
         return
     from tasks.orchestration.follow import kept_report
     from tasks.render.context import VerdictContext

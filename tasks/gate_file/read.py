@@ -6,6 +6,7 @@ GateFileError       which file, which key, what is wrong, and the nearest valid 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,9 +31,13 @@ EXPECTED = {
 
 
 class GateFileError(Exception):
-    """Rejected before anything started. `path` is the dotted key; `nearest` a valid key or value, or None."""
+    """Rejected before anything started. `path` is the dotted key; `nearest` a valid key or value, or None; `line` the line of the
+    file, where it is known.
+    """
 
-    def __init__(self, file: str, path: str, message: str, nearest: str | None = None) -> None:
+    def __init__(
+        self, file: str, path: str, message: str, nearest: str | None = None, line: int | None = None
+    ) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         place = f"{file}: {path}" if path else file
         said = message if message.endswith("?") else f"{message.rstrip('.')}."
@@ -41,12 +46,17 @@ class GateFileError(Exception):
         self.path = path
         self.message = message
         self.nearest = nearest
+        self.line = line
 
 
 def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
     table = parse_toml(path)
-    _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
+    try:
+        _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
+    except GateFileError as error:
+        error.line = line_of(path.read_text(encoding="utf-8"), error.path)
+        raise
     for assignment in sets:
         _assign(table, assignment)
     return _validated(f"{path} with {OVERRIDES}" if sets else str(path), table)
@@ -65,7 +75,32 @@ def parse_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise GateFileError(str(path), "", "is not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
-        raise GateFileError(str(path), "", f"is not valid TOML: {error}") from error
+        # Python 3.14 has the line as an attribute.
+        found = re.search(r"\(at line (\d+)", str(error))
+        line = int(found[1]) if found else None
+        raise GateFileError(str(path), "", f"is not valid TOML: {error}", line=line) from error
+
+
+def line_of(text: str, path: str) -> int | None:
+    """The line of a dotted key in a TOML text, else of the table that should have it; None if neither is there.
+
+    It is for people: a line within a string of several lines that looks like a key is taken for one.
+    """
+    places: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?([^\]]+)\]", line):
+            table = f"{_bare(header[1])}."
+            places.setdefault(table.rstrip("."), number)
+        elif key := re.match(r"\s*([\w.\"' -]+?)\s*=", line):
+            places.setdefault(f"{table}{_bare(key[1])}", number)
+    parts = _bare(path).split(".") if path else []
+    above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((places[one] for one in above if one in places), None)
+
+
+def _bare(key: str) -> str:
+    return re.sub(r"[\"'\s]", "", key)
 
 
 def _assign(table: dict[str, Any], assignment: str) -> None:

@@ -62,19 +62,23 @@ def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
-    """A file that is no gate: exit code 2, and the pages of an earlier run say now that nothing was judged."""
+    """A file that is no gate: exit code 2, the pages of an earlier run say now that it was rejected, and GitHub shows the line."""
     out = tmp_path / "prelaunch-results"
     out.mkdir()
     for name in RESULTS:
         (out / name).write_text("GO of yesterday")
     (tmp_path / "gate.toml").write_text("name = 1\n")
 
-    done = _script(tmp_path, PRELAUNCH_GATE_FILE="gate.toml")
+    done = _script(
+        tmp_path, PRELAUNCH_GATE_FILE="gate.toml", GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(tmp_path)
+    )
 
     assert done.returncode == 2
+    assert "::error file=gate.toml,line=1,title=" in done.stderr
     assert "error" in json.loads((out / "prelaunch.json").read_text())
     assert int(ElementTree.parse(out / "junit.xml").getroot().get("errors", "0")) > 0
-    assert "CANNOT TELL" in (out / "summary.md").read_text()
+    assert (out / "summary.md").read_text().startswith("# REJECTED gate\n\ngate.toml, line 1: name: ")
+    assert "<h1>REJECTED</h1>" in (out / "report.html").read_text()
     assert "yesterday" not in "".join((out / name).read_text() for name in RESULTS)
 
 

@@ -37,5 +37,5 @@ def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.C
 
     code = show(_arguments(tmp_path), FollowedRun("id", "Rejected", "", True, said, ""))
 
-    assert (code, capsys.readouterr().out) == (2, "NOT JUDGED gate: the store cannot be written\n")
-    assert "# CANNOT TELL gate:" in (tmp_path / "out.md").read_text()
+    assert (code, capsys.readouterr().out) == (2, "REJECTED gate: the store cannot be written\n")
+    assert "# REJECTED gate\n" in (tmp_path / "out.md").read_text()

@@ -1,0 +1,107 @@
+"""A request that was rejected before anything started, in every format that a verdict has (pure). It is no verdict."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+from tasks.gate_file.read import GateFileError
+from tasks.render.html import HERE, security
+from tasks.render.markdown import escape
+from tasks.text.inert import one_line
+
+WORD = "REJECTED"
+MEANING = "The request was rejected before anything started. No machine was tested, and this says nothing about any machine."
+REMEDY = "Correct the problem and run the gate again."
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """What was wrong, and where: `path` is a dotted key. "" and None where there is no such place."""
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+    nearest: str | None
+
+
+def of(error: Exception | str) -> Rejection:
+    """The rejection that an error is, or that is known only in words."""
+    if isinstance(error, GateFileError):
+        return Rejection(error.file, error.line, error.path, error.message, error.nearest)
+    return Rejection("", None, "", str(error), None)
+
+
+def sentence(one: Rejection) -> str:
+    """Such as "gates/a.toml, line 5: cluster.lancher: unknown key. Did you mean 'launcher'?" """
+    place = f"{one_line(one.file, 400)}{f', line {one.line}' if one.line else ''}: " if one.file else ""
+    return f"{place}{_said(one)}"
+
+
+def markdown(one: Rejection, name: str) -> str:
+    """A summary."""
+    return "\n\n".join((f"# {WORD} {escape(name, 80)}", escape(sentence(one)), MEANING, f"{REMEDY}\n"))
+
+
+def junit(one: Rejection, name: str) -> str:
+    """One test suite with one error."""
+    suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
+    suite.attrib |= {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
+    case = xml.SubElement(suite, "testcase", classname="request", name=one_line(name, 200), time="0.000")
+    case.attrib |= {"file": one_line(one.file, 400)} if one.file else {}
+    case.attrib |= {"line": str(one.line)} if one.line else {}
+    said = sentence(one)
+    xml.SubElement(case, "error", type=WORD, message=said).text = f"{said}\n{MEANING} {REMEDY}"
+    xml.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+
+
+def html(one: Rejection, name: str) -> str:
+    """A page."""
+    from markupsafe import escape as safe
+
+    style = (HERE / "report.css").read_text(encoding="utf-8")
+    title, said = safe(f"{WORD} {one_line(name, 80)}"), safe(sentence(one))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{safe(security(style))}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<header class="answer unknown">\n<h1>{WORD}</h1>\n<p class="said"><strong>{said}</strong></p>\n'
+        f"<p>{MEANING} {REMEDY}</p>\n</header>\n</body>\n</html>\n"
+    )
+
+
+def annotation(one: Rejection, workspace: str) -> str:
+    """The workflow command with which GitHub shows the rejection at its line of the file; `workspace` is the checkout's folder.
+
+    As docs.github.com, "Workflow commands for GitHub Actions", writes them: a property may hold no comma and no colon.
+    """
+    file = one.file
+    if workspace and Path(file).is_absolute():
+        file = os.path.relpath(file, workspace)
+    places = {
+        "file": one_line(file, 400),
+        "line": str(one.line or ""),
+        "title": "Prelaunch rejected the request",
+    }
+    properties = ",".join(f"{key}={_property(value)}" for key, value in places.items() if value)
+    return f"::error {properties}::{_data(_said(one))}"
+
+
+def _said(one: Rejection) -> str:
+    what = f"{one_line(one.path, 200)}: " if one.path else ""
+    hint = f" Did you mean {one_line(one.nearest, 80)!r}?" if one.nearest else ""
+    message = one_line(one.message, 1000)
+    return f"{what}{message if message.endswith('?') else message.rstrip('.') + '.'}{hint}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("::", "%3A%3A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,121 @@
+"""A rejected request on paper: headed REJECTED, with the file, the line and what to do, and never a verdict."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.render.rejected import Rejection, annotation, html, junit, markdown, of, sentence
+
+LINE = Rejection("gates/a.toml", 5, "cluster.lancher", "unknown key", "launcher")
+NOWHERE = Rejection("", None, "", "the store cannot be written", None)
+HOSTILE = Rejection(
+    "a\n::warning::b,c.toml", 1, "<b>k</b>", "<script>x</script>\x1b[31m | `y`", "%0A::error::"
+)
+
+
+def test_the_sentence_names_the_file_the_line_and_the_nearest_key() -> None:
+    """And is plain where nobody knows the place."""
+    assert sentence(LINE) == "gates/a.toml, line 5: cluster.lancher: unknown key. Did you mean 'launcher'?"
+    assert sentence(NOWHERE) == "the store cannot be written."
+
+
+def test_a_summary_and_a_page_are_headed_rejected_and_hold_no_verdict() -> None:
+    """Nothing was tested, so no count of observations stands there."""
+    text, page = markdown(LINE, "alpha"), html(LINE, "alpha")
+
+    assert text.startswith("# REJECTED alpha\n\n") and "line 5" in text and "launcher" in text
+    assert "<h1>REJECTED</h1>" in page and "line 5" in page and "Content-Security-Policy" in page
+    for made in (text, page):
+        assert "No machine was tested" in made
+        assert not re.search("CANNOT TELL|NO-GO|observed|Digests", made)
+
+
+def test_the_error_of_junit_has_the_type_rejected_and_the_place() -> None:
+    """One case, one error."""
+    suite = xml.fromstring(junit(LINE, "alpha"))
+    case = suite.find("testcase")
+
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("1", "1", "0")
+    assert case is not None and (case.get("file"), case.get("line")) == ("gates/a.toml", "5")
+    error = case.find("error")
+    assert error is not None and error.get("type") == "REJECTED" and "lancher" in str(error.get("message"))
+
+
+def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
+    """GitHub shows it in the file, at the line."""
+    here = Rejection("/w/repo/gates/a.toml", 5, "cluster.lancher", "unknown key", None)
+
+    assert annotation(here, "/w/repo") == (
+        "::error file=gates/a.toml,line=5,title=Prelaunch rejected the request::cluster.lancher: unknown key."
+    )
+    assert (
+        annotation(NOWHERE, "")
+        == "::error title=Prelaunch rejected the request::the store cannot be written."
+    )
+
+
+def test_nothing_that_a_file_says_becomes_markup_or_a_command() -> None:
+    """Names and messages come from files that anybody may have written."""
+    assert "<script>" not in markdown(HOSTILE, "<i>n</i>") + html(HOSTILE, "<i>n</i>")
+    assert "\x1b" not in markdown(HOSTILE, "n") + junit(HOSTILE, "n") + html(HOSTILE, "n")
+    made = annotation(HOSTILE, "")
+    assert made.count("\n") == 0 and made.startswith("::error file=a") and made.count("::") == 2
+
+
+GATE = """# a comment: [cluster]
+name = "x"
+
+[cluster]
+name = "x"
+launcher = "local"
+
+[cluster.declared]
+instance_type = "cpu"   # cpu
+nodes = "two"
+ranks_per_node = 1
+
+[training]
+command = [
+  "a",
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "line"),
+    [
+        ('launcher = "local"', 'lancher = "local"', "cluster.lancher", 6),
+        ("", "", "cluster.declared.nodes", 10),
+        ('nodes = "two"', "", "cluster.declared", 8),  # what lacks a key is its table
+        ('nodes = "two"', "nodes = ", "", 10),  # not TOML
+        ('name = "x"\n\n', 'name = "x"\nbogus = 1\n', "bogus", 3),
+        ('nodes = "two"', "nodes = 2", "policy", None),  # a table that is missing
+    ],
+)
+def test_the_line_is_that_of_the_key_or_of_its_table(
+    tmp_path: Path, old: str, new: str, path: str, line: int | None
+) -> None:
+    """Found in the text, because the parser does not keep it."""
+    file = tmp_path / "a.toml"
+    file.write_text(GATE.replace(old, new, 1) if old else GATE)
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(file)
+    made = of(caught.value)
+
+    assert made.path.startswith(path)
+    assert made.line == line
+
+
+def test_a_value_that_was_set_on_the_command_line_has_no_line(tmp_path: Path) -> None:
+    """The file is right."""
+    file = tmp_path / "a.toml"
+    file.write_text(GATE.replace('"two"', "2"))
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(file, ["cluster.declared.nodes=two"])
+
+    assert of(caught.value).line is None
