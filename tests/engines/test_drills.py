@@ -19,7 +19,7 @@ import pytest
 from flows.cli.main import main
 from tasks.drills.catalog import DRILLS
 from tasks.launchers.local.plan import ENTER
-from tests.engines.slurm_cluster import SlurmCluster, running_cluster, unavailable
+from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster, unavailable
 from tests.engines.slurm_gates import slurm_gate
 from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, remedy
 from tests.engines.test_slurm_remedy import slurm as logging_slurm  # noqa: F401 - a fixture
@@ -77,7 +77,7 @@ def test_a_daemon_that_dies_or_freezes_is_noticed_and_comes_back(
     index = 1
     start = (
         "env", f"SLURM_CONF={slurm.folder}/slurm.conf", sys.executable, "-I", ENTER, f"{slurm.name}-{index}", "n1",
-        str(slurm.folder / "hosts"), "slurmd", "-N", "n1", "-c",
+        str(slurm.folder / "hosts"), *of_other_debian(), "slurmd", "-N", "n1", "-c",
     )  # fmt: skip
     words = (
         "drill", name, str(plain_gate(tmp_path)), "--node", "n1", "--through", "env", "--watch-only", "--poll", "0.2",
