@@ -27,7 +27,7 @@ from tasks.render.views.node_tables import by_node, machines
 from tasks.render.views.nodes import State, check_lines
 from tasks.render.views.pairs import pair_map
 from tasks.render.views.rails import views
-from tasks.render.views.suspects import NAMED, matrix_rows, said_of, suspect_rows
+from tasks.render.views.suspects import NAMED, is_quiet, matrix_rows, said_of, suspect_rows
 from tasks.render.views.timeline import left_out, timeline
 from tasks.text.inert import clean, one_line
 
@@ -126,6 +126,7 @@ def _culprit(context: VerdictContext) -> dict[str, object] | None:
     suspects = suspect_rows(context.shown)
     return {
         "said": said_of(context.shown),
+        "quiet": is_quiet(context.shown),
         "suspects": suspects[:NAMED],
         "hidden": max(0, len(suspects) - NAMED),
         "matrices": matrix_rows(context.shown),

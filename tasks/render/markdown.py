@@ -13,7 +13,7 @@ from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.nodes import State, check_lines, node_lines
-from tasks.render.views.suspects import NAMED, matrix_rows, said_of, suspect_rows
+from tasks.render.views.suspects import NAMED, is_quiet, matrix_rows, said_of, suspect_rows
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 
@@ -133,9 +133,11 @@ def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
 
 
 def _culprit(context: VerdictContext) -> list[str]:
-    """The suspects and the result of each matrix, also if there is no suspect."""
+    """The suspects and the result of each matrix; one line if no part is worse in any of them."""
     if not context.shown:
         return []
+    if is_quiet(context.shown):
+        return [f"Pair tests: {escape(said_of(context.shown)).lower()}."]
     parts, suspects = ["## Suspects", f"{escape(said_of(context.shown))}."], suspect_rows(context.shown)
     if suspects:
         head = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")

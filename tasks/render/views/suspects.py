@@ -84,6 +84,11 @@ def matrix_rows(shown: Sequence[DecodedMatrix]) -> tuple[MatrixRow, ...]:
     return tuple(_matrix(one) for one in sorted(shown, key=lambda one: one.decoded.answer in quiet))
 
 
+def is_quiet(shown: Sequence[DecodedMatrix]) -> bool:
+    """Whether no matrix holds more than one sentence for all of them can say: each was compared, and no part is worse."""
+    return all(one.decoded.answer is Answer.NOBODY for one in shown)
+
+
 def said_of(shown: Sequence[DecodedMatrix]) -> str:
     """One sentence about all of them, also if there is no suspect."""
     named = {

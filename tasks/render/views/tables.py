@@ -13,7 +13,7 @@ from tasks.render.views.bandwidth import Row, bandwidth_rows, sweeps
 from tasks.render.views.heatmap import Matrix
 from tasks.render.views.nodes import finding_state
 from tasks.render.views.pairs import pair_matrix
-from tasks.render.views.suspects import matrix_rows, suspect_rows
+from tasks.render.views.suspects import is_quiet, matrix_rows, suspect_rows
 from tasks.text.inert import one_line
 
 Table = list[dict[str, object]]
@@ -64,7 +64,9 @@ def pair_rows(report: Report | None, verdict: Verdict) -> Table:
 
 
 def suspect_table(context: VerdictContext) -> Table:
-    """One row per suspect, the likeliest first; of a matrix that names nobody one that says so. Empty without a matrix."""
+    """One row per suspect, the likeliest first; of a matrix that names nobody one that says so, and one for all if none names a part.
+    Empty without a matrix.
+    """
     rows: Table = [
         {
             "suspect": f"{s.kind} {s.subject}",
@@ -77,20 +79,24 @@ def suspect_table(context: VerdictContext) -> Table:
         }
         for s in suspect_rows(context.shown)
     ]
-    named = {row["matrix"] for row in rows}
+    named, matrices = {row["matrix"] for row in rows}, matrix_rows(context.shown)
+    if len(matrices) > 1 and is_quiet(context.shown):
+        return [_nobody(matrices[0].answer, "", f"each of {len(matrices)}")]
     return rows + [
-        {
-            "suspect": m.answer,
-            "probability": "",
-            "bad tests": m.bad,
-            "of the usual": "",
-            "way": "",
-            "matrix": f"{m.check}, {m.matrix}",
-            "next likeliest": "",
-        }
-        for m in matrix_rows(context.shown)
-        if m.matrix not in named
+        _nobody(m.answer, m.bad, f"{m.check}, {m.matrix}") for m in matrices if m.matrix not in named
     ]
+
+
+def _nobody(answer: str, bad: str, matrix: str) -> dict[str, object]:
+    return {
+        "suspect": answer,
+        "probability": "",
+        "bad tests": bad,
+        "of the usual": "",
+        "way": "",
+        "matrix": matrix,
+        "next likeliest": "",
+    }
 
 
 def _rank(item: Group) -> int:

@@ -42,13 +42,24 @@ def test_a_suspect_says_what_it_rests_on() -> None:
 
 
 def test_nobody_stands_out_is_an_answer() -> None:
-    """In every form, with what was held to what."""
-    verdict, decoded = with_shown(8, GOOD)
+    """One line in every form; the page has what was compared with what below it, closed."""
+    verdict, decoded = with_shown(8, GOOD, GOOD)
     page, text = html(fleet(8, peers=False), verdict, "x", decoded), markdown(None, verdict, "x", decoded)
+    line = "Pair tests: no single node or link is worse than the rest."
 
-    assert "<strong>No single node or link is worse than the rest.</strong>" in page
-    assert "No single node or link is worse than the rest." in text and "below 2" in text
-    assert ["no part is worse than the rest"] == [row["suspect"] for row in suspect_table(decoded)]
+    assert f'<details id="suspects"><summary>{line}</summary>' in page and "below 2" in page
+    assert line in text.splitlines() and not re.search("Suspects|below 2|Sensitivity", text)
+    assert [("no part is worse than the rest", "each of 2")] == [
+        (row["suspect"], row["matrix"]) for row in suspect_table(decoded)
+    ]
+
+
+def test_one_matrix_that_names_a_part_is_shown_with_all() -> None:
+    """What the others say is part of the answer then."""
+    verdict, decoded = with_shown(12, GOOD, BAD)
+    text = markdown(None, verdict, "x", decoded)
+
+    assert "## Suspects" in text and text.count("below 2") == 2
 
 
 @pytest.mark.parametrize(
