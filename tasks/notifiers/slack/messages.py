@@ -125,11 +125,12 @@ def first_line(page: Notification) -> str:
 
 
 def subject_in_words(where: str) -> str:
-    """ "node-1/rank-3" -> "node node-1, rank 3"; several, a link and the cluster stay as they are."""
+    """ "n1/rank-3" -> "node n1, rank 3", and "node-1/rank-3" -> "node-1, rank 3"; several, a link and the cluster stay as they are."""
     if where == CLUSTER or LINK in where or ", " in where:
         return where
     node, _, part = where.partition("/")
-    return f"node {node}, {part.replace('-', ' ', 1)}" if part else f"node {node}"
+    named = node if node.lower().startswith("node") else f"node {node}"
+    return f"{named}, {part.replace('-', ' ', 1)}" if part else named
 
 
 def _said(item: Item) -> str:

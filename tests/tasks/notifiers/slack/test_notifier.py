@@ -149,7 +149,7 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     value = {"flow_run_id": "run-1", "gate_id": "p5-1", "key": "gate-1-a"}
     assert [json.loads(button["value"]) for button in message.actions.values()] == [value] * 3
     assert "<!date^1790000000^{date_short_pretty} at {time}|2026-09-21 14:13 UTC>" in message.shown
-    assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node node-2: synchronised is false")
+    assert slack.thread(message)[0].text.startswith("<@U789> ASK p5-prod: node-2: synchronised is false")
 
 
 def test_an_override_is_no_usual_button(slack: SlackServer, setup: NotifierSetup) -> None:
@@ -224,7 +224,7 @@ def test_the_owner_has_a_channel(slack: SlackServer) -> None:
     setup.notifier.send(CANNOT_TELL)
 
     (run,), (own,) = slack.posted(setup.channel), slack.posted(owners)
-    assert run.text == own.text == "CANNOT TELL p5-prod: node node-3: nothing was heard of it"
+    assert run.text == own.text == "CANNOT TELL p5-prod: node-3: nothing was heard of it"
     assert slack.thread(run) == []
     assert slack.thread(own)[0].text.startswith("<@U789> ")
 
