@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.judge.rules.values import figure
 from checks.judge.trend.model import CHANCE, LEAST_CHANGE, Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security
-from tasks.render.trend_text import course_text, growth_text, number, trend_headline
+from tasks.render.trend_text import course_text, growth_text, trend_headline
 from tasks.text.inert import one_line
 
 HERE = Path(__file__).parent
@@ -119,7 +120,7 @@ def _panel(title: str, text: str, series: str, points: Sequence[Point]) -> Panel
     ]
     line = "M" + "L".join(f"{x} {y}" for x, y in dots)
     return Panel(
-        one_line(title, 120), one_line(text, 160), series, line, tuple(dots), number(low), number(high)
+        one_line(title, 120), one_line(text, 160), series, line, tuple(dots), figure(low), figure(high)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checks.documents.report import plain
+from checks.judge.rules.values import figure
 from checks.judge.trend.model import LEAST_REPORTS, Course, Growth, Machine, Point, Trend
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line
@@ -91,7 +92,7 @@ def course_text(course: Course) -> str:
     """ "42.1 to 30.2, 28% down in 4 days (p = 0.008)"."""
     first, last = course.points[0], course.points[-1]
     days = last.day - first.day
-    ends = f"{number(first.value)} to {number(last.value)} in {_span(days)}"
+    ends = f"{figure(first.value)} to {figure(last.value)} in {_span(days)}"
     if course.change is None or course.chance is None:
         return f"{ends}; {len(course.points)} of {LEAST_REPORTS} reports that are needed"
     if not course.change:
@@ -104,11 +105,6 @@ def growth_text(growth: Growth) -> str:
     """ "grew by 12, from 0 to 12"."""
     first, last = growth.points[0].value, growth.points[-1].value
     return f"grew by {growth.grown:g}, from {first:g} to {last:g}"
-
-
-def number(value: float) -> str:
-    """Four digits, or all of those before the point: 10,143 and not 1.014e+04."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def spark(points: Sequence[Point]) -> str:

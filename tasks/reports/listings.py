@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
+from checks.judge.rules.values import figure
 from checks.model import ANSWER_WORDS
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
@@ -47,15 +48,18 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
     yield f"{learned.group}{f' ({versions})' if versions else ''}"
     for band in learned.bands:
         name = f"{band.check} {label_text(band.metric, band.label)}"
-        least, most = f"at least {band.low:.4g}", f"at most {band.high:.4g}"
+        least, most = f"at least {figure(band.low)}", f"at most {figure(band.high)}"
         ends = {Side.LOW: least, Side.HIGH: most, Side.EITHER: f"{least}, {most}"}[band.bad]
         yield (
-            f"  {name}: median {band.median:.4g}, {ends}; "
+            f"  {name}: median {figure(band.median)}, {ends}; "
             f"{_many(band.values, 'value')}, {_many(band.nodes, 'node')}, {_many(band.reports, 'report')}"
         )
     yield from _listed(
         "  Outliers left out",
-        [f"{one.gate_id} {one.subject} {one.check}: {one.value:.4g}, {one.why}" for one in learned.outliers],
+        [
+            f"{one.gate_id} {one.subject} {one.check}: {figure(one.value)}, {one.why}"
+            for one in learned.outliers
+        ],
         where,
     )
     yield from _listed(

@@ -191,7 +191,7 @@ PLUGIN = [
         "stale",
         installed("aws-ofi-nccl 1.4.0"),
         level=Level.WARN,
-        names="below the threshold 1.007e+06",
+        names="below the threshold 1,007,000",
         **CONFIG,
     ),
     _plugin(

@@ -14,6 +14,7 @@ from checks.documents.report import clip
 from checks.judge.baseline.model import Band, Baseline
 from checks.judge.baseline.samples import Group, Key, Series, Side, gather, group_of, label_text
 from checks.judge.rules.expected_questions import LEAST_BYTES
+from checks.judge.rules.values import figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
 from checks.policy import Over, Policy
 
@@ -218,8 +219,8 @@ def _said(outside: Sequence[_Outside], subject: str) -> str:
     word, edge = ("below", band.low) if value < band.low else ("above", band.high)
     more = f" (and {len(outside) - 1} more values are outside their bands)" if len(outside) > 1 else ""
     return (
-        f"{label_text(band.metric, band.label)} is {value:.4g}, {word} the learned band, which ends at {edge:.4g}; "
-        f"{_far(band, value):.0%} off the median of {band.median:.4g} ({band.values} values, {band.reports} reports){more}"
+        f"{label_text(band.metric, band.label)} is {figure(value)}, {word} the learned band, which ends at {figure(edge)}; "
+        f"{_far(band, value):.0%} off the median of {figure(band.median)} ({band.values} values, {band.reports} reports){more}"
     )
 
 

@@ -22,6 +22,7 @@ from checks.judge.baseline.samples import (
     measured,
 )
 from checks.judge.robust_statistics import MAD_SCALE
+from checks.judge.rules.values import figure
 from checks.model import CLUSTER, SCHEMA_VERSION, Level, Report, Verdict, node_of
 from checks.policy import Policy
 from checks.version import ENGINE
@@ -168,7 +169,7 @@ def _band(name: Name, pool: _Pool) -> Band | NotLearned:
         return NotLearned(*name, said)
     if pool.side is not Side.HIGH and low <= 0:
         why = "vary so much that no value would be below the band" if middle > 0 else "are not above 0"
-        return NotLearned(*name, f"{many} values {why}, the median is {middle:.4g}")
+        return NotLearned(*name, f"{many} values {why}, the median is {figure(middle)}")
     kept = [part for part in pool.parts if any(low <= value <= high for value in part[2].values)]
     nodes = {
         node_of(subject) for subject in set(chain.from_iterable(series.subjects for _, _, series in kept))
@@ -206,6 +207,6 @@ def _outliers(band: Band, pool: _Pool) -> Iterator[Outlier]:
             continue
         for value, subject in zip(series.values, series.subjects, strict=True):
             if not band.low <= value <= band.high:
-                side = f"below {band.low:.4g}" if value < band.low else f"above {band.high:.4g}"
-                why = f"{label_text(band.metric, band.label)} {side}, the median is {band.median:.4g}"
+                side = f"below {figure(band.low)}" if value < band.low else f"above {figure(band.high)}"
+                why = f"{label_text(band.metric, band.label)} {side}, the median is {figure(band.median)}"
                 yield Outlier(gate, subject, band.check, band.metric, band.label, value, why)

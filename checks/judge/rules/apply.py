@@ -13,7 +13,7 @@ from checks.judge.not_measured import not_measured
 from checks.judge.rules import combined, expected, links, prefilter, relative
 from checks.judge.rules import values as bounds
 from checks.judge.rules.tails import Tails
-from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of, show
+from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, figure, label_of, show
 from checks.model import (
     CLUSTER,
     EVIDENCE_BYTES,
@@ -244,13 +244,13 @@ def _facts(
             continue
         for cell in cells:
             if cell.value < expected * (1 - rule.tolerance):
-                said = f"{cell.label} is {cell.value:.6g}, but the instance type has {expected}"
+                said = f"{cell.label} is {figure(cell.value)}, but the instance type has {figure(expected)}"
                 yield Finding(
                     Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
                     elements=(cell.element,) if cell.element else (),
                 )  # fmt: skip
             elif cell.value > expected * (1 + rule.tolerance):
-                said = f"{cell.label} is {cell.value:.6g}, but the instance table has {expected}"
+                said = f"{cell.label} is {figure(cell.value)}, but the instance table has {figure(expected)}"
                 remedy = "Correct the declared instance type, or the instance table."
                 yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, said, row.evidence, remedy)
 

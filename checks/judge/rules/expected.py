@@ -18,7 +18,7 @@ from checks.judge.not_measured import not_measured
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
-from checks.judge.rules.values import RuleContext, cells_of
+from checks.judge.rules.values import RuleContext, cells_of, figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, Unmeasured, node_of
 from checks.policy import Expect, Rule
 
@@ -181,16 +181,16 @@ def _is_wide(expected: Expected) -> bool:
 
 def _said(rule: Rule, mark: _Mark) -> str:
     expected, origin = mark.expected, mark.expected.provenance
-    named = f"{_label(rule, mark)} is {mark.value:.4g}"
-    if mark.above:
-        return f"{named}, more than the hardware can do ({expected.most:.4g}): the measurement is wrong"
-    what = f"the expected {expected.value:.4g}"
+    named = f"{_label(rule, mark)} is {figure(mark.value)}"
+    if mark.above and expected.most is not None:
+        return f"{named}, more than the hardware can do ({figure(expected.most)}): the measurement is wrong"
+    what = f"the expected {figure(expected.value)}"
     if expected.is_floor:
-        what = f"the minimum for its links ({expected.value:.4g})"
+        what = f"the minimum for its links ({figure(expected.value)})"
     elif expected.is_limit:
-        what = f"the limit of {expected.value:.4g}"
+        what = f"the limit of {figure(expected.value)}"
     elif _is_wide(expected):
-        what = f"{expected.low:.4g}, the low end of the expected value ({expected.value:.4g})"
+        what = f"{figure(expected.low)}, the low end of the expected value ({figure(expected.value)})"
     line = _line(rule, mark.ratio, expected)[1]
     return f"{named}, {mark.ratio:.2f} of {what}, {line} ({origin.kind.value}: {origin.source})"
 
@@ -214,9 +214,9 @@ def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
         (Level.WARN, rule.warn_below, rule.warn_above),
     ):
         if low is not None and ratio < low:
-            return level, f"below the threshold {low:.4g}"
+            return level, f"below the threshold {figure(low)}"
         if high is not None and ratio > high:
-            return level, f"above the threshold {high:.4g}"
+            return level, f"above the threshold {figure(high)}"
     return Level.PASS, ""
 
 

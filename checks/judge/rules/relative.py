@@ -19,7 +19,7 @@ from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
 from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
 from checks.judge.rules.tails import NORMAL
-from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, held
+from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, figure, held
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
 from checks.policy import Over, Rule
 
@@ -254,7 +254,7 @@ def _among(
         return
     middle = median_of(values)
     if middle <= 0:
-        said = f"the median of {series.label} is {middle:g}: nothing can be compared with it"
+        said = f"the median of {series.label} is {figure(middle)}: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, subject, said, "", "The measurement is broken.")
         return
     if not _crosses(rule, values):
@@ -360,13 +360,13 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
     worst = series.cell(min(places, key=lambda place: series.subjects[place]))
     most = worst.value if timed else middle
     if most <= 0:
-        said = f"{series.label} is {most:g}, but must be above 0: nothing can be compared with it"
+        said = f"{series.label} is {figure(most)}, but must be above 0: nothing can be compared with it"
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, said, "", "The measurement is broken.")
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
     label = f"the share of the job's time lost to its {series.label}"
     share = Cell(worst.subject, label, lost, worst.evidence)
-    found = list(held(check, rule, share, 1.0, f" ({worst.value:.4g}, median {middle:.4g})"))
+    found = list(held(check, rule, share, 1.0, f" ({figure(worst.value)}, median {figure(middle)})"))
     if found and not _is_outlier(rule, series, worst.value, found[0].level, known):
         said = f"no single one is at fault, all vary: {worst.subject}, {found[0].message}"
         excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)

@@ -57,6 +57,11 @@ def label_of(rule: Rule, row: Observation, index: int) -> str:
     return f"[{index}]"
 
 
+def figure(value: float) -> str:
+    """The number with at least four digits, as people write it: "19,961" and not "1.996e+04"."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 def show(value: object) -> str:
     """The value as text. A long text is cut in its middle."""
     text = str(value)
@@ -83,7 +88,7 @@ def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     if rule.warn_below is None and rule.fail_below is None:
         for cell in cells:
             if cell.value < 0:
-                said = f"is {cell.value:.4g}, which is impossible: it cannot be below 0"
+                said = f"is {figure(cell.value)}, which is impossible: it cannot be below 0"
                 fault = Unmeasured(cell.label, said)
                 yield not_measured(check, cell.subject, fault, blind, cell.evidence)
     if rule.over is Over.CLUSTER:
@@ -114,7 +119,7 @@ def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterat
         line = low if low is not None and value < low else high if high is not None and value > high else None
         if line is not None:
             side = "below" if line == low and value < line else "above"
-            said = f"{cell.label} is {value:.4g}{suffix}, {side} the threshold {line:.4g}"
+            said = f"{cell.label} is {figure(value)}{suffix}, {side} the threshold {figure(line)}"
             elements = (cell.element,) if cell.element else ()
             yield Finding(
                 level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy, elements=elements

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from checks.judge.rules.values import figure
 from checks.judge.trend.model import LEAST_REPORTS, Course, Machine, Point, Trend
 from tasks.render.context import PastNumber
-from tasks.render.trend_text import course_text, growth_text, number, spark
+from tasks.render.trend_text import course_text, growth_text, spark
 from tasks.text.inert import one_line
 
 NUMBERS, DOTS = 6, 32
@@ -17,7 +18,7 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
     """What gets worse first, then the numbers that all machines share, then others: few, and drawn."""
     worse = [(machine, course) for machine in trend.machines for course in _one_a_check(machine.degrading)]
     grown = [
-        _number(f"{_named(machine)}{growth.check} {growth.metric}", growth_text(growth), True, growth.points)
+        _figure(f"{_named(machine)}{growth.check} {growth.metric}", growth_text(growth), True, growth.points)
         for machine in trend.machines
         for growth in machine.growing
     ]
@@ -27,7 +28,7 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
         for course in _telling(_one_a_check([c for c in machine.courses if not c.degrading]))
     ]
     drawn = [
-        _number(f"{_named(machine)}{course.check} {course.what}", course_text(course), bad, course.points)
+        _figure(f"{_named(machine)}{course.check} {course.what}", course_text(course), bad, course.points)
         for bad, pairs in ((True, worse), (False, steady))
         for machine, course in pairs[:NUMBERS]
     ]
@@ -67,7 +68,7 @@ def _named(machine: Machine) -> str:
     return f"{one_line(name, 80)}: "
 
 
-def _number(title: str, said: str, worse: bool, points: Sequence[Point]) -> PastNumber:
+def _figure(title: str, said: str, worse: bool, points: Sequence[Point]) -> PastNumber:
     shown = points[-DOTS:]
     low, high = min(p.value for p in shown), max(p.value for p in shown)
     first, last = shown[0].day, shown[-1].day
@@ -81,7 +82,7 @@ def _number(title: str, said: str, worse: bool, points: Sequence[Point]) -> Past
     )
     line = "M" + "L".join(f"{x} {y}" for x, y in dots)
     return PastNumber(
-        one_line(title, 160), one_line(said, 200), worse, spark(shown), line, dots, number(low), number(high)
+        one_line(title, 160), one_line(said, 200), worse, spark(shown), line, dots, figure(low), figure(high)
     )
 
 

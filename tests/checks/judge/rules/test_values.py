@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.judge.rules.apply import apply
-from checks.judge.rules.values import show
+from checks.judge.rules.values import figure, show
 from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Over, Rule
 
@@ -14,6 +14,18 @@ def said(rule: Rule, value: Value) -> list[tuple[Level, Cause, str]]:
     """What the rule says of one node."""
     rows = [Observation("compute.gemm", "node-0", Outcome.MEASURED, 1.0, {rule.metric: value})]
     return [(f.level, f.cause, f.message) for f in apply("compute.gemm", CheckPolicy(rules=(rule,)), rows, 1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.2, "0.2"), (12, "12"), (452.94, "452.9"), (9999.4, "9999"), (19961, "19,961"), (2e9, "2,000,000,000"),
+        (-12345.6, "-12,346"), (1e21, "1e+21"),
+    ],
+)  # fmt: skip
+def test_a_number_is_written_as_people_write_it(value: float, text: str) -> None:
+    """Never "1.996e+04"."""
+    assert text == figure(value)
 
 
 def test_a_long_text_is_cut_between_words() -> None:
