@@ -132,7 +132,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     argv = with_pdeathsig(
         torchrun(node_context, own_packages.module("checks.runner.rank_process", *_arguments(node_context)))
     )
-    environment = {**os.environ, **rank_environment(node_context.roster.interface)}
+    ranks = node_context.bundle.declared.ranks_per_node
+    environment = {**threads_of(ranks), **os.environ, **rank_environment(node_context.roster.interface)}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
@@ -144,6 +145,11 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
             child.wait(min(AFTER_END_S, node_context.deadline.end_s or AFTER_END_S))
         output.text(0.5)
+
+
+def threads_of(ranks: int) -> dict[str, str]:
+    """What torchrun sets for several ranks, with a banner that would stand in the middle of the progress."""
+    return {"OMP_NUM_THREADS": "1"} if ranks > 1 else {}
 
 
 def rank_environment(interface: str) -> dict[str, str]:

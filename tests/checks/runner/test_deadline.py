@@ -17,7 +17,7 @@ from checks.model import Declared, Observation, Outcome, Profile, Scope
 from checks.process.observe import errored
 from checks.runner import schedule
 from checks.runner.deadline import ANSWER_S, CLOSING_SHARE, CheckProgress, Deadline, deadline_of, limited
-from checks.runner.rank_stage import interface_environment, rank_environment
+from checks.runner.rank_stage import interface_environment, rank_environment, threads_of
 from checks.runner.single_node import read_policy
 from tasks.gate_file.model import Checks
 from tests.sample_reports import toy_check
@@ -148,4 +148,7 @@ def test_bundles_that_say_no_deadline_are_still_read() -> None:
 def test_a_silent_resolver_costs_the_gate_s_own_ranks_a_second() -> None:
     """And what a training is started with is the user's."""
     assert "timeout:1 attempts:1" == rank_environment("eth0")["RES_OPTIONS"]
+    assert ({"OMP_NUM_THREADS": "1"}, {}) == (threads_of(2), threads_of(1)), (
+        "torchrun does not set it for one rank"
+    )
     assert rank_environment("eth0").keys() - {"RES_OPTIONS"} == interface_environment("eth0").keys()
