@@ -31,6 +31,8 @@ from tasks.reports.read import (
     stated_declaration,
 )
 
+NOTHING = "nothing"  # the format of a stdout that stays empty, because a page was written instead
+
 
 def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
     """REPORT... --policy FILE, and the outputs, with `form` for stdout where none is asked for."""
@@ -112,7 +114,7 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
                 {"verdicts": [_row(file, r) for file, r in zip(arguments.reports, results, strict=True)]}
             )
         )
-    else:
+    elif arguments.format != NOTHING:
         write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:
         if isinstance(result, InputError):

@@ -38,7 +38,7 @@ VERBS = {
     "plan": ("flows.cli.plan", "print the jobs that a gate would run; nothing is started"),
     "trigger": ("flows.cli.trigger", "start a run of a deployment on a Prefect server, and follow it"),
     "watch": ("flows.cli.watch", "follow a run on a Prefect server, and exit with its exit code"),
-    "judge": ("flows.cli.judge", "print the verdict on existing reports"),
+    "judge": ("flows.cli.judge", "decide: judge existing reports again, and print the verdict on each"),
     "replay": ("flows.cli.replay", "show which past verdicts would change under another policy, and why"),
     "slack": ("flows.cli.slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
     "store": ("flows.cli.store", "list or index the verdicts in a store, and remove old ones"),
@@ -69,7 +69,7 @@ VERBS = {
         "make a fault on a node, and measure when it is detected, paged, acted upon and mended",
     ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
-    "render": ("flows.cli.render", "write a report as HTML, Markdown or JUnit"),
+    "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
     "examples": (
         "flows.cli.examples",
         "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",

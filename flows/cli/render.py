@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import argparse
 
+from checks.exit_codes import Exit
 from flows.cli import judge
+from flows.cli.output import write_stderr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """As judge, of one report, with Markdown as stdout's default."""
+    """As judge, of one report, with Markdown as stdout's default unless --html asks for a page."""
+    parser.description = (
+        "Only formats: writes the verdict on a report, which judge would print, as HTML, Markdown or JUnit. "
+        "With --html and without --format, nothing is printed on stdout."
+    )
     judge.add_arguments(parser, "markdown")
+    parser.set_defaults(format=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Render; the exit code says what the verdict is, so that a page cannot hide a refusal."""
-    return judge.run(arguments)
+    if arguments.format is None:
+        arguments.format = "markdown" if arguments.html is None else judge.NOTHING
+    code = judge.run(arguments)
+    if code != Exit.REJECTED:
+        for path in (arguments.junit, arguments.summary, arguments.html):
+            if path is not None:
+                write_stderr(f"wrote {path}")
+    return code
