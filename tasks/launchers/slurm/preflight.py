@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from time import sleep
 
 from tasks.launchers.base import (
     EngineUnavailable,
@@ -26,6 +27,10 @@ LOOK_S = 60.0
 FREE_S, SEEN_S = 10, 30.0
 # slurm_strerror() of Slurm 22.05 and 24.11 where a job has to wait (ESLURM_NODES_BUSY).
 WAITS = re.compile(r"Requested nodes are busy")
+# The same where no nodes of the cluster have what is asked for (ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE). 24.11 says it also for
+# some seconds after a node was returned to service, while sinfo shows it as idle: so it is asked again.
+NO_SUCH_NODES = re.compile(r"Requested node configuration is not available")
+TRIES, PAUSE_S = 5, 3.0
 HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
@@ -99,7 +104,7 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
         with tempfile.NamedTemporaryFile("w", prefix="prelaunch-", suffix=".sbatch") as file:
             file.write(script)
             file.flush()
-            said = commands.run("sbatch", "--test-only", file.name)
+            said = _asked(file.name, plan, options)
         if NOT_AVAILABLE.search(said.err) and said.code:
             remedy = (
                 "Wait until it is UP (scontrol show partition), or name another one in [cluster.options]."
@@ -122,6 +127,17 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             obstacles = partition.obstacles(plan.job.name, script, said.words, known, bool(options.qos))
             found |= dict.fromkeys(tuple(obstacles) or (ok,))
     yield from found
+
+
+def _asked(script: str, plan: Plan, options: SlurmOptions) -> Said:
+    """What slurmctld says of the script."""
+    said = commands.run("sbatch", "--test-only", script)
+    for _ in range(TRIES - 1):
+        if not said.code or not NO_SUCH_NODES.search(said.err) or _shortage(plan, options):
+            break
+        sleep(PAUSE_S)
+        said = commands.run("sbatch", "--test-only", script)
+    return said
 
 
 def _shortage(plan: Plan, options: SlurmOptions) -> str:

@@ -49,8 +49,10 @@ def look(
     seen: str = SEEN,
     nodes: str = "n0 idle\nn1 idle\n",
     busy: str = "",
+    refusals: int = sys.maxsize,
 ) -> Mapping[str, PreflightCheck]:
-    """The lines of the preflight by subject."""
+    """The lines of the preflight by subject; sbatch refuses so many times."""
+    left = [refusals]
     answers = {
         "scontrol": Said(0, PARTITIONS, ""),
         "sbatch": Said(1, "", refused) if refused else Said(0, "", f"{TAKEN} {chosen}"),
@@ -59,9 +61,14 @@ def look(
     }
 
     def run(*argv: str, timeout_s: float = 0.0) -> Said:
+        if argv[0] == "sbatch":
+            left[0] -= 1
+        if argv[0] == "sbatch" and left[0] < 0:
+            return Said(0, "", f"{TAKEN} {chosen}")
         return Said(0, nodes, "") if "--Node" in argv else answers[argv[0]]
 
     monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(preflight, "sleep", lambda seconds: None)
     made = options or SlurmOptions()
     checks = preflight.look((plan(job, made),), made, folder)
     assert len({check.subject for check in checks}) == len(checks)
@@ -213,6 +220,25 @@ def test_nodes_that_somebody_drained_are_waited_for(
     assert ("request gate-1-train-1" in found) is (not lacks)
     if told:
         assert UNAVAILABLE in told.remedy, "another reason of Slurm's must not be hidden by it"
+
+
+@pytest.mark.parametrize(
+    ("refusals", "result"), [(1, OK), (preflight.TRIES - 1, OK), (preflight.TRIES, WRONG)]
+)
+def test_nodes_that_are_just_coming_back_do_not_make_a_request_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int, result: PreflightResult
+) -> None:
+    """For seconds after a node was returned to service slurmctld of 24.11 refuses what sinfo shows enough nodes for."""
+    found = look(monkeypatch, tmp_path, refused=UNAVAILABLE, refusals=refusals)
+
+    assert found["request gate-1-train-1"].result is result
+
+
+def test_another_refusal_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wrong option stays wrong."""
+    found = look(monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nix", refusals=1)
+
+    assert found["request gate-1-train-1"].result is WRONG
 
 
 def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
