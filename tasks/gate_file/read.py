@@ -5,6 +5,7 @@ GateFileError       which file, which key, what is wrong, and the nearest valid 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
@@ -55,7 +56,8 @@ def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     try:
         _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
     except GateFileError as error:
-        error.line = line_of(path.read_text(encoding="utf-8"), error.path)
+        with contextlib.suppress(OSError, ValueError):  # the file may be another one by now
+            error.line = line_of(path.read_text(encoding="utf-8"), error.path)
         raise
     for assignment in sets:
         _assign(table, assignment)
