@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from html import escape as safe
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
@@ -61,8 +62,6 @@ def junit(one: Rejection, name: str) -> str:
 
 def html(one: Rejection, name: str) -> str:
     """A page."""
-    from markupsafe import escape as safe
-
     style = (HERE / "report.css").read_text(encoding="utf-8")
     title, said = safe(f"{WORD} {one_line(name, 80)}"), safe(sentence(one))
     return (

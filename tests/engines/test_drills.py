@@ -184,7 +184,8 @@ def test_an_xid_is_detected_and_acted_upon(
     ended, done = AFTER_XIDS[name]
 
     assert (ended, 0) == (state.name, child.returncode), out
-    assert done == [act.rung.value for act in acts(path)]
+    # A busy machine leaves evidence of a re-test missing, which is made again.
+    assert done == list(dict.fromkeys(act.rung.value for act in acts(path)))
     assert "everything happened in time" in out
     assert ("return" in done) == (", back after " in out)
     assert "NVRM" not in log.read_text()

@@ -202,7 +202,7 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
     assert "U0PERSON2 (Slack)" == next(act.allowed_by for act in acts(path) if act.rung.value == "reboot")
     assert before != slurm.boot_id("n2")
     slurm.until_idle()
-    assert "idle none" == state_of(slurm, "n2")
+    until(lambda: state_of(slurm, "n2") == "idle none")  # the foreign job may have begun in between
     returned = next(act for act in acts(path) if act.rung.value == "return")
     assert started(slurm, waits) >= int(returned.intended_at)
 
