@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.command_line import Parser, UsageError
 from checks.exit_codes import Exit
 from checks.model import Profile
 from checks.process.collection import without_collection
@@ -30,7 +31,18 @@ ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training
 
 def main(argv: list[str], prog: str = "python -m checks") -> int:
     """Runs one command and returns the exit code. What a user can cause never ends in a traceback."""
-    arguments = _parser(prog).parse_args(argv)
+    parser = Parser(prog=prog, description="Health checks of this node.")
+    add_verbs(parser)
+    try:
+        arguments = parser.parse_args(argv)
+    except UsageError as error:
+        say(f"{error.usage}\n{prog}: {error}")
+        return Exit.REJECTED
+    return execute(arguments)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command that was parsed."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
@@ -68,8 +80,8 @@ def _interrupted(number: int, frame: object) -> None:
     raise Interrupted(number)
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="Health checks of this node.")
+def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """Adds the commands; returns what further ones can be added to."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     listing = verbs.add_parser("list", help="list the checks: name, scope, cost, summary [needs]")
     listing.add_argument("--format", choices=("text", "json"), default="text")
@@ -125,7 +137,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
     _hook_parsers(verbs)
-    return parser
+    return verbs
 
 
 def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

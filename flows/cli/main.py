@@ -11,6 +11,8 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from checks.command_line import Parser, UsageError
+from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from checks.version import ENGINE
@@ -23,7 +25,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from tasks.reports.command_line import Parser, Terminated, UsageError
+from tasks.reports.command_line import Terminated
 
 # verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
 VERBS = {
@@ -107,8 +109,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     parser, verbs = _parser()
-    chosen = next((word for word in words if not word.startswith("-")), None)
-    if chosen in VERBS and words[0] == chosen:
+    typed = words[0] if words and not words[0].startswith("-") else ""
+    # Of a verb that is misspelt, the usage of the nearest one is printed.
+    chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
+    if chosen:
         with without_collection():
             module = importlib.import_module(VERBS[chosen][0])
         module.add_arguments(verbs[chosen])
@@ -142,7 +146,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
 
 def _refuse(words: list[str], error: UsageError) -> int:
-    _error_document(words, str(error))
+    _error_document(words, error.message, error.nearest)
     write_stderr(f"{error.usage}\nprelaunch: {error}")
     return Exit.REJECTED
 
@@ -155,10 +159,10 @@ def _internal(words: list[str], error: Exception) -> int:
     return Exit.CANNOT_TELL
 
 
-def _error_document(words: list[str], message: str) -> None:
+def _error_document(words: list[str], message: str, near: str | None = None) -> None:
     asked = "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
     if asked and not stdout_has_something():
-        write_stdout(json_text(rejection(None, None, message)))
+        write_stdout(json_text(rejection(None, None, message, near)))
 
 
 def _end(words: list[str], word: str, code: int) -> int:

@@ -15,37 +15,28 @@ from flows.cli.output import write_stderr, write_stdout
 from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 
-PACK = "pack"
 FILE = "prelaunch.pyz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One of the commands, with its own arguments."""
-    parser.add_argument(
-        "words",
-        nargs=argparse.REMAINDER,
-        metavar="list | run | judge | modules | gate | prolog | healthcheck | pack",
-        help="the command and its options; `prelaunch node COMMAND --help` shows them",
+    """The commands, each with its own arguments."""
+    verbs = cli.add_verbs(parser)
+    packing = verbs.add_parser(
+        "pack",
+        help="write one file with which nodes check themselves",
+        description="Write one file with which nodes check themselves: srun -N4 python3 prelaunch.pyz check --instance-type T",
     )
+    packing.add_argument("--out", type=Path, default=Path(FILE), help=f"the file to write (default {FILE})")
+    packing.set_defaults(verb=_pack)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
-    try:
-        if arguments.words[:1] == [PACK]:
-            return _pack(arguments.words[1:])
-        return cli.main(arguments.words, prog="prelaunch node")
-    except SystemExit as ended:  # wrong usage, or --help
-        return int(ended.code or 0)
+    return cli.execute(arguments)
 
 
-def _pack(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog=f"prelaunch node {PACK}",
-        description="Write one file with which nodes check themselves: srun -N4 python3 prelaunch.pyz check --instance-type T",
-    )
-    parser.add_argument("--out", type=Path, default=Path(FILE), help=f"the file to write (default {FILE})")
-    out: Path = parser.parse_args(words).out
+def _pack(arguments: argparse.Namespace) -> int:
+    out: Path = arguments.out
     try:
         data = node_zipapp()
         out.write_bytes(data)

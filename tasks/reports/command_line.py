@@ -1,17 +1,14 @@
-"""The parser of a command line, the ways in which a command ends, and files that are written completely or not at all.
+"""The ways in which a command ends, and files that are written completely or not at all.
 
-UsageError          the command line is wrong: exit 2
 OutputError         a file that was asked for cannot be written
 Terminated          SIGTERM came
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import NoReturn
 
 
 class OutputError(Exception):
@@ -49,21 +46,5 @@ def _replace(path: Path, text: str | None) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-class UsageError(Exception):
-    """The command line is wrong. `usage` is the line that shows how it goes."""
-
-    def __init__(self, message: str, usage: str) -> None:
-        super().__init__(message)
-        self.usage = usage
-
-
 class Terminated(KeyboardInterrupt):
     """SIGTERM came. The process ends as it does after Ctrl-C, with an exit code of its own."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises UsageError instead of ending the process."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise UsageError."""
-        raise UsageError(message, self.format_usage().strip())

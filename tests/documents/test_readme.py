@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from checks.command_line import Parser
 from flows.cli.main import VERBS
-from tasks.reports.command_line import Parser
 from tests.installation.fresh import installed
 from tests.installation.hostile import environment, hostile_folder, imported
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump, dump_plain
-from flows.cli.main import VERBS
+from flows.cli.main import VERBS, main
 from tests.sample_reports import POLICY, healthy
 
 MAIN = (sys.executable, "-m", "flows.cli.main")
@@ -102,6 +102,59 @@ def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
     assert 2 == ended.returncode
     assert {"file", "path", "message", "nearest"} == set(json.loads(ended.stdout)["error"])
     assert "--wrong" in ended.stderr or "REPORT" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "meant"),
+    [
+        (["gaet", "x"], "prelaunch gate", "gate"),
+        (["store", "lst"], "prelaunch store list", "list"),
+        (["node", "prollog"], "prelaunch node prolog", "prolog"),
+        (["judge", "x", "--polcy", "y"], "prelaunch judge", "--policy"),
+        (["judge", "x", "--polcy=y"], "prelaunch judge", "--policy"),
+        (["plan", "--offlin"], "prelaunch plan", "--offline"),
+        (["store", "list", "--clustr", "c"], "prelaunch store list", "--cluster"),
+        (["node", "pack", "--uot", "f"], "prelaunch node pack", "--out"),
+        (["judge", "x", "--format", "markdwn"], "prelaunch judge", "markdown"),
+        (["facts", "cpu", "p5"], "prelaunch facts", None),
+        (["qqqq"], "prelaunch", None),
+        (["judge", "-x"], "prelaunch judge", None),
+        (["node", "qqqq"], "prelaunch node", None),
+    ],
+)
+def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
+    words: list[str], usage: str, meant: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a field of the error; the usage is that of the command that was meant."""
+    before = signal.getsignal(signal.SIGTERM)
+    code = main([*words, "--format", "json"] if words[-1] != "x" else [*words, "--format=json"])
+    signal.signal(signal.SIGTERM, before)
+    out, err = capfd.readouterr()
+
+    assert (2, meant) == (code, json.loads(out)["error"]["nearest"])
+    assert err.startswith(f"usage: {usage} ") and (meant is None) is ("Did you mean" not in err)
+
+
+@pytest.mark.parametrize(
+    "words", [["{}"], ["judge", "x", "--{}"], ["facts", "cpu", "{}"], ["judge", "--format", "{}"]]
+)
+def test_a_hostile_word_is_inert_on_the_terminal(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Control characters are written out, and a long word is cut."""
+    hostile = "\x1b[31m\u202e<b>" + "x" * 10_000
+    before = signal.getsignal(signal.SIGTERM)
+    code = main([word.format(hostile) for word in words])
+    signal.signal(signal.SIGTERM, before)
+    _, err = capfd.readouterr()
+
+    assert 2 == code
+    assert "\x1b" not in err and "\u202e" not in err and len(err) < 2000
+
+
+def test_a_command_behind_two_hyphens_is_not_read() -> None:
+    """What `node gate` starts has options of its own."""
+    ended = _run("node", "gate", "--bundle", "b", "--out", "o", "--", "train", "--polcy", "x")
+
+    assert 2 == ended.returncode and "PRELAUNCH_ROSTER" in ended.stderr
 
 
 def test_an_error_of_ours_is_never_a_go() -> None:

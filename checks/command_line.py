@@ -1,0 +1,82 @@
+"""The parser of a command line: it ends no process, and names the word that a misspelt one is nearest to.
+
+UsageError          the command line is wrong: exit 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from checks.documents.decode import nearest
+
+
+class UsageError(Exception):
+    """The command line is wrong. `usage` is the line that shows how it goes; `nearest` is the valid word that was meant, or None."""
+
+    def __init__(self, message: str, usage: str, nearest: str | None = None) -> None:
+        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
+        self.message, self.usage, self.nearest = message, usage, nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process, at the command that was misused."""
+
+    _words: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError. An option that does not exist is named first: what is missing may be a consequence of it."""
+        if not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
+            self._refuse_options(_before_separator(self._words))
+        raise UsageError(message, self.format_usage().strip())
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse, but what is not known is refused here, and not by the command above with its usage."""
+        self._words = sys.argv[1:] if args is None else list(args)
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self._refuse_options(rest)
+            raise UsageError(f"unexpected argument {_quoted(rest[0])}", self.format_usage().strip())
+        return found, rest
+
+    def _refuse_options(self, words: Iterable[str]) -> None:
+        for word in words:
+            name = word.partition("=")[0]
+            if len(name) > 1 and name.startswith("-") and name not in self._option_string_actions:
+                meant = nearest(
+                    name, [option for option in self._option_string_actions if option[:2] == "--"]
+                )
+                raise UsageError(f"unknown option {_quoted(name)}", self.format_usage().strip(), meant)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Names the nearest choice; of a command that does not exist, the usage is that of the nearest one."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        meant = nearest(str(value), choices)
+        if isinstance(action.choices, dict):
+            message, usage = f"unknown command {_quoted(value)}", self.format_usage()
+            if meant:
+                usage = action.choices[meant].format_usage()
+            else:
+                message += ". The commands are: " + ", ".join(choices)
+        else:
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            message, usage = f"{name}: {_quoted(value)} is none of {', '.join(choices)}", self.format_usage()
+        raise UsageError(message, usage.strip(), meant)
+
+
+def _before_separator(words: Sequence[str]) -> Iterable[str]:
+    """The long options that were typed: a word with one hyphen may be a value, such as a negative number."""
+    own = words[: list(words).index("--")] if "--" in words else words
+    return (word for word in own if word.startswith("--"))
+
+
+def _quoted(word: object) -> str:
+    """Inert: repr writes out what a terminal would act upon."""
+    text = str(word)
+    return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
