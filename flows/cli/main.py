@@ -37,7 +37,10 @@ VERBS = {
         "flows.cli.serve",
         "offer the gate and commission forms on a Prefect server, and run them on this machine",
     ),
-    "plan": ("flows.cli.plan", "print the jobs that a gate would run; nothing is started"),
+    "plan": (
+        "flows.cli.plan",
+        "print what a gate would check, start and cost, and who would be notified; nothing is started",
+    ),
     "trigger": ("flows.cli.trigger", "start a run of a deployment on a Prefect server, and follow it"),
     "watch": ("flows.cli.watch", "follow a run on a Prefect server, and exit with its exit code"),
     "judge": ("flows.cli.judge", "decide: judge existing reports again, and print the verdict on each"),

@@ -1,4 +1,4 @@
-"""`prelaunch plan FILE`: what a gate would run, in a form that a person could start. It starts nothing and writes nothing."""
+"""`prelaunch plan FILE`: what a gate would run, as tables, or as the requests themselves. It starts nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ import os
 import re
 import shlex
 
+from checks.bundle import plan_of
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from flows.cli.output import annotate, json_text, rejection, write_stderr, write_stdout
+from checks.model import Planned, Skip
+from flows.cli.output import (
+    annotate,
+    json_text,
+    rejection,
+    stdout_colour,
+    stdout_width,
+    write_stderr,
+    write_stdout,
+)
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate.forecast import forecast, forecast_lines
+from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import GateFileError
@@ -21,7 +31,6 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     Plan,
-    PreflightCheck,
     PreflightResult,
     Request,
 )
@@ -37,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gate_arguments(parser)
     parser.add_argument(
         "--format", choices=("text", "json", "shell"), default="text",
-        help="format of stdout (default text); shell prints what is submitted: the batch scripts of Slurm, else commands",
+        help="format of stdout (default text: tables); shell prints what is submitted: the batch scripts of Slurm, else commands",
     )  # fmt: skip
     parser.add_argument(
         "--offline",
@@ -73,9 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
     made = forecast(setting, request.advanced.ask_minutes)
+    _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
         told = {side.value: plain(notifier_reach(setting.gate.notify, side, os.environ)) for side in Audience}
         document = {
+            "checks": [_check(setting, one) for one in planned],
             "estimate": plain(made),
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
@@ -87,19 +98,24 @@ def run(arguments: argparse.Namespace) -> int:
             if line.result in REFUSED:
                 write_stderr(f"prelaunch: {line.text}")
     else:
-        write_stdout(
-            "\n".join(
-                [
-                    *map(_text, requests),
-                    *map(_uploads, plans),
-                    *map(_line, lines),
-                    "".join(f"# {said}\n" for said in forecast_lines(made)),
-                    _told(setting),
-                ]
-            )
-        )
+        from flows.cli.plan_text import plan_text
+
+        width, colour = stdout_width(), stdout_colour()
+        write_stdout(plan_text(setting, planned, made, plans, lines, os.environ, width, colour))
     found = {line.result for line in lines}
     return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
+
+
+def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
+    """One check: on what it runs, whether the policy requires it, and why it does not run."""
+    entry = setting.policy.checks.get(planned.check)
+    left_out = Skip.GATE_FILE if planned.check in setting.gate.checks.skip else planned.skip
+    return {
+        "check": planned.check,
+        "scope": planned.scope.value,
+        "required": entry is not None and entry.required,
+        "skip": None if left_out is None else left_out.value,
+    }
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
@@ -142,24 +158,3 @@ def _shell(request: Request | ApiCall) -> str:
     """What is submitted, as it stands."""
     script = "" if isinstance(request, ApiCall) else request.script
     return script or _text(request)
-
-
-def _uploads(plan: Plan) -> str:
-    """What is written before the job is started, one line each."""
-    return "".join(
-        f"# before {plan.job.name}: {place} ({len(data)} bytes)\n" for place, data in plan.uploads.items()
-    )
-
-
-def _told(setting: GateContext) -> str:
-    """Who would be notified, one line for on-call and one for the owner."""
-    words = {Audience.ONCALL: "Hardware problems:", Audience.OWNER: "Gate problems:"}
-    lines = []
-    for side, word in words.items():
-        ways = ", then ".join(map(str, notifier_reach(setting.gate.notify, side, os.environ)))
-        lines.append(f"# {word} {ways}\n")
-    return "".join(lines)
-
-
-def _line(line: PreflightCheck) -> str:
-    return f"# {line.result.value:6} {line.text}\n"

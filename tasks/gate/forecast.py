@@ -21,7 +21,7 @@ SECONDS_PER_HOUR = 3600.0
 class StageForecast:
     """One stage, in seconds. `about_s` is None if it is not known; with `is_least` it takes at least that.
 
-    `at_most_s` is the limit at which the gate or the engine ends it.
+    `at_most_s` is the limit at which the gate or the engine ends it. `billed`: machines of the gate certainly cost money meanwhile.
     """
 
     name: str
@@ -29,6 +29,7 @@ class StageForecast:
     is_least: bool
     at_most_s: float | None
     source: str
+    billed: bool
 
 
 @dataclass(frozen=True)
@@ -103,20 +104,20 @@ def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
 def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
     gate, launcher = setting.gate, setting.launcher
     no_number = "never measured, and the engine's documentation gives no number"
-    yield StageForecast("start of the machines", None, False, launcher.start_s, no_number)
+    yield StageForecast("start of the machines", None, False, launcher.start_s, no_number, False)
     yield _checks(setting)
     if answer_s:
-        yield StageForecast(
-            "approval by a person", None, False, answer_s, "only if the verdict needs approval"
-        )
+        held = launcher.placement is Placement.IN_JOB
+        source = "only if the verdict needs approval"
+        yield StageForecast("approval by a person", None, False, answer_s, source, held)
     if launcher.placement is Placement.POOLED:
-        yield StageForecast("idle pool", None, False, launcher.keeps_s, no_number)
+        yield StageForecast("idle pool", None, False, launcher.keeps_s, no_number, True)
     if launcher.placement is not Placement.IN_JOB:
-        yield StageForecast("start of the training", None, False, launcher.start_s, no_number)
+        yield StageForecast("start of the training", None, False, launcher.start_s, no_number, False)
     hours = gate.training.expected_hours
     said = "not declared ([training] expected_hours)" if hours is None else "declared in the gate file"
     about_s = None if hours is None else hours * SECONDS_PER_HOUR
-    yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said)
+    yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said, True)
 
 
 def _checks(setting: GateContext) -> StageForecast:
@@ -127,8 +128,8 @@ def _checks(setting: GateContext) -> StageForecast:
     name = f"checks, profile {checks.profile.value}"
     if found is None:
         said = f"profile {checks.profile.value} was never measured on such nodes"
-        return StageForecast(name, None, False, limit_s, said)
-    return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance))
+        return StageForecast(name, None, False, limit_s, said, True)
+    return StageForecast(name, found.seconds, found.is_least, limit_s, str(found.provenance), True)
 
 
 def _spent(
@@ -164,60 +165,3 @@ def _unknown(setting: GateContext, stages: tuple[StageForecast, ...], usd: float
     if usd is None:
         yield f"what a node of {setting.declared.instance_type} costs ([cost] usd_per_node_hour)"
     yield "whether the engine bills the start of the machines: it is in no sum"
-
-
-def forecast_lines(made: Forecast) -> tuple[str, ...]:
-    """The forecast as text for people, one line per stage or cost."""
-    price = (
-        "no price is known"
-        if made.usd_per_node_hour is None
-        else f"{made.usd_per_node_hour:g} USD per node and hour"
-    )
-    source = f" ({made.price_source})" if made.price_source else ""
-    said = [
-        f"estimates, not measurements of this cluster: {made.nodes} x {made.instance_type}, {price}{source}"
-    ]
-    said += [f"time   {stage.name}: {_about(stage)}{_most(stage)}; {stage.source}" for stage in made.stages]
-    said += [f"cost   {_placement(one)}" for one in made.placements]
-    if made.training_usd is not None:
-        said.append(f"cost   training, for the hours that are expected: {made.training_usd:,.0f} USD")
-    return (*said, *(f"not known: {one}" for one in made.unknown))
-
-
-def _about(stage: StageForecast) -> str:
-    if stage.about_s is None:
-        return "not known"
-    return f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
-
-
-def _most(stage: StageForecast) -> str:
-    return "" if stage.at_most_s is None else f", at most {_time(stage.at_most_s)}"
-
-
-def _placement(one: PlacementCost) -> str:
-    chosen = " (this gate's)" if one.chosen else ""
-    about = "not known"
-    if one.about_node_hours is not None:
-        word = "at least" if one.is_least else "about"
-        about = f"{word} {_amount(one.about_node_hours, one.about_usd)}"
-    text = f"placement {one.placement.value}{chosen}, before the training: {about}"
-    text += f", at most {_amount(one.at_most_node_hours, one.at_most_usd)}"
-    if one.idle_at_most_node_hours:
-        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD per minute"
-        idle = _amount(one.idle_at_most_node_hours, one.idle_at_most_usd)
-        text += f", of which idle machines at most {idle}{rate}"
-    return f"{text}; {one.again}" if one.again else text
-
-
-def _amount(node_hours: float, usd: float | None) -> str:
-    hours = f"{node_hours:,.2f} node-hours"
-    return hours if usd is None else f"{usd:,.2f} USD ({hours})"
-
-
-def _time(seconds: float) -> str:
-    """ "17 s", "3.0 min", "120 h"."""
-    if seconds < 120:
-        return f"{seconds:g} s"
-    return (
-        f"{seconds / 60:.1f} min" if seconds < 2 * SECONDS_PER_HOUR else f"{seconds / SECONDS_PER_HOUR:.1f} h"
-    )

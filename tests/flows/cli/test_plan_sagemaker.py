@@ -109,15 +109,14 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     assert 0 == main(["plan", path, "--offline", "--format", "json"])
     estimate = json.loads(capsys.readouterr().out)["estimate"]
 
-    assert (
-        "# estimates, not measurements of this cluster: 4 x p5.48xlarge, 63.296 USD per node and hour" in text
-    )
-    assert "# time   checks, profile standard: at least 3.0 min, at most 30.0 min; dcgmi diag level 2" in text
-    assert "of which idle machines at most 253.18 USD (4.00 node-hours), 4.22 USD per minute" in text
-    assert "# not known: how long this takes: idle pool" in text
+    assert "Stages: estimates, not measurements of this cluster" in text
+    assert "- price: 63.296 USD per node and hour (AWS Price List API" in text
+    assert "checks, profile standard   at least 3.0 min   30.0 min   at least 12.66 USD" in text
+    assert re.search(r"pooled \(this gate\): where .* 379\.78 USD .* at most 253\.18 USD", text)
+    assert "- how long this takes: idle pool" in text
     assert ["in_job", "pooled", "none"] == [row["placement"] for row in estimate["placements"]]
     assert [False, True, False] == [row["chosen"] for row in estimate["placements"]]
-    assert {"name", "about_s", "is_least", "at_most_s", "source"} == set(estimate["stages"][0])
+    assert {"name", "about_s", "is_least", "at_most_s", "source", "billed"} == set(estimate["stages"][0])
 
 
 def test_the_gate_refuses_the_same_before_it_starts_a_server(

@@ -10,7 +10,7 @@ from checks.facts.durations import Devices, builtin_durations, duration_of
 from checks.facts.profile_options import OPTIONS
 from checks.model import Profile
 from tasks.gate.context import open_gate_context
-from tasks.gate.forecast import Forecast, forecast, forecast_lines
+from tasks.gate.forecast import Forecast, forecast
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import Placement
 
@@ -62,7 +62,7 @@ def test_the_checks_of_gpus_are_estimated_from_below() -> None:
     assert (True, 1800.0) == (checks.is_least, checks.at_most_s)
     assert "dcgmi diag level 2 takes about two minutes" in checks.source
     assert "how much longer than its estimate this takes: checks, profile standard" in found.unknown
-    assert any("at least 12.66 USD" in line for line in forecast_lines(found))
+    assert {(True, 12.66)} == {(one.is_least, round(one.about_usd or 0, 2)) for one in found.placements}
 
 
 @pytest.mark.parametrize("profile", [Profile.STANDARD, Profile.DEEP])
@@ -90,7 +90,7 @@ def test_without_a_price_hours_are_said_and_no_dollars() -> None:
 
     assert (None, {None}) == (found.usd_per_node_hour, {one.at_most_usd for one in found.placements})
     assert any("what a node of m5.large costs" in said for said in found.unknown)
-    assert not any("USD" in line and "node-hours" in line for line in forecast_lines(found))
+    assert {(True, None)} == {(one.at_most_node_hours > 0, one.about_usd) for one in found.placements}
 
 
 def test_a_price_that_was_said_is_taken() -> None:

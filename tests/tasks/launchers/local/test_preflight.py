@@ -159,5 +159,5 @@ def test_plan_rejects_and_offline_does_not_look(tmp_path: Path, capfd: pytest.Ca
     (tmp_path / "gate.toml").write_text(gate)
 
     assert 2 == main(["plan", str(tmp_path / "gate.toml")])
-    assert "# wrong  PyTorch for the rank checks: " in capfd.readouterr().out
+    assert "This gate would not start: PyTorch for the rank checks: " in capfd.readouterr().out
     assert 0 == main(["plan", str(tmp_path / "gate.toml"), "--offline"])

@@ -1,0 +1,268 @@
+"""What a gate would do, as tables for people: checks, stages with time and cost, notifications, and what would be submitted (pure)."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from checks.model import Planned, Scope, Skip
+from tasks.gate.context import GateContext
+from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
+from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
+from tasks.notifiers.base import Audience
+from tasks.paging.preflight import notifier_reach
+from tasks.text.inert import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HOUR_S = 3600.0
+# What a job is for.
+WORDS = {
+    Work.COMMAND: "command",
+    Work.CHECK: "health checks",
+    Work.CONFIRM: "training, after each node has proven to be a machine that passed",
+    Work.GATE: "health checks, then the training on the same machines",
+}
+RESULTS = {
+    PreflightResult.OK: "ok",
+    PreflightResult.WRONG: "WRONG",
+    PreflightResult.NO_CAPACITY: "NO CAPACITY",
+    PreflightResult.UNSEEN: "not looked at",
+}
+Rows = Sequence[tuple[str, ...]]
+
+
+def plan_text(
+    setting: GateContext,
+    planned: Sequence[Planned],
+    made: Forecast,
+    plans: Sequence[Plan],
+    lines: Sequence[PreflightCheck],
+    environment: Mapping[str, str],
+    width: int = 100,
+    colour: bool = False,
+) -> str:
+    """The page, `width` columns wide; the first line is the summary."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    _print(console, _summary(setting, planned), "bold")
+    for line in lines:
+        if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY):
+            _print(console, f"This gate would not start: {line.text}", "bold red")
+            break
+    profile = setting.gate.checks.profile.value
+    _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
+    head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")
+    _table(console, "Stages: estimates, not measurements of this cluster", head, list(_stages(made)))
+    _table(
+        console, "Cost before the training, by placement", ("placement", "expected", "at most", "of which idle"),
+        [_placement(one) for one in made.placements],
+    )  # fmt: skip
+    head = ("what happened", "who", "notified through")
+    _table(console, "Notifications", head, list(_notified(setting, environment)))
+    head = ("job", "what it is", "what is submitted", "written before it")
+    _table(console, "Jobs", head, [_job(plan) for plan in plans])
+    if lines:
+        rows = [(RESULTS[line.result], line.text) for line in lines]
+        _table(console, "Looked at before the start", ("result", "what"), rows)
+    _list(console, "Not known", made.unknown)
+    _list(console, "Sources", list(_sources(made)))
+    console.print()
+    _print(console, "Nothing was started. --format shell prints the requests, --format json everything.")
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _print(console: Console, line: str, style: str = "") -> None:
+    from rich.text import Text
+
+    console.print(Text(one_line(line, 1200), style=style), soft_wrap=True)
+
+
+def _table(console: Console, title: str, head: tuple[str, ...], rows: Rows) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell, 4000)) for cell in row))
+    console.print()
+    console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def _list(console: Console, title: str, lines: Sequence[str]) -> None:
+    from rich.text import Text
+
+    if not lines:
+        return
+    console.print()
+    _print(console, title, "bold")
+    for line in lines:
+        for part in textwrap.wrap(
+            one_line(line, 1200), console.width - 2, initial_indent="- ", subsequent_indent="  "
+        ):
+            console.print(Text(part), soft_wrap=True)
+
+
+def _summary(setting: GateContext, planned: Sequence[Planned]) -> str:
+    gate, declared = setting.gate, setting.declared
+    gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
+    running = sum(1 for one in planned if one.skip is None and one.check not in gate.checks.skip)
+    return (
+        f"Plan of gate {gate.name}: {running} checks on {_many(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
+        f"{_many(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
+        f"policy {setting.policy.name}"
+    )
+
+
+def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[tuple[str, str]]:
+    """What runs where, then what does not run and why; a check that the policy does not require is marked."""
+    declared = setting.declared
+    names = ", ".join(declared.node_names[:4]) + (", ..." if len(declared.node_names) > 4 else "")
+    where = {
+        Scope.NODE: f"every node ({declared.nodes}{f': {names}' if names else ''})",
+        Scope.RANK: f"every rank ({declared.ranks}, {declared.ranks_per_node} per node)",
+        Scope.CLUSTER: "once per cluster",
+    }
+    skipped = setting.gate.checks.skip
+    for scope, place in where.items():
+        chosen = [p.check for p in planned if p.scope is scope and p.skip is None and p.check not in skipped]
+        if chosen:
+            yield place, ", ".join(_marked(setting, name) for name in chosen)
+    if skipped:
+        yield f"not run: {Skip.GATE_FILE.value} (a warning in every verdict)", ", ".join(skipped)
+    reasons: dict[Skip, list[str]] = {}
+    for one in planned:
+        if one.skip is not None and one.check not in skipped:
+            reasons.setdefault(one.skip, []).append(one.check)
+    for reason, left in reasons.items():
+        yield f"not run: {reason.value}", ", ".join(left)
+
+
+def _marked(setting: GateContext, name: str) -> str:
+    entry = setting.policy.checks.get(name)
+    return name if entry is not None and entry.required else f"{name} (not required)"
+
+
+def _stages(made: Forecast) -> Iterator[tuple[str, ...]]:
+    for stage in made.stages:
+        yield (
+            stage.name,
+            _about(stage),
+            "none" if stage.at_most_s is None else _time(stage.at_most_s),
+            ("at least " if stage.is_least and stage.billed else "") + _cost(made, stage, stage.about_s),
+            _cost(made, stage, stage.at_most_s),
+        )
+
+
+def _about(stage: StageForecast) -> str:
+    if stage.about_s is None:
+        return "not known"
+    return f"{'at least' if stage.is_least else 'about'} {_time(stage.about_s)}"
+
+
+def _cost(made: Forecast, stage: StageForecast, seconds: float | None) -> str:
+    if not stage.billed:
+        return "-"
+    if seconds is None:
+        return "not known"
+    hours = made.nodes * seconds / HOUR_S
+    return _amount(hours, None if made.usd_per_node_hour is None else hours * made.usd_per_node_hour)
+
+
+def _placement(one: PlacementCost) -> tuple[str, ...]:
+    about = "not known"
+    if one.about_node_hours is not None:
+        word = "at least" if one.is_least else "about"
+        about = f"{word} {_amount(one.about_node_hours, one.about_usd)}"
+    idle = "nothing"
+    if one.idle_at_most_node_hours:
+        rate = "" if one.idle_usd_per_minute is None else f", {one.idle_usd_per_minute:,.2f} USD per minute"
+        idle = f"at most {_amount(one.idle_at_most_node_hours, one.idle_at_most_usd)}{rate}"
+    name = (
+        f"{one.placement.value}{' (this gate)' if one.chosen else ''}{f': {one.again}' if one.again else ''}"
+    )
+    return name, about, _amount(one.at_most_node_hours, one.at_most_usd), idle
+
+
+def _notified(setting: GateContext, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    notify, approval = setting.gate.notify, setting.gate.approval
+    reach = {
+        side: ", then ".join(map(str, notifier_reach(notify, side, environment))) or "nobody"
+        for side in Audience
+    }
+    yield "a node or a link is broken", "hardware on-call", reach[Audience.ONCALL]
+    yield (
+        "missing evidence, configuration, no machines, or the training failed",
+        "owner of the gate",
+        reach[Audience.OWNER],
+    )
+    if setting.asks:
+        people = ", ".join(dict.fromkeys((*approval.approvers, *approval.overriders)))
+        answered = (
+            f"answered by {people} in Slack, or in Prefect's form" if people else "answered in Prefect's form"
+        )
+        yield "the verdict needs approval", f"owner of the gate; {answered}", reach[Audience.OWNER]
+    yield "GO", "nobody", "messages that are open are updated"
+
+
+def _job(plan: Plan) -> tuple[str, ...]:
+    calls = [f"{call.service} {call.operation}" for call in plan.calls]
+    scripts = [one.argv[0] for one in plan.processes if one.script]
+    nodes = [one.node for one in plan.processes if one.node]
+    shown = f"{', '.join(nodes[:8])}{', ...' if len(nodes) > 8 else ''}"
+    own = (
+        [f"{len(nodes):,} process{'' if len(nodes) == 1 else 'es'} on this machine, as {shown}"]
+        if nodes
+        else []
+    )
+    submitted = ", ".join((*calls, *scripts, *own))
+    size = sum(map(len, plan.uploads.values()))
+    folder = _folder(list(plan.uploads))
+    files = f"{_many(len(plan.uploads), 'file')} ({size:,} bytes) below {folder}" if plan.uploads else "-"
+    return plan.job.name, WORDS[plan.job.work], submitted, files
+
+
+def _folder(places: Sequence[str]) -> str:
+    """The folder or prefix that all places share."""
+    parts = [place.split("/")[:-1] for place in places]
+    shared = [words[0] for words in zip(*parts, strict=False) if len(set(words)) == 1]
+    return "/".join(shared)
+
+
+def _sources(made: Forecast) -> Iterator[str]:
+    price = (
+        "no price is known"
+        if made.usd_per_node_hour is None
+        else f"{made.usd_per_node_hour:g} USD per node and hour"
+    )
+    yield f"price: {price}{f' ({made.price_source})' if made.price_source else ''}"
+    for stage in made.stages:
+        yield f"{stage.name}: {stage.source}"
+
+
+def _amount(node_hours: float, usd: float | None) -> str:
+    hours = f"{node_hours:,.2f} node-hours"
+    return hours if usd is None else f"{usd:,.2f} USD ({hours})"
+
+
+def _time(seconds: float) -> str:
+    """ "17 s", "3.0 min", "120 h"."""
+    if seconds < 120:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:.1f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:.1f} h"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
