@@ -79,6 +79,7 @@ VERBS = {
         "flows.cli.examples",
         "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",
     ),
+    "schema": ("flows.cli.schema", "print the JSON Schema of a gate file, a policy or a report, for editors"),
     "facts": ("flows.cli.facts", "print the facts about an instance type, and the thresholds of its policy"),
 }
 EXIT_CODES = (

@@ -1,22 +1,31 @@
-"""The JSON Schema of health_check_metrics.json, made from the types that the strict reader decodes.
+"""The JSON Schemas of reports, gate files and policies, made from the types that their readers decode.
 
-`python -m tasks.reports.schema` writes checks/report.schema.json; a test compares the committed file with it.
+`python -m tasks.reports.schema` writes the committed files; tests compare them. Editors find those of gate files and policies by
+the line `#:schema` at the top of a file.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
 from checks.documents.report import ReportFile
+from checks.policy import Policy
+from tasks.gate_file.model import Gate
+from tasks.launchers.registry import LAUNCHERS
 
-PATH = Path(__file__).resolve().parents[2] / "checks" / "report.schema.json"
+ROOT = Path(__file__).resolve().parents[2]
+PATH = ROOT / "checks" / "report.schema.json"
+GATE_PATH = ROOT / "deployments" / "schemas" / "gate.schema.json"
+POLICY_PATH = ROOT / "deployments" / "schemas" / "policy.schema.json"
 EXACT = 2**53
+DEFINED = "#/$defs/{model}"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -24,9 +33,36 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 def report_schema() -> str:
     """The schema as text: unknown keys are refused wherever the reader refuses them."""
-    schema: dict[str, Json] = TypeAdapter(ReportFile).json_schema()
+    return _text(TypeAdapter(ReportFile).json_schema(), "health_check_metrics.json")
+
+
+def policy_schema() -> str:
+    """The schema of a policy, with what each key means."""
+    return _text(TypeAdapter(Policy).json_schema(), "A policy of Prelaunch")
+
+
+def gate_schema() -> str:
+    """The schema of a gate file, with what each key means, and the options of each launcher."""
+    schema = Gate.model_json_schema(ref_template=DEFINED)
+    shared, cases = schema["$defs"], list[Json]()
+    for name, module in LAUNCHERS.items():
+        options = TypeAdapter(importlib.import_module(module).Options).json_schema(ref_template=DEFINED)
+        shared.update(options.pop("$defs", {}))
+        shared[f"Options_{name}"] = options
+        launcher: Json = {"properties": {"cluster": {"properties": {"launcher": {"const": name}}}}}
+        own: Json = {"options": {"$ref": DEFINED.format(model=f"Options_{name}")}}
+        needed: Json = ["options"] if options.get("required") else []
+        then: Json = {"properties": {"cluster": {"properties": own, "required": needed}}}
+        # Where the file names no launcher, the condition holds too: that is the first, "local".
+        required: Json = {} if not cases else {"properties": {"cluster": {"required": ["launcher"]}}}
+        cases.append({"if": {"allOf": [launcher, required]}, "then": then})
+    shared["Cluster"]["properties"]["launcher"]["enum"] = list(LAUNCHERS)
+    return _text({**schema, "allOf": cases}, "A gate file of Prelaunch")
+
+
+def _text(schema: dict[str, Json], title: str) -> str:
     _walk(schema, _strict)
-    head: dict[str, Json] = {"$schema": DIALECT, "title": "health_check_metrics.json"}
+    head: dict[str, Json] = {"$schema": DIALECT, "title": title}
     return json.dumps({**schema, **head}, indent=1, sort_keys=True) + "\n"
 
 
@@ -57,10 +93,19 @@ def _walk(value: Json, change: Callable[[dict[str, Json]], None]) -> None:
             _walk(item, change)
 
 
+SCHEMAS: Mapping[str, tuple[Path, Callable[[], str]]] = {
+    "gate": (GATE_PATH, gate_schema),
+    "policy": (POLICY_PATH, policy_schema),
+    "report": (PATH, report_schema),
+}
+
+
 def main() -> int:
-    """Write the file."""
-    PATH.write_text(report_schema(), encoding="utf-8")
-    print(PATH)
+    """Write the files."""
+    for path, schema in SCHEMAS.values():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(schema(), encoding="utf-8")
+        print(path)
     return 0
 
 

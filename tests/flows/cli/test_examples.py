@@ -55,7 +55,9 @@ def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.
     main(["examples", str(tmp_path / "mine")])
     capfd.readouterr()
 
-    assert 0 == main(["plan", str(tmp_path / "mine" / "gates" / "local.toml"), "--offline"])
+    assert 0 == main(
+        ["plan", str(tmp_path / "mine" / "gates" / "local.toml"), "--offline", "--format", "shell"]
+    )
     assert str(tmp_path / "mine" / "gates" / ".." / "examples" / "train_tiny.py") in capfd.readouterr().out
 
 
