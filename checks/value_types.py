@@ -2,7 +2,7 @@
 
     DecodeError        what is wrong, where, and the nearest valid key
 
-Also: the keys of a dataclass and the types of their values, looked up once per class.
+Also: the keys of a dataclass and the types of their values, looked up once per class; the natural order of names.
 """
 
 from __future__ import annotations
@@ -14,6 +14,15 @@ from typing import Any, get_type_hints
 # The version of a driver, compared as a tuple of whole numbers: 550.163.01 is older than 565.
 Version = tuple[int, ...]
 VERSION = re.compile(r"[1-9]\d{0,4}(?:\.\d{1,4}){0,3}")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def natural(name: str) -> tuple[tuple[int, str, str], ...]:
+    """The key of the natural order of names: node-2 before node-13. Numbers of any length are compared without being converted."""
+    return tuple(
+        (len(number := part.lstrip("0")), number, part) if place % 2 else (0, part, "")
+        for place, part in enumerate(_DIGITS.split(name))
+    )
 
 
 @dataclasses.dataclass(frozen=True)

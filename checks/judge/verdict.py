@@ -36,6 +36,7 @@ from checks.model import (
     worst,
 )
 from checks.policy import OnWarn, Policy
+from checks.value_types import natural
 from checks.version import ENGINE
 
 # Among findings of equal level a broken part comes first, and missing evidence last.
@@ -126,7 +127,7 @@ def conclude(
     ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])
     bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))
-    condemned = tuple(sorted({node_of(f.subject) for f in bad}))
+    condemned = tuple(sorted({node_of(f.subject) for f in bad}, key=natural))
     brake = len(condemned) > max(1.0, policy.max_unfit_fraction * nodes)
     return Verdict(
         level, _answer(level, ordered, policy), coverage, tuple(ordered), condemned, brake, digests
@@ -139,7 +140,7 @@ def failed_nodes(verdict: Verdict) -> dict[str, str]:
     for finding in verdict.findings:
         if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
             for end in finding.subject.split(LINK):
-                found.setdefault(node_of(end), f"{finding.check}: {finding.message}")
+                found.setdefault(node_of(end), spoken(finding))
     return {node: why for node, why in found.items() if node != CLUSTER}
 
 
@@ -175,6 +176,8 @@ class _Order:
         self.suspected = {one.finding for one in suspected}
         self.silent = _silent(report)
         self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
+        # If some nodes reported, those that did not are what is wrong; if none did, what is said of the whole job is.
+        self.some_reported = bool(report.nodes)
 
     def __call__(self, f: Finding) -> tuple[object, ...]:
         turn = self.turn.get(f.check, -1)
@@ -185,9 +188,10 @@ class _Order:
             f not in self.suspected,
             general,
             silent,
+            self.some_reported and f.check == "report" and f.subject == CLUSTER,
             turn,
             f.check,
-            f.subject,
+            natural(f.subject),
             f.cause.value,
             f.message,
             f.evidence,

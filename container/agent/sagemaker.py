@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.model import NODE_NAME
+from checks.value_types import natural
 
 ROOT = "/opt/ml"
 CONFIG_BYTES = 1 << 20
@@ -52,7 +53,7 @@ def parse_resources(text: str) -> Resources:
         raise ResourceError(f"its current_host {current!r:.80} is not once among its hosts")
     return Resources(
         str(current),
-        tuple(sorted(hosts, key=_natural)),
+        tuple(sorted(hosts, key=natural)),
         str(value.get("network_interface_name") or ""),
         str(value.get("current_instance_type") or ""),
     )
@@ -86,8 +87,3 @@ def _read(path: Path) -> str:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= 253 and re.fullmatch(NODE_NAME, value) is not None
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """algo-2 before algo-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
