@@ -37,6 +37,7 @@ VERBS = {
         "flows.cli.serve",
         "offer the gate and commission forms on a Prefect server, and run them on this machine",
     ),
+    "init": ("flows.cli.init", "write a new gate file, from answers on the terminal or from options"),
     "plan": (
         "flows.cli.plan",
         "print what a gate would check, start and cost, and who would be notified; nothing is started",

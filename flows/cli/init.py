@@ -1,0 +1,213 @@
+"""`prelaunch init [FILE]`: writes a new gate file, which `prelaunch plan` accepts, from answers or from options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
+
+from checks.documents.decode import nearest
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.rejection import report_rejection
+from tasks.gate_file.people import NotifierName
+from tasks.gate_file.references import PolicyError, default_policy
+from tasks.gate_file.starter import Wish, placeholders, starter_text
+from tasks.launchers.registry import LAUNCHERS
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.read import InputError
+
+NOTIFIERS = get_args(NotifierName)
+MOST_NODES = 100_000
+Ask = Callable[[str], str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE, the five answers, --force and --format."""
+    parser.description = (
+        "Writes a new gate file with comments, made of the shipped one that is nearest. On a terminal it asks for what no "
+        "option says; elsewhere every option without a default is required."
+    )
+    parser.add_argument(
+        "file", nargs="?", type=Path, default=Path("gate.toml"), metavar="FILE",
+        help="the file to write (default gate.toml)",
+    )  # fmt: skip
+    parser.add_argument("--engine", choices=tuple(LAUNCHERS), help="what starts the jobs")
+    parser.add_argument(
+        "--instance-type", metavar="T", help="the instance type of every node, such as p5.48xlarge or cpu"
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes")
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="the policy (default: the shipped one of the instance type)",
+    )
+    parser.add_argument(
+        "--notify",
+        metavar="NAMES",
+        help=f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)",
+    )
+    parser.add_argument("--name", help="the name of the gate and its cluster (default: from engine and type)")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask for what is missing, then write the file completely or not at all; exit code 2 for what cannot be used."""
+    file: Path = arguments.file
+    try:
+        if os.path.lexists(file) and not arguments.force:
+            raise OutputError(file, "it exists already. Name another file, or replace it with --force.")
+        write_file(file, None)  # nobody answers five questions for a file that cannot be written
+        wish = _wish(arguments, _asker())
+        text = starter_text(wish, builtin().instances, file)
+        _require_accepted(file, text)
+        write_file(file, text)
+    except EOFError:
+        return report_rejection(
+            arguments.format, InputError(str(file), "the answers ended. Nothing was written.")
+        )
+    except (InputError, OutputError) as error:
+        return report_rejection(arguments.format, error)
+    left = placeholders(text)
+    if arguments.format == "json":
+        write_stdout(json_text({"written": str(file), "to_replace": list(left), "error": None}))
+    else:
+        write_stdout(f"{file}\n")
+    if left:
+        write_stderr(f"prelaunch: replace the examples in {file}: {', '.join(left)}")
+    write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
+    return int(Exit.GO)
+
+
+def _asker() -> Ask | None:
+    """The function that asks on the terminal; None where there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def ask(question: str) -> str:
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    return ask
+
+
+def _wish(arguments: argparse.Namespace, ask: Ask | None) -> Wish:
+    """Every answer, from an option or a person. Raises InputError, for missing options with all their names."""
+    given = {
+        "--engine": arguments.engine,
+        "--instance-type": arguments.instance_type,
+        "--nodes": None if arguments.nodes is None else str(arguments.nodes),
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if ask is None and missing:
+        said = f"there is no terminal to ask on, and these options are missing: {', '.join(missing)}."
+        raise InputError("init", said)
+    engine = _answer(given["--engine"], ask, f"Engine ({', '.join(LAUNCHERS)})", "local", _engine)
+    default = "cpu" if engine == "local" else ""
+    kind = _answer(
+        given["--instance-type"], ask, "Instance type of the nodes, such as p5.48xlarge", default, _type
+    )
+    nodes = int(_answer(given["--nodes"], ask, "Number of nodes", "2", _nodes))
+    shipped = _shipped_policy(kind)
+    typed = None if arguments.policy is None else str(arguments.policy)
+    suggested = "" if shipped is None else str(shipped)
+    policy = _answer(typed or (suggested if ask is None else None), ask, "Policy", suggested, _policy)
+    names = _answer(
+        arguments.notify or ("log" if ask is None else None), ask, f"Notifiers, in order ({', '.join(NOTIFIERS)})", "log", _names
+    )  # fmt: skip
+    made = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
+    return Wish(arguments.name or made, engine, kind, nodes, Path(policy), tuple(names.split(",")))
+
+
+def _answer(
+    given: str | None, ask: Ask | None, question: str, default: str, check: Callable[[str], str]
+) -> str:
+    """The option's value, or the first answer that can be used. Raises InputError for an option that cannot."""
+    if given is not None or ask is None:
+        return check(given or "")
+    while True:
+        typed = ask(f"{question}{f' [{default}]' if default else ''}: ") or default
+        try:
+            return check(typed)
+        except InputError as error:
+            hint = f" Did you mean {error.nearest}?" if error.nearest else ""
+            sys.stderr.write(f"{error.message}{hint}\n")
+
+
+def _engine(text: str) -> str:
+    return _one_of("--engine", text, tuple(LAUNCHERS))
+
+
+def _type(text: str) -> str:
+    names = tuple(builtin().instances)
+    if text not in names:
+        raise InputError(
+            "--instance-type", f"{text!r:.80} is not a known instance type.", "", nearest(text, names)
+        )
+    return text
+
+
+def _nodes(text: str) -> str:
+    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_NODES:
+        raise InputError("--nodes", f"{text!r:.40} is not a number from 1 to {MOST_NODES}.")
+    return text
+
+
+def _policy(text: str) -> str:
+    if not text:
+        raise InputError("--policy", "no shipped policy is for this instance type. Name a policy file.")
+    if not Path(text).expanduser().is_file():
+        raise InputError("--policy", f"there is no file {text!r:.200}. Name a policy file.")
+    return text
+
+
+def _names(text: str) -> str:
+    words = [word for word in re.split(r"[,\s]+", text) if word]
+    if not words:
+        raise InputError("--notify", f"name at least one of {', '.join(NOTIFIERS)}.")
+    return ",".join(dict.fromkeys(_one_of("--notify", word, NOTIFIERS) for word in words))
+
+
+def _one_of(option: str, text: str, choices: Sequence[str]) -> str:
+    if text not in choices:
+        raise InputError(option, f"{text!r:.80} is none of {', '.join(choices)}.", "", nearest(text, choices))
+    return text
+
+
+def _shipped_policy(kind: str) -> Path | None:
+    try:
+        return default_policy(kind)[0]
+    except PolicyError:
+        return None
+
+
+def _require_accepted(file: Path, text: str) -> None:
+    """Require that `prelaunch plan --offline` accepts the text at that place. Raises InputError."""
+    from flows.cli.plan import plans_of
+    from tasks.gate.context import open_gate_context
+    from tasks.gate_file.read import GateFileError
+    from tasks.gate_file.request import GateRequest
+
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".toml", prefix=".init-", dir=file.absolute().parent, encoding="utf-8"
+    ) as tried:
+        tried.write(text)
+        tried.flush()
+        try:
+            plans_of(open_gate_context(GateRequest(gate_file=tried.name)), 0)
+        except GateFileError as error:
+            raise InputError(str(file), error.message, error.path, error.nearest) from error

@@ -1,0 +1,190 @@
+"""A new gate file, made of the shipped one that is nearest to what somebody asked for (pure but for reading the shipped files)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checks.facts.instances import Instance
+from tasks.gate_file.folder import SHIPPED
+from tasks.gate_file.read import line_of
+
+# The shipped file whose comments show the tables of every notifier.
+NOTIFIERS_SHOWN = "sagemaker-p5"
+SCHEMA = SHIPPED.parent / "schemas" / "gate.schema.json"
+RANKS_WITHOUT_ACCELERATORS = 2
+# Values of the shipped files that are examples, and keys whose values are some site's own.
+PLACEHOLDER = re.compile(r"123456789012|0123456789|/fsx/|/opt/ml/input/|#gpu-gates")
+OWN = ("cluster.options.region", "cluster.options.partition")
+VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants: `policy` is the policy's file, and `notifiers` the names in [notify]."""
+
+    name: str
+    engine: str
+    instance_type: str
+    nodes: int
+    policy: Path
+    notifiers: tuple[str, ...]
+
+
+def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) -> str:
+    """The text of a gate file at `target`, with comments. The caller has seen that the instance type is known."""
+    instance = instances[wish.instance_type]
+    path = _nearest(wish, instances)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = lines[next(place for place, line in enumerate(lines) if line.startswith("name = ")) :]
+    text = "\n".join(_without_notify(lines))
+    ranks = instance.gpus or (instance.neuron_devices * (instance.neuron_cores_per_device or 1))
+    here = target.absolute().parent
+    changes: dict[str, object] = {
+        "name": wish.name,
+        "cluster.name": wish.name,
+        "cluster.declared.instance_type": wish.instance_type,
+        "cluster.declared.nodes": wish.nodes,
+        "cluster.declared.gpus_per_node": instance.gpus,
+        "cluster.declared.ranks_per_node": ranks or RANKS_WITHOUT_ACCELERATORS,
+        "cluster.options.gpus_per_node": instance.gpus,
+        "policy.file": _reference(wish.policy, here),
+    }
+    command = tomllib.loads(text)["training"]["command"]
+    if any("{here}" in word for word in command):
+        changes["training.command"] = [_moved(word, path.parent, here) for word in command]
+    for key, value in changes.items():
+        text = _changed(text, key, value)
+    head = [
+        f"#:schema {_reference(SCHEMA, here) if _is_near(SCHEMA, here) else SCHEMA.as_uri()}",
+        f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
+        "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
+    ]
+    return "\n".join([*head, text.rstrip("\n"), "", *_notify(wish.notifiers)]) + "\n"
+
+
+def placeholders(text: str) -> tuple[str, ...]:
+    """The keys whose values are examples of the shipped file, which somebody has to replace."""
+    values = _values(tomllib.loads(text))
+    return tuple(key for key, value in values if key in OWN or PLACEHOLDER.search(str(value)))
+
+
+def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
+    """The shipped file of the engine whose machines are most alike; by the alphabet where several are."""
+    wanted = instances[wish.instance_type]
+
+    def distance(path: Path) -> tuple[object, ...]:
+        declared = tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]["declared"]
+        other = instances[declared["instance_type"]]
+        return (
+            _accelerators(other) != _accelerators(wanted),
+            (other.gpus > 1) != (wanted.gpus > 1),
+            bool(other.efa_devices) != bool(wanted.efa_devices),
+            declared["instance_type"] != wish.instance_type,
+            abs(other.gpus - wanted.gpus),
+            (declared["nodes"] > 1) != (wish.nodes > 1),
+            not path.stem.startswith(wish.engine),
+            path.stem,
+        )
+
+    return min(_of_engine(wish.engine), key=distance)
+
+
+def _of_engine(engine: str) -> Iterator[Path]:
+    for path in sorted(SHIPPED.glob("*.toml")):
+        if tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]["launcher"] == engine:
+            yield path
+
+
+def _accelerators(instance: Instance) -> str:
+    return "neuron" if instance.neuron_devices else "gpu" if instance.gpus else "none"
+
+
+def _without_notify(lines: Sequence[str]) -> Iterator[str]:
+    """The lines without [notify], its comments, and a commented example of it."""
+    inside = False
+    for line in lines:
+        if re.match(r"# Who is notified|# \[notify\]|\[notify", line):
+            inside = True
+        elif inside and re.match(r"\[(?!notify|approval)", line):
+            inside = False
+        if not inside:
+            yield line
+
+
+def _notify(names: Sequence[str]) -> Iterator[str]:
+    """The table [notify] with the example of each notifier, from the comments of a shipped file."""
+    yield f"# Who is notified: docs/notify.md. Write no secret here, only where it is. Copy [approval] from {NOTIFIERS_SHOWN}.toml."
+    yield "[notify]"
+    yield f"order = {json.dumps(list(names))}   # hardware problems: the first that works; the log is always the last"
+    if set(names) != {"log"}:
+        owners = [name for name in names if name != "pagerduty"] or ["log"]
+        yield f"owner = {json.dumps(owners)}   # missing evidence, a failed training: whoever owns the gate"
+    shown = _shown_tables()
+    for name in names:
+        if name in shown:
+            yield ""
+            yield from shown[name]
+
+
+def _shown_tables() -> Mapping[str, list[str]]:
+    """Name of a notifier -> the lines of its table, with what names people still commented."""
+    tables: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in (SHIPPED / f"{NOTIFIERS_SHOWN}.toml").read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"# \[notify\.(\w+)\]", line):
+            lines = tables.setdefault(found[1], [])
+        elif not line.startswith("# ") or line.startswith("# ["):
+            lines = []  # what follows belongs to no notifier
+            continue
+        if found or lines:
+            lines.append(line if re.match(r"# \w*mention = ", line) else line.removeprefix("# "))
+    return tables
+
+
+def _changed(text: str, key: str, value: object) -> str:
+    """The text with another value of the key, where the file has the key; the line's comment was about the old value, and goes."""
+    table: Any = tomllib.loads(text)
+    *above, last = key.split(".")
+    for name in above:
+        table = table.get(name, {})
+    number = line_of(text, key)
+    if last not in table or number is None or table[last] == value:
+        return text
+    lines = text.splitlines()
+    lines[number - 1] = VALUE.sub(lambda found: found[1] + json.dumps(value), lines[number - 1], count=1)
+    return "\n".join(lines)
+
+
+def _is_near(path: Path, here: Path) -> bool:
+    """Whether both lie in one folder of gate files, policies and schemas, which may be moved together."""
+    return path.parent.parent in (here, here.parent)
+
+
+def _reference(path: Path, here: Path) -> str:
+    """How a file in `here` names another one: relative where both are moved together, else from the root."""
+    path = path.expanduser().absolute()
+    return os.path.relpath(path, here) if _is_near(path, here) or path.is_relative_to(here) else str(path)
+
+
+def _moved(word: str, old: Path, here: Path) -> str:
+    """A word of a command with `{here}` for the folder of the shipped file, as it has to be in another folder."""
+    if not word.startswith("{here}/"):
+        return word
+    path = Path(os.path.normpath(old / word.removeprefix("{here}/")))
+    found = _reference(path, here)
+    return found if os.path.isabs(found) else f"{{here}}/{found}"
+
+
+def _values(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _values(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value

@@ -1,0 +1,210 @@
+"""`prelaunch init`: every gate file that it writes is one that `prelaunch plan` accepts, and it leaves no half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from flows.cli.main import main
+from tasks.gate_file.folder import SHIPPED
+from tasks.reports.schema import GATE_PATH
+
+Run = Callable[..., tuple[int, str, str]]
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(GATE_PATH.read_text()))
+WISHES = [
+    ("local", "cpu", 1, "log"),
+    ("local", "g5.xlarge", 1, "log"),
+    ("slurm", "cpu", 2, "slack"),
+    ("slurm", "p5.48xlarge", 16, "slack,pagerduty,apprise"),
+    ("slurm", "trn1.32xlarge", 2, "apprise"),
+    ("sagemaker", "m5.large", 2, "log"),
+    ("sagemaker", "g5.xlarge", 3, "pagerduty"),
+    ("sagemaker", "p4d.24xlarge", 1, "log"),
+    ("sagemaker", "p5.48xlarge", 4, "slack"),
+    ("sagemaker", "trn1.32xlarge", 2, "log,slack"),
+]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+    """The command in this process, without a terminal, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def runner(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        return code, *capfd.readouterr()
+
+    yield runner
+    signal.signal(signal.SIGTERM, before)
+
+
+def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[str, ...]:
+    """The options of one wish."""
+    return ("--engine", engine, "--instance-type", kind, "--nodes", str(nodes), "--notify", notify)
+
+
+@pytest.mark.parametrize(("engine", "kind", "nodes", "notify"), WISHES)
+def test_plan_accepts_what_was_written(
+    run: Run, tmp_path: Path, engine: str, kind: str, nodes: int, notify: str
+) -> None:
+    """With the values that were asked for, the comments of a shipped file, and a schema that takes it."""
+    code, out, err = run("init", "mine.toml", *options(engine, kind, nodes, notify))
+    text = (tmp_path / "mine.toml").read_text()
+    made = tomllib.loads(text)
+    declared = made["cluster"]["declared"]
+
+    assert (0, "mine.toml\n") == (code, out), err
+    assert (kind, nodes, engine) == (
+        declared["instance_type"],
+        declared["nodes"],
+        made["cluster"]["launcher"],
+    )
+    assert notify.split(",") == made["notify"]["order"]
+    assert text.startswith(f"#:schema {GATE_PATH.as_uri()}\n") and text.count("#") > 6
+    assert [] == [error.message for error in VALIDATOR.iter_errors(made)]
+    assert 0 == run("plan", "mine.toml", "--offline")[0]
+
+
+def test_a_file_beside_the_shipped_ones_names_its_neighbours(run: Run, tmp_path: Path) -> None:
+    """Relative paths, so that the folder can be moved."""
+    run("examples", "mine")
+    code, _, err = run(
+        "init", "mine/gates/new.toml", *options("local", "cpu", 2), "--policy", "mine/policies/local.toml"
+    )
+    text = (tmp_path / "mine/gates/new.toml").read_text()
+
+    assert 0 == code, err
+    assert "../policies/local.toml" == tomllib.loads(text)["policy"]["file"]
+
+
+def test_what_has_to_be_replaced_is_named(run: Run) -> None:
+    """Keys whose values are the shipped file's examples; none for this machine."""
+    _, out, _ = run("init", "a.toml", *options("slurm", "p5.48xlarge", 2, "slack"), "--format", "json")
+    _, local, _ = run("init", "b.toml", *options("local", "cpu", 2), "--format", "json")
+
+    assert {"cluster.options.partition", "cluster.options.folder", "notify.slack.channel"} <= set(
+        json.loads(out)["to_replace"]
+    )
+    assert [] == json.loads(local)["to_replace"]
+
+
+def test_it_overwrites_only_with_force(run: Run, tmp_path: Path) -> None:
+    """Exit code 2, and the file is as it was."""
+    (tmp_path / "gate.toml").write_text("mine")
+    refused = run("init", *options("local", "cpu", 2))
+    kept = (tmp_path / "gate.toml").read_text()
+    forced = run("init", *options("local", "cpu", 2), "--force")
+
+    assert (2, "mine", 0) == (refused[0], kept, forced[0])
+    assert "--force" in refused[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--engine, --instance-type, --nodes"),
+        (("--engine", "slurm"), "--instance-type, --nodes"),
+        (options("local", "p5.48xlarg", 2), "Did you mean 'p5.48xlarge'?"),
+        (options("local", "cpu", 0), "is not a number from 1"),
+        (options("local", "cpu", 2, "slak"), "Did you mean 'slack'?"),
+        ((*options("local", "cpu", 2), "--policy", "none.toml"), "there is no file 'none.toml'"),
+        ((*options("local", "cpu", 2), "--name", "<b>\x1b[31m"), "name: "),
+        ((*options("local", "cpu", 2), "--name", "x" * 10_000), "name: "),
+        (options("sagemaker", "cpu", 2), "'ml.cpu' is none of"),
+    ],
+)
+def test_what_cannot_be_used_writes_nothing(
+    run: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """Exit code 2 and what to write instead."""
+    code, out, err = run("init", *words)
+
+    assert (2, "", []) == (code, out, list(tmp_path.iterdir())), err
+    assert said in err and "\x1b" not in err and len(err) < 1000
+
+
+def test_a_folder_that_is_not_there(run: Run) -> None:
+    """It is refused before anybody is asked."""
+    code, _, err = run("init", "none/gate.toml", *options("local", "cpu", 2))
+
+    assert 2 == code and "none/gate.toml" in err
+
+
+class Terminal:
+    """The command on a terminal of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.master, slave = pty.openpty()
+        environment = {**os.environ, "PYTHONPATH": str(SHIPPED.parents[1])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli.main", "init", *words], cwd=folder, env=environment,
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        self.said = ""
+
+    def wait_for(self, words: str) -> None:
+        """Until the command has printed this after what was waited for before."""
+        ends = time.monotonic() + 60
+        while words not in self.said and time.monotonic() < ends:
+            ready, _, _ = select.select([self.master], [], [], 1)
+            if ready:
+                self.said += os.read(self.master, 4096).decode(errors="replace")
+        assert words in self.said, self.said
+        self.said = self.said.partition(words)[2]
+
+    def type(self, text: str) -> None:
+        """As a person would, with the return key."""
+        os.write(self.master, f"{text}\n".encode())
+
+    def end(self) -> int:
+        """The exit code."""
+        try:
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            os.close(self.master)
+
+
+def test_it_asks_on_a_terminal_and_again_after_a_wrong_answer(tmp_path: Path) -> None:
+    """Five questions, each with its default; what an option says is not asked."""
+    terminal = Terminal(tmp_path, "--nodes", "3")
+    terminal.wait_for("Engine (local, sagemaker, slurm) [local]: ")
+    terminal.type("slurn")
+    terminal.wait_for("Did you mean slurm?")
+    terminal.type("slurm")
+    terminal.wait_for("Instance type")
+    terminal.type("p5.48xlarge")
+    terminal.wait_for("nvidia.toml]: ")
+    terminal.type("")
+    terminal.wait_for("Notifiers")
+    terminal.type("")
+
+    assert 0 == terminal.end()
+    declared = tomllib.loads((tmp_path / "gate.toml").read_text())["cluster"]["declared"]
+    assert ("p5.48xlarge", 3) == (declared["instance_type"], declared["nodes"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_no_file(tmp_path: Path, number: signal.Signals) -> None:
+    """Between two questions; nothing of a temporary file stays either."""
+    terminal = Terminal(tmp_path)
+    terminal.wait_for("Engine")
+    terminal.type("local")
+    terminal.wait_for("Instance type")
+    os.kill(terminal.process.pid, number)
+
+    assert (128 + number, []) == (terminal.end(), list(tmp_path.iterdir()))
