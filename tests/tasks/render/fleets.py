@@ -11,7 +11,7 @@ from checks.judge.baseline.model import Baseline
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.judge.verdict import decide
-from checks.model import Observation, Outcome, Report, Skip, Value, Verdict, node_of
+from checks.model import Observation, Outcome, PairOutcome, Report, Skip, Value, Verdict, node_of
 from checks.policy import Policy
 from tasks.render.context import VerdictContext, verdict_context
 from tests.catalogue_reports import catalogue_report, policy_of
@@ -20,6 +20,8 @@ TYPE = "p5.48xlarge"
 SIZES = tuple(1024 * 4**step for step in range(11))
 # What a collective reaches where nobody published one: enough to draw.
 USUAL_GBPS = 320.0
+# What network.pairs measures of a healthy pair here.
+TCP_GBPS = 9.5
 
 
 @cache
@@ -65,7 +67,11 @@ def slower(report: Report, check: str, node: str, factor: float) -> Report:
 
 
 def cut_off(report: Report, bad: Sequence[str], gbps: float) -> Report:
-    """The report with hosts that reach every other, and are reached, this slowly."""
+    """The report with hosts that reach every other, and are reached, this slowly: over TCP, and in the pair tests by the same share.
+
+    The ranks' peers are numbers, of which the node follows. What is slow was measured again three times, as a rank does.
+    """
+    per, names = report.declared.ranks_per_node, report.declared.node_names
 
     def slow(row: Observation) -> Observation:
         peers, speeds = row.metrics["peers"], row.metrics["bandwidth_gbps"]
@@ -76,14 +82,57 @@ def cut_off(report: Report, bad: Sequence[str], gbps: float) -> Report:
         )
         return replace(row, metrics={**row.metrics, "bandwidth_gbps": made})  # type: ignore[dict-item]
 
-    rows = tuple(slow(row) if row.check == "network.pairs" else row for row in report.observations)
+    def tested(row: Observation) -> Observation:
+        peers = row.metrics["peers"]
+        assert isinstance(peers, tuple)
+        mine = node_of(row.subject) in bad
+        hit = [at for at, peer in enumerate(peers) if (names[int(str(peer)) // per] in bad) != mine]
+        order = [*range(len(peers)), *hit * 3]
+        columns = {
+            name: tuple(value[at] for at in order)
+            for name, value in row.metrics.items()
+            if isinstance(value, tuple)
+        }
+        rates, share = columns["bandwidth_gbps"], gbps / TCP_GBPS
+        columns["bandwidth_gbps"] = tuple(
+            share * rate if at in hit else rate for at, rate in zip(order, rates, strict=True)
+        )
+        rounds = row.metrics["rounds"]
+        assert isinstance(rounds, int)
+        again = range(rounds, rounds + 3 * len(hit))
+        columns["in_round"] = (*columns["in_round"][: len(peers)], *again)
+        columns["began_s"] = (*columns["began_s"][: len(peers)], *(0.1 * at + 2.0 for at in again))
+        return replace(row, metrics={**row.metrics, **columns})
+
+    changes = {"network.pairs": slow, "nccl.pairs": tested}
+    rows = tuple(changes[row.check](row) if row.check in changes else row for row in report.observations)
     return replace(report, observations=rows)
 
 
-def silent(report: Report, node: str) -> Report:
-    """The report as it is when this node never wrote a word."""
-    rows = tuple(row for row in report.observations if node_of(row.subject) != node)
-    return replace(report, nodes=tuple(n for n in report.nodes if n.name != node), observations=rows)
+def silent(report: Report, *lost: str) -> Report:
+    """The report as it is when these nodes never wrote a word: whoever was to test a pair with them had no answer."""
+    per, names = report.declared.ranks_per_node, report.declared.node_names
+
+    def unanswered(row: Observation) -> Observation:
+        peers = row.metrics["peers"]
+        assert isinstance(peers, tuple)
+        instead = {"results": PairOutcome.NO_ANSWER.value, "failures": "no answer for 20 s"}
+        columns = {
+            name: tuple(
+                instead.get(name) if names[int(str(peer)) // per] in lost else v
+                for peer, v in zip(peers, value, strict=True)
+            )
+            for name, value in row.metrics.items()
+            if isinstance(value, tuple) and name not in ("peers", "in_round", "began_s")
+        }
+        return replace(row, metrics={**row.metrics, **columns})  # type: ignore[dict-item]
+
+    rows = tuple(
+        unanswered(row) if row.check == "nccl.pairs" else row
+        for row in report.observations
+        if node_of(row.subject) not in lost
+    )
+    return replace(report, nodes=tuple(n for n in report.nodes if n.name not in lost), observations=rows)
 
 
 def unable(report: Report, check: str, node: str) -> Report:
