@@ -24,7 +24,8 @@ from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide, failed_nodes
-from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
+from checks.model import CLUSTER, LINK, Cause, Declared, Level, Profile, Report, Verdict, node_of
+from checks.policy import Policy
 from checks.process.stderr import say
 from checks.runner import single_node
 from checks.runner.node_context import PlaceError
@@ -94,8 +95,11 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     folder = arguments.out.absolute() / f"prelaunch-check-{'-'.join(start) if listed else uuid.uuid4().hex}"
     bundle = folder / "in" / "bundle.json"
     first = node == names[0]
+    # Every node reads the policy: where it is none, nobody waits for a folder that the first node will not make.
+    declared = single_node.declare(arguments.instance_type, len(names), builtin())
+    rules = single_node.read_policy(arguments.policy, declared.instance_type, announced=first)
     if first:
-        _prepare(arguments, folder, len(names))
+        _prepare(Profile(arguments.profile), folder, declared, rules)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
             f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
@@ -110,12 +114,9 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     return _show(folder / "out" / NAME, bundle, names, code)
 
 
-def _prepare(arguments: argparse.Namespace, folder: Path, nodes: int) -> None:
-    """Let the folder appear complete, for its owner alone. Raises PlaceError, OSError."""
-    declared = single_node.declare(arguments.instance_type, nodes, builtin())
-    rules = single_node.read_policy(arguments.policy, declared.instance_type)
-    gate_id = f"check-{uuid.uuid4().hex[:8]}"
-    made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
+def _prepare(profile: Profile, folder: Path, declared: Declared, rules: Policy) -> None:
+    """Let the folder appear complete, for its owner alone. Raises OSError."""
+    made = bundles.make(f"check-{uuid.uuid4().hex[:8]}", declared, profile, rules, builtin())
     beside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         (beside / "in").mkdir(parents=True)

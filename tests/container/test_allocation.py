@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,18 @@ def test_one_process_per_node_checks_it(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SLURM_LOCALID", "1")
 
     assert allocation.main(("check", "--instance-type", "cpu")) == 0
+
+
+def test_a_policy_that_is_none_is_refused_by_every_node_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second node does not wait for a folder that the first one will not make."""
+    (tmp_path / "few.json").write_text("{}")
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "n[0-1]")
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    begun = time.monotonic()
+    words = ("--policy", str(tmp_path / "few.json"), "--out", str(tmp_path))
+
+    assert allocation.main(("check", "--instance-type", "cpu", *words)) == 2
+    assert f"prelaunch: {tmp_path}/few.json: " in capsys.readouterr().err
+    assert time.monotonic() - begun < allocation.JOIN_S / 2

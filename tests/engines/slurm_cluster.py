@@ -40,6 +40,9 @@ DAEMONS = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
 HOOKS = ("prolog", "epilog", "healthcheck")
 OTHER_ROOT = "PRELAUNCH_SLURM_ROOT"
 UP_S = 30.0
+# A login shell reads the first of these that is there.
+NODES_HOME = """for name in .bash_profile .bash_login .profile; do [ ! -f ~root/$name ] || mount --bind "$0" ~root/$name; done
+exec "$@" """
 # Where Slurm of Debian 12 looks for "libpmix.so", a name that only libpmix-dev gives to the library.
 PMIX = tuple(
     path for path in Path("/usr/lib").glob("*-linux-gnu/pmix2/lib") if not (path / "libpmix.so").exists()
@@ -54,6 +57,11 @@ def unavailable() -> str:
     if missing:
         return f"not installed: {', '.join(missing)}. Remedy: {INSTALL}"
     return network.unavailable()
+
+
+def nodes_path() -> str:
+    """The PATH of the nodes: this machine's, where `python3` is an interpreter and no script that looks for one."""
+    return f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}"
 
 
 def of_other_debian() -> tuple[str, ...]:
@@ -79,7 +87,7 @@ class SlurmCluster:
         self._addresses = addresses
         self._hosts = folder / "hosts"
         self._environment = {
-            "PATH": os.environ["PATH"],
+            "PATH": nodes_path(),
             "HOME": str(folder),
             "SLURM_CONF": str(folder / "slurm.conf"),
             **{key: os.environ[key] for key in (MARK, "PYTEST_CURRENT_TEST") if key in os.environ},
@@ -118,8 +126,10 @@ class SlurmCluster:
         index = self.nodes.index(node)
         for folder in ("spool", "tmp"):
             (self.folder / folder / node).mkdir(parents=True, exist_ok=True)
+        # A job with --export=NONE gets what a login of its user sets: the nodes' own profile, not this machine's.
+        home = ("/bin/sh", "-c", NODES_HOME, str(self.folder / "profile"))
         without = ("/bin/sh", "-c", 'umount "$0" 2>/dev/null; exec "$@"', str(self.hidden))
-        self._start(index, node, *without, "slurmd", "-N", node, "-c")
+        self._start(index, node, *home, *without, "slurmd", "-N", node, "-c")
 
     def restart_node(self, node: str) -> None:
         """Let a node forget what it still has to tell.
@@ -161,7 +171,7 @@ class SlurmCluster:
     def hook(self, name: str, text: str = "exit 0") -> None:
         """What runs as the site's prolog, epilog or health check from now on."""
         path = self.folder / f"{name}.new"
-        path.write_text(f"#!/bin/bash\nexport PATH={os.environ['PATH']}\n{text}\n")
+        path.write_text(f"#!/bin/bash\nexport PATH='{nodes_path()}'\n{text}\n")
         path.chmod(0o755)
         path.replace(self.folder / name)
 
@@ -200,6 +210,7 @@ class SlurmCluster:
         for place in PMIX:
             shutil.copytree(place, self.folder / "pmix", symlinks=True)
             (self.folder / "pmix" / "libpmix.so").symlink_to("libpmix.so.2")
+        (self.folder / "profile").write_text(f"export PATH='{nodes_path()}'\n")
         for hook in HOOKS:
             self.hook(hook)
         for client in CLIENTS:
@@ -265,9 +276,8 @@ class SlurmCluster:
         path = self.folder / "bin" / name
         where = f"/run/netns/{self.name}-{len(self.nodes)}"
         conf = f"SLURM_CONF={self.folder}/slurm.conf"
-        if (
-            OTHER_ROOT in os.environ
-        ):  # its files are seen where one of its processes is, and 24.11 resolves the host's name
+        if OTHER_ROOT in os.environ:
+            # Its files are seen where one of its processes is, and 24.11 resolves the host's name.
             spaces = f"/proc/$(cat {self.folder}/login.pid)/ns"
             where += f' --mount={spaces}/mnt --uts={spaces}/uts --wdns="$PWD"'
         path.write_text(f'#!/bin/sh\n{conf} exec nsenter --net={where} {shutil.which(name)} "$@"\n')
@@ -369,11 +379,8 @@ def main() -> None:
     if why := unavailable():
         raise SystemExit(why)
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 4
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # also where a shell's & or nohup has SIGINT ignored
+    # Also where a shell's & or nohup has SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with (
         TemporaryDirectory(prefix="prelaunch-slurm-") as folder,

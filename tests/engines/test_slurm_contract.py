@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,24 +18,41 @@ from tests.tasks.launchers.contract import CONTRACT, WAIT, Bench, name_of, until
 pytestmark = pytest.mark.root
 
 
-@pytest.fixture
-def bench(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+OPTIONS = SlurmOptions(grace_s=1.0, poll_seconds=0.1)
+
+
+@pytest.fixture(scope="module")
+def promises(
+    running_slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Future[None]]]:
+    """All of them at the same time, each with a folder of its own: a job waits for Slurm, and computes almost nothing."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(CONTRACT)) as pool:
+        patch.setenv("PATH", running_slurm.path)
+        patch.setenv("PREFECT_API_KEY", "not for nodes")
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        yield {
+            name_of(promise): pool.submit(promise, on(tmp_path_factory.mktemp("contract")))
+            for promise in CONTRACT
+        }
+    running_slurm.run("scancel", "--user=root", check=False)
+    running_slurm.until_idle()
+
+
+def on(folder: Path) -> Bench:
     """Launchers over one folder, which the nodes share."""
-    monkeypatch.setenv("PREFECT_API_KEY", "not for nodes")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    options = SlurmOptions(grace_s=1.0, poll_seconds=0.1)
-    yield Bench(lambda: SlurmLauncher(tmp_path / "shared", options), tmp_path, 30.0, agent=True)
+    return Bench(lambda: SlurmLauncher(folder / "shared", OPTIONS), folder, 60.0, agent=True)
 
 
-@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
-def test_contract(promise: Callable[[Bench], None], bench: Bench) -> None:
+@pytest.mark.parametrize("promise", [name_of(promise) for promise in CONTRACT])
+def test_contract(promise: str, promises: Mapping[str, Future[None]]) -> None:
     """See tests/tasks/launchers/contract.py."""
-    promise(bench)
+    promises[promise].result(timeout=120)
 
 
 @pytest.mark.long
-def test_a_job_that_is_ending_has_not_ended(slurm: SlurmCluster, bench: Bench) -> None:
+def test_a_job_that_is_ending_has_not_ended(slurm: SlurmCluster, tmp_path: Path) -> None:
     """While the site's epilog runs, a job that an operator ended is COMPLETING: cancel waits for its end, and it was stopped."""
+    bench = on(tmp_path)
     launcher, job = bench.again(), bench.job(WAIT)
     slurm.hook("epilog", "sleep 6")
     try:
