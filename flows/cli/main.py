@@ -38,6 +38,7 @@ VERBS = {
         "offer the gate and commission forms on a Prefect server, and run them on this machine",
     ),
     "init": ("flows.cli.init", "write a new gate file, from answers on the terminal or from options"),
+    "doctor": ("flows.cli.doctor", "look at everything that a gate needs on this machine and account"),
     "plan": (
         "flows.cli.plan",
         "print what a gate would check, start and cost, and who would be notified; nothing is started",

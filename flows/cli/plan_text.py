@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from checks.model import Planned, Scope, Skip
+from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
@@ -214,7 +214,7 @@ def _notified(setting: GateContext, environment: Mapping[str, str]) -> Iterator[
             f"answered by {people} in Slack, or in Prefect's form" if people else "answered in Prefect's form"
         )
         yield "the verdict needs approval", f"owner of the gate; {answered}", reach[Audience.OWNER]
-    yield "GO", "nobody", "messages that are open are updated"
+    yield ANSWER_WORDS[Answer.GO], "nobody", "messages that are open are updated"
 
 
 def _job(plan: Plan) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
 )
 RUNS, HANDING_OVER, REMEDIATION = "runs", "handing-over", "remediation"
 STORE_ID_KEY = "store-id"
+PROBES = "probes"
 
 REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
 
@@ -186,6 +187,11 @@ def acts_folder(cluster: str, node: str = "") -> str:
 def act_key(cluster: str, node: str, act_id: str) -> str:
     """The key of the record of one act."""
     return f"{acts_folder(cluster, node)}/{act_id}.json"
+
+
+def probe_key(name: str) -> str:
+    """The key of a value that only shows whether the store can be used; it is deleted at once."""
+    return f"{PROBES}/{name}"
 
 
 def name_of(key: str) -> str:

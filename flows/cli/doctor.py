@@ -1,0 +1,324 @@
+"""`prelaunch doctor [GATE_FILE]`: looks at all that a gate needs on this machine and account, one line each, with the remedy."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from checks.exit_codes import Exit
+from checks.model import ANSWER_WORDS, Answer
+from checks.process.collection import without_collection
+from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
+from flows.cli.plan import plans_of
+from flows.cli.prefect_server import QUIET
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.people import Notify
+from tasks.gate_file.read import GateFileError
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
+from tasks.notifiers.registry import guarded, notifier_for, notifiers_for
+from tasks.notifiers.secret_refs import secret
+from tasks.orchestration.server.server import ServerError, embedded_server
+from tasks.orchestration.server.settings import configured_api_url
+from tasks.paging.preflight import BLOCK, notifier_reach
+from tasks.reports.store_argument import DEFAULT
+from tasks.store.base import Store, StoreError, StoreUnreachable
+from tasks.store.layout import probe_key
+from tasks.store.open import is_remote, open_store
+from tasks.text.inert import one_line
+
+MISSING, CANNOT_TELL = "MISSING", ANSWER_WORDS[Answer.CANNOT_TELL]
+WORDS = {
+    PreflightResult.OK: "OK",
+    PreflightResult.WRONG: MISSING,
+    PreflightResult.NO_CAPACITY: CANNOT_TELL,  # nothing is wrong, and the engine has no machines now
+    PreflightResult.UNSEEN: CANNOT_TELL,
+}
+STYLES = {"OK": "32", MISSING: "31", CANNOT_TELL: "35"}
+PYTHONS = ((3, 11), (3, 15))
+ANSWER_S = 20.0
+NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
+TORCH = "PyTorch"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """GATE_FILE --send-test --format text|json."""
+    parser.description = (
+        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, and Prefect. "
+        f"One line each: OK, {MISSING} with the remedy, or {CANNOT_TELL}. Exit codes: 0 everything is there, 2 something is missing, "
+        "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="GATE_FILE",
+        help="look at what this gate file needs (default: this machine alone)",
+    )
+    parser.add_argument(
+        "--send-test",
+        action="store_true",
+        help="send a test notification through every notifier of the gate file",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line as each look ends; the exit code is 2 for something missing, else 3 for what could not be looked at."""
+    lines: list[PreflightCheck] = []
+    for line in _looks(arguments):
+        lines.append(line)
+        if arguments.format == "text":
+            write_stdout(_text(line))
+    if arguments.format == "json":
+        rows = [
+            {
+                "subject": one.subject,
+                "result": WORDS[one.result],
+                "message": one.message,
+                "remedy": one.remedy,
+            }
+            for one in lines
+        ]
+        write_stdout(json_text({"looks": rows, "error": None}))
+    found = {WORDS[line.result] for line in lines}
+    return int(Exit.REJECTED if MISSING in found else Exit.CANNOT_TELL if CANNOT_TELL in found else Exit.GO)
+
+
+def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
+    yield _python(sys.version_info[:2])
+    setting = None
+    if arguments.file is not None:
+        try:
+            setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file)))
+        except GateFileError as error:
+            yield _missing("gate file", str(error))
+            return
+        yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
+    elif arguments.send_test:
+        yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
+    store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
+    looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
+        ("the store", lambda: _store(store, address)),
+        ("the engine", lambda: _engine(setting)),
+        ("the notifiers", lambda: _notifiers(setting, arguments.send_test)),
+        ("Prefect", _prefect),
+    )
+    for name, look in looks:
+        if sys.stderr.isatty():
+            write_stderr(f"prelaunch: looking at {name}")
+        try:
+            yield from look()
+        except Exception as error:  # noqa: BLE001 - a look that fails in an unforeseen way is no reason to call something healthy
+            yield PreflightCheck(
+                name, PreflightResult.UNSEEN, f"looking at it failed: {type(error).__name__}: {error}"
+            )
+
+
+def _text(line: PreflightCheck) -> str:
+    word = WORDS[line.result]
+    shown = f"\x1b[{STYLES[word]}m{word:<11}\x1b[0m" if stdout_colour() else f"{word:<11}"
+    return f"{shown}  {one_line(line.text, 2000)}\n"
+
+
+def _python(found: tuple[int, ...]) -> PreflightCheck:
+    least, below = (".".join(map(str, one)) for one in PYTHONS)
+    said = f"{'.'.join(map(str, found))} ({sys.executable})"
+    if PYTHONS[0] <= found < PYTHONS[1]:
+        return _ok("Python", said)
+    return _missing(
+        "Python",
+        f"{said} is not supported",
+        f"Install Prelaunch with Python {least} or newer, below {below}.",
+    )
+
+
+def _store(store: Store, address: str) -> Iterator[PreflightCheck]:
+    """Write, read and delete a probe. What was not there before is not there afterwards."""
+    remote = is_remote(address)
+    root = Path(address).expanduser().absolute()
+    new = [] if remote else [folder for folder in (root, *root.parents) if not folder.exists()]
+    key, data = probe_key(secrets.token_hex(8)), secrets.token_hex(8).encode()
+    try:
+        try:
+            first, again = store.put_if_absent(key, data), store.put_if_absent(key, b"other")
+            found = store.get(key)
+        finally:
+            store.delete(key)
+        if (first, again, found, store.get(key)) != (True, False, data, None):
+            said = f"{address} does not keep what is written to it, so a lock in it would keep no gate apart"
+            yield _missing("store", said, "Name another store in [store] path.")
+        else:
+            yield _ok("store", f"{address}: a probe was written, read and deleted")
+    except StoreUnreachable as error:
+        yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
+    except StoreError as error:
+        yield _missing("store", str(error))
+    finally:
+        if not remote:
+            _remove(root, key, new)
+
+
+def _remove(root: Path, key: str, new: list[Path]) -> None:
+    """Remove the folders that the probe made, where nothing else is in them by now."""
+    with suppress(OSError):
+        (root / key).parent.rmdir()
+        if root in new:
+            for left in root.glob(".*"):
+                left.unlink()
+        for folder in new:
+            folder.rmdir()
+
+
+def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
+    """The launcher's own preflight, with the plans of this gate; PyTorch is a part of it where this machine is the cluster."""
+    if setting is None:
+        yield _torch()
+        return
+    launcher = setting.gate.cluster.launcher
+    try:
+        lines = setting.launcher.preflight(plans_of(setting, 0))
+    except GateFileError as error:
+        yield _missing(f"engine {launcher}", str(error))
+        return
+    yield from lines
+    if lines:
+        return
+    if launcher == "local":
+        yield _ok(
+            "engine local",
+            "its nodes are processes of this machine, and their Python has what the checks need",
+        )
+    else:
+        yield PreflightCheck(f"engine {launcher}", PreflightResult.UNSEEN, "its preflight said nothing")
+
+
+def _torch() -> PreflightCheck:
+    if importlib.util.find_spec("torch") is not None:
+        return _ok(TORCH, f"version {_version('torch')}")
+    said = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
+    return _missing(
+        TORCH, said, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
+    )
+
+
+def _notifiers(setting: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
+    """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
+    if setting is None:
+        return
+    notify = setting.gate.notify
+    for side, who in ((Audience.ONCALL, "hardware on-call"), (Audience.OWNER, "owner")):
+        for one in notifier_reach(notify, side, os.environ):
+            name = f"notifier {one.notifier} ({who})"
+            wrong = [line for need in one.needs if (line := _secret(name, need.reference)) is not None]
+            yield from wrong
+            if not wrong and not send_test:
+                yield _ok(name, f"configured{f', to {one.to}' if one.to else ''}")
+        if send_test:
+            yield from (_sent(notify, name, side, who, setting) for name in notifiers_for(notify, side))
+
+
+def _secret(name: str, reference: str) -> PreflightCheck | None:
+    """What is wrong with a secret; None if it is there."""
+    if reference.startswith(BLOCK) and configured_api_url(os.environ, Path.cwd()) is None:
+        said = f"{reference} is a block of a Prefect server, and none is configured"
+        return _missing(name, said, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
+    _quiet_prefect()
+    try:
+        with without_collection():
+            guarded(partial(secret, reference), ANSWER_S)
+    except NotifyError as error:
+        return _missing(name, str(error))
+    return None
+
+
+def _sent(notify: Notify, name: str, side: Audience, who: str, setting: GateContext) -> PreflightCheck:
+    subject = f"notifier {name} ({who})"
+    gate = setting.gate
+    text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
+    page = Notification(
+        f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
+        gate=gate.name, kind=Kind.REPAIR, audience=side, severity=Severity.INFO,
+    )  # fmt: skip
+    access = NotifierAccess(
+        _shown, lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
+    )
+    try:
+        where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
+    except NotifyError as error:
+        return _missing(subject, f"the test notification was not delivered: {error}")
+    return _ok(subject, f"a test notification was delivered to {where or name}")
+
+
+def _shown(key: str, text: str) -> str:
+    """Where the log's text goes in a test: it is kept nowhere."""
+    return "stderr"
+
+
+def _prefect() -> Iterator[PreflightCheck]:
+    """The configured server answers, or the embedded one can start."""
+    try:
+        release = version("prefect")
+    except PackageNotFoundError:
+        yield _missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
+        return
+    url = configured_api_url(os.environ, Path.cwd())
+    if url is None:
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix="prelaunch-doctor-") as folder,
+                embedded_server(Path(folder)),
+            ):
+                yield _ok("Prefect", f"{release}; no server is configured, and the embedded one starts")
+        except ServerError as error:
+            yield _missing("Prefect", str(error))
+        return
+    try:
+        _quiet_prefect()
+        with without_collection():
+            guarded(_read_a_run, ANSWER_S)
+        yield _ok("Prefect", f"{release}; the server at {url} answers")
+    except NotifyError as error:
+        remedy = "Start it, or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING; without a URL a gate uses an embedded server."
+        yield _missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
+
+
+def _read_a_run() -> None:
+    """Ask for something that needs the permission that a gate needs. Raises whatever the client does."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        client.read_flow_runs(limit=1)
+
+
+def _quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
+    os.environ.update(
+        {key: value for key, value in {**QUIET, **NO_RETRIES}.items() if key not in environment}
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not known"
+
+
+def _ok(subject: str, message: str) -> PreflightCheck:
+    return PreflightCheck(subject, PreflightResult.OK, message)
+
+
+def _missing(subject: str, message: str, remedy: str = "") -> PreflightCheck:
+    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)

@@ -1,0 +1,258 @@
+"""`prelaunch doctor`: a healthy machine is exit code 0, what is missing is 2, and what cannot be looked at is never OK."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from flows.cli import doctor
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
+from tasks.orchestration.server.server import EmbeddedServer
+from tasks.store.base import Store, StoreUnreachable
+from tasks.store.folder import FolderStore
+from tests.fakes.pagerduty import pagerduty_server
+from tests.flows.gates import write_gate
+from tests.tasks.launchers.local.test_preflight import without_packages
+
+ROOT = Path(__file__).resolve().parents[3]
+LOCAL = ROOT / "deployments" / "gates" / "local.toml"
+
+
+def look(folder: Path, *words: str, **environment: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """The command in a process of its own: exit code, subject -> result, and the document."""
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli.main", "doctor", *words, "--format", "json"], cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    return done.returncode, {row["subject"]: row["result"] for row in document["looks"]}, document
+
+
+def test_a_healthy_machine_is_0_and_nothing_stays(tmp_path: Path, template_dir: Path) -> None:
+    """For the shipped gate file of this machine, with the embedded server of Prefect really started."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "prelaunch").symlink_to(template_dir)
+    here = tmp_path / "here"
+    here.mkdir()
+    code, found, document = look(
+        here, str(LOCAL), PREFECT_API_URL="", XDG_CACHE_HOME=str(tmp_path / "cache"), HOME=str(tmp_path)
+    )
+
+    assert (0, {"OK"}, []) == (code, set(found.values()), list(here.iterdir())), document
+    assert {"Python", "gate file", "store", "engine local", "notifier log (owner)", "Prefect"} <= set(found)
+
+
+def test_a_configured_server_has_to_answer(
+    prefect_backend: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the credentials that are configured; a wrong one is missing, and so is a server that is not there."""
+    nobody = "http://127.0.0.1:9/api"
+    monkeypatch.setenv("PREFECT_API_URL", prefect_backend.url)
+    right = list(doctor._prefect())
+    with temporary_settings({PREFECT_API_AUTH_STRING: "prelaunch:wrong"}):
+        wrong = list(doctor._prefect())
+    monkeypatch.setenv("PREFECT_API_URL", nobody)
+    with temporary_settings({PREFECT_API_URL: nobody}):
+        absent = list(doctor._prefect())
+
+    assert ["OK", "MISSING", "MISSING"] == words([*right, *wrong, *absent]), right
+    assert "401" in wrong[0].message and "PREFECT_API_URL" in absent[0].remedy
+
+
+def words(lines: Iterable[PreflightCheck]) -> list[str]:
+    """The words that are printed first."""
+    return [doctor.WORDS[line.result] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("found", "word"), [((3, 10), "MISSING"), ((3, 11), "OK"), ((3, 14), "OK"), ((3, 15), "MISSING")]
+)
+def test_python_has_to_be_one_that_is_supported(found: tuple[int, int], word: str) -> None:
+    """As pyproject.toml says."""
+    assert [word] == words([doctor._python(found)])
+    assert 'requires-python = ">=3.11,<3.15"' in (ROOT / "pyproject.toml").read_text()
+
+
+class Forgetful(FolderStore):
+    """Keeps nothing."""
+
+    def get(self, key: str) -> bytes | None:
+        """There is never a value."""
+        return None
+
+
+class Silent(FolderStore):
+    """Does not answer."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Until the deadline."""
+        raise StoreUnreachable("s3://bucket did not answer within 30 s.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [(FolderStore, "OK"), (Forgetful, "MISSING"), (Silent, "CANNOT TELL")]
+)
+def test_the_store_is_tried_with_a_probe(tmp_path: Path, kind: type[FolderStore], word: str) -> None:
+    """That is gone afterwards, with the folders that it needed; what was there stays."""
+    root = tmp_path / "new" / "store"
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "gates").mkdir()
+    new = list(doctor._store(kind(root), str(root)))
+    old = list(doctor._store(kind(tmp_path / "old"), str(tmp_path / "old")))
+
+    assert [word] * 2 == words([*new, *old])
+    assert not (tmp_path / "new").exists()
+    assert ["gates"] == [path.name for path in (tmp_path / "old").iterdir() if path.is_dir()]
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    """It is missing, with the remedy of the store itself."""
+    (tmp_path / "file").write_text("")
+    store = cast(Store, FolderStore(tmp_path / "file"))
+    lines = list(doctor._store(store, str(tmp_path / "file")))
+
+    assert ["MISSING"] == words(lines) and "file" in lines[0].text
+
+
+def setting(folder: Path, more: str = "", options: str = "") -> GateContext:
+    """The context of a small gate file."""
+    path = write_gate(folder, fake=False, options=options)
+    path.write_text(path.read_text() + more)
+    return open_gate_context(GateRequest(gate_file=str(path)))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Another launcher, with a preflight of its own; all else is the real one's."""
+
+    real: Launcher
+    lines: tuple[PreflightCheck, ...]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    def preflight(self, plans: object) -> tuple[PreflightCheck, ...]:
+        """As it was given."""
+        return self.lines
+
+
+def test_an_engine_that_says_nothing_is_not_ok(tmp_path: Path) -> None:
+    """Only of this machine it is known that it says what is wrong alone."""
+    here = setting(tmp_path)
+    elsewhere = here.gate.model_copy(
+        update={"cluster": here.gate.cluster.model_copy(update={"launcher": "slurm"})}
+    )
+    silent = cast(Launcher, Engine(here.launcher, ()))
+    full = cast(
+        Launcher,
+        Engine(here.launcher, (PreflightCheck("nodes", PreflightResult.NO_CAPACITY, "none is free"),)),
+    )
+
+    assert ["OK"] == words(doctor._engine(here))
+    assert ["CANNOT TELL"] == words(doctor._engine(replace(here, gate=elsewhere, launcher=silent)))
+    assert ["CANNOT TELL"] == words(doctor._engine(replace(here, launcher=full)))
+
+
+def test_nodes_without_pytorch_are_missing_something(tmp_path: Path) -> None:
+    """With the command that installs it."""
+    path = write_gate(tmp_path, fake=False)
+    text = path.read_text().replace(json.dumps(sys.executable), json.dumps(without_packages(tmp_path)))
+    path.write_text(text)
+    (line,) = doctor._engine(open_gate_context(GateRequest(gate_file=str(path))))
+
+    assert "MISSING" == doctor.WORDS[line.result] and "install" in line.remedy
+
+
+NOTIFY = """
+[notify]
+order = ["pagerduty", "log"]
+owner = ["log"]
+[notify.pagerduty]
+routing_key = "{reference}"
+url = "{url}"
+"""
+
+
+def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment, or in a block of a server that is configured; nobody is notified."""
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    monkeypatch.chdir(tmp_path)
+    with pagerduty_server() as pagerduty:
+        key = pagerduty.service()
+        env = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        block = setting(tmp_path, NOTIFY.format(reference="block:secret/mine", url=pagerduty.url))
+        monkeypatch.delenv("MY_KEY", raising=False)
+        absent = list(doctor._notifiers(env, send_test=False))
+        monkeypatch.setenv("MY_KEY", key)
+        there = list(doctor._notifiers(env, send_test=False))
+        blocked = list(doctor._notifiers(block, send_test=False))
+
+        assert [] == pagerduty.incidents[key]
+    assert ["MISSING", "OK", "OK"] == words(absent) and "MY_KEY is not set" in absent[0].text
+    assert ["OK", "OK", "OK"] == words(there)
+    assert ["MISSING", "OK", "OK"] == words(blocked) and "Set PREFECT_API_URL" in blocked[0].remedy
+
+
+def test_a_test_notification_is_sent_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says that it is a test; a service that refuses it is missing. The store keeps nothing of it."""
+    with pagerduty_server() as pagerduty:
+        key = pagerduty.service()
+        made = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
+        monkeypatch.setenv("MY_KEY", key)
+        sent = list(doctor._notifiers(made, send_test=True))
+        monkeypatch.setenv("MY_KEY", "0" * 32)
+        refused = list(doctor._notifiers(made, send_test=True))
+        (incident,) = pagerduty.incidents[key]
+
+    assert ["OK", "OK", "OK"] == words(sent)
+    assert incident.payload["summary"].startswith("TEST test: no action is needed")
+    assert "info" == incident.payload["severity"]
+    assert ["MISSING", "OK", "OK"] == words(refused)
+    assert not (tmp_path / "store").exists() and "PAGE TEST test" in capsys.readouterr().err
+
+
+def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An error of ours is CANNOT TELL, and the other looks still run."""
+
+    def broken(store: object, address: str) -> Iterable[PreflightCheck]:
+        raise ValueError("boom")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "_store", broken)
+    monkeypatch.setattr(doctor, "_prefect", lambda: [doctor._ok("Prefect", "is there")])
+    parsed = argparse.Namespace(file=None, send_test=False, format="json")
+    lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
+
+    assert ("CANNOT TELL", "OK") == (lines["the store"], lines["Prefect"])
+    assert 3 == doctor.run(parsed)
+
+
+def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path) -> None:
+    """Exit code 2, with the key."""
+    (tmp_path / "gate.toml").write_text("name = 1\n")
+    code, found, document = look(tmp_path, "gate.toml")
+
+    assert (2, "MISSING") == (code, found["gate file"])
+    assert "name: " in document["looks"][1]["message"] and "Prefect" not in found
+
+
+def test_hostile_words_of_a_service_are_inert() -> None:
+    """Whatever an engine or a server answers."""
+    line = PreflightCheck("\x1b[31m", PreflightResult.WRONG, "\u202e<b>\n" + "x" * 10_000, "\x07")
+    text = doctor._text(line)
+
+    assert "\x1b" not in text and "\u202e" not in text and 1 == text.count("\n") and len(text) < 2100
