@@ -81,6 +81,7 @@ WHOLE_FILES = (
     "tests/container/test_agent_s3.py",
     "tests/container/test_image_build.py",
     "tests/flows/test_gate_store.py",
+    "tests/flows/test_remedy.py",
     "tests/installation/test_hostile_deployments.py",
     "tests/installation/test_hostile_folder.py",
     "tests/survival/test_checks_that_misbehave.py",

@@ -30,9 +30,14 @@ PIXEL = base64.b64decode(
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """What the fake nodes play; nobody's deadlines are long."""
-    monkeypatch.setattr(collect, "GRACE_S", 0.5)
-    monkeypatch.setenv("FAKE_NODE", "healthy")
-    return lambda part: monkeypatch.setenv("FAKE_NODE", part)
+    return played(monkeypatch)
+
+
+def played(patch: pytest.MonkeyPatch) -> Play:
+    """The same for a fixture that lives longer than a test."""
+    patch.setattr(collect, "GRACE_S", 0.5)
+    patch.setenv("FAKE_NODE", "healthy")
+    return lambda part: patch.setenv("FAKE_NODE", part)
 
 
 def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0) -> GateRequest:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,13 @@ from tasks.machines.base import EngineSilent, Holder, Machine, Mark, Retest, Run
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tests.flows.driving import Play, gate_it, play
+from tests.flows.driving import Play, gate_it, play, played
 from tests.flows.gates import processes_below, write_gate
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
 _ = play
+Refused = Callable[[Path], str]
 
 
 class TwoMachines:
@@ -106,7 +109,7 @@ def records(path: Path) -> Records:
     return Records(FolderStore(path.parent / "store"), "test")
 
 
-def refused(path: Path, play: Play) -> str:
+def refuse(path: Path, play: Play) -> str:
     """A gate that names node-1; from then on the nodes are healthy."""
     play("wrong")
     outcome = gate_it(path)[1]
@@ -115,12 +118,32 @@ def refused(path: Path, play: Play) -> str:
     return outcome.gate_id
 
 
+@pytest.fixture(scope="module")
+def refused_once(prefect_backend: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The store of such a gate, and the gate."""
+    path = gate_file(tmp_path_factory.mktemp("refused"))
+    with pytest.MonkeyPatch.context() as patch:
+        return path.parent / "store", refuse(path, played(patch))
+
+
+@pytest.fixture
+def refused(refused_once: tuple[Path, str]) -> Refused:
+    """What the gate file at a path has in its store is that gate; the nodes are healthy."""
+    store, gate_id = refused_once
+
+    def keep(path: Path) -> str:
+        shutil.copytree(store, path.parent / "store")
+        return gate_id
+
+    return keep
+
+
 def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     tmp_path: Path, play: Play, machines: TwoMachines
 ) -> None:
     """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own."""
     path = gate_file(tmp_path)
-    gate_id = refused(path, play)
+    gate_id = refuse(path, play)
     state = remedy(path)
     kept = records(path)
 
@@ -137,11 +160,11 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
 
 
 def test_a_finding_that_repeats_is_left_to_a_person(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, play: Play, refused: Refused, machines: TwoMachines
 ) -> None:
     """There is nothing that these machines could do: the node stays fenced, and one page says so."""
     path = gate_file(tmp_path)
-    gate_id = refused(path, play)
+    gate_id = refused(path)
     play("wrong")
     state = remedy(path)
 
@@ -155,11 +178,11 @@ def test_a_finding_that_repeats_is_left_to_a_person(
 
 
 def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_back(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, play: Play, refused: Refused, machines: TwoMachines
 ) -> None:
     """The node stays fenced, its re-test's jobs are gone, and the next run tests it again."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     play("hang")
 
     async def cancelled() -> None:
@@ -184,11 +207,11 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
 
 
 def test_mode_plan_prints_the_steps_and_does_nothing(
-    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The default."""
     path = gate_file(tmp_path, "")
-    refused(path, play)
+    refused(path)
     capsys.readouterr()
 
     assert 0 == main(["remedy", str(path)])
@@ -207,11 +230,11 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
 
 
 def test_mode_plan_asks_no_engine(
-    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker without Slurm's commands would wait for it for hours."""
     path = gate_file(tmp_path, "")
-    refused(path, play)
+    refused(path)
 
     def look() -> dict[str, Machine]:
         raise EngineSilent("there is no scontrol here")
@@ -229,7 +252,7 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
 ) -> None:
     """Its training may run for days."""
     path = gate_file(tmp_path, ACTS + "resume = true\n")
-    refused(path, play)
+    refuse(path, play)
     held: list[bool] = []
     again = remedies.start_again
 
@@ -253,7 +276,7 @@ def test_a_verdict_that_is_too_old_is_rejected_and_nobody_is_paged_again(
 ) -> None:
     """The gate has paged, and a person who names an old gate is told."""
     path = gate_file(tmp_path, ACTS + "max_verdict_minutes = 0.001\n")
-    gate_id = refused(path, play)
+    gate_id = refuse(path, play)
     page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
     before = page.read_text()
     time.sleep(1.1)
@@ -282,10 +305,12 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     assert [] == machines.calls
 
 
-def test_a_gate_of_another_cluster_is_rejected(tmp_path: Path, play: Play, machines: TwoMachines) -> None:
+def test_a_gate_of_another_cluster_is_rejected(
+    tmp_path: Path, refused: Refused, machines: TwoMachines
+) -> None:
     """Both keep their gates in one store, and both have a node of this name."""
     path = gate_file(tmp_path)
-    gate_id = refused(path, play)
+    gate_id = refused(path)
     other = tmp_path / "other.toml"
     other.write_text(path.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "other"'))
     state = remedy(other, gate_id)
@@ -295,11 +320,11 @@ def test_a_gate_of_another_cluster_is_rejected(tmp_path: Path, play: Play, machi
 
 
 def test_a_deployment_does_not_choose_the_store(
-    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who chooses it chooses verdicts and answers as well."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
 
@@ -314,11 +339,11 @@ def test_a_deployment_does_not_choose_the_store(
 
 
 def test_a_verdict_that_would_be_another_now_is_rejected(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, refused: Refused, machines: TwoMachines
 ) -> None:
     """The policy was changed after the gate."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text().replace('on_warn = "go"', 'on_warn = "ask"'))
     state = remedy(path)
@@ -327,10 +352,12 @@ def test_a_verdict_that_would_be_another_now_is_rejected(
     assert [] == machines.calls
 
 
-def test_one_remediation_of_a_cluster_at_a_time(tmp_path: Path, play: Play, machines: TwoMachines) -> None:
+def test_one_remediation_of_a_cluster_at_a_time(
+    tmp_path: Path, refused: Refused, machines: TwoMachines
+) -> None:
     """Another process that lives holds the lock."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     request = RemedyRequest(gate_file=str(path))
     work = remedies.open_work(request, "", lambda case, place: pytest.fail("nothing is tested"))
     remedies.open_cases(work)
@@ -347,11 +374,11 @@ def test_one_remediation_of_a_cluster_at_a_time(tmp_path: Path, play: Play, mach
 
 
 def test_a_person_closes_the_breaker_in_the_terminal(
-    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Who it was is kept, and what was judged before is not acted on."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     kept = records(path)
     assert 2 == main(["remedy", str(path), "--close-breaker"])
     kept.change(lambda journal: journal.__class__(1, "test", breaker=Breaker(opened_at=1.0)), 1.0)
@@ -370,11 +397,11 @@ def test_what_is_allowed_in_the_terminal_is_no_part_of_a_request() -> None:
 
 
 def test_the_command_shows_each_act_and_its_exit_code(
-    tmp_path: Path, play: Play, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """0 for a node that serves again, 2 for what cannot be done."""
     path = gate_file(tmp_path)
-    refused(path, play)
+    refused(path)
     capsys.readouterr()
 
     assert 0 == main(["remedy", str(path)])

@@ -10,7 +10,7 @@ from flows.cli.main import main
 from tasks import remedy as remedies
 from tasks.gate_file.request import RemedyRequest
 from tests.flows.driving import Play, play
-from tests.flows.test_remedy import ACTS, TwoMachines, gate_file, machines, records, refused, remedy
+from tests.flows.test_remedy import ACTS, TwoMachines, gate_file, machines, records, refuse, remedy
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 _ = machines, play
@@ -23,7 +23,7 @@ def test_the_schedule_goes_on_with_what_was_interrupted_and_begins_nothing(
     but not in mode plan.
     """
     path = gate_file(tmp_path)
-    refused(path, play)
+    refuse(path, play)
     state = remedy(path, open_only=True)
     assert ("NothingToDo", True, []) == (state.name, state.is_completed(), machines.calls)
     assert ((), ()) == (records(path).journal().cases, records(path).acts())
@@ -47,17 +47,17 @@ def test_a_breaker_opens_is_closed_by_a_person_and_nothing_is_replayed(
 ) -> None:
     """One act an hour is allowed. What was judged while it was open is never acted on; what is judged afterwards is."""
     path = gate_file(tmp_path, ACTS + "breaker_acts = 1\n")
-    first = refused(path, play)
+    first = refuse(path, play)
     assert "Repaired" == remedy(path, first).name
     done = list(machines.calls)
 
-    second = refused(path, play)
+    second = refuse(path, play)
     opened = remedy(path, second)
     page = (tmp_path / "store" / "pages" / f"{second}.txt").read_text()
     assert ("NotRepaired", True) == (opened.name, "breaker_open" in opened.message)
     assert (True, True) == (records(path).journal().breaker.is_open, "node-1 needs a person" in page)
 
-    third = refused(path, play)
+    third = refuse(path, play)
     assert "NothingToDo" == remedy(path, open_only=True).name
     assert 0 == main(["remedy", str(path), "--close-breaker"])
     states = [remedy(path, gate_id) for gate_id in (second, third, "")]
@@ -65,6 +65,6 @@ def test_a_breaker_opens_is_closed_by_a_person_and_nothing_is_replayed(
     assert "before_breaker" in states[1].message
     assert done == machines.calls
 
-    fourth = refused(path, play)
+    fourth = refuse(path, play)
     assert "Repaired" == remedy(path, fourth).name
     assert done * 2 == machines.calls
