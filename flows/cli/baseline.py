@@ -12,10 +12,12 @@ from checks.judge.baseline.learn import LEAST_VALUES
 from checks.judge.baseline.model import Baseline, digest_of
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
 from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, require_free, write_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import InputError, policy_of
+from tasks.store.base import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn.description = (
         "Learns the usual range and the median of every speed and latency. Failed nodes and checks are left "
         "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected, 3 nothing written: a file is not a "
-        "report, or nothing could be learned."
+        "report, or nothing could be learned, 5 the store failed."
     )
     learn.add_argument(
-        "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
+        "reports",
+        nargs="+",
+        metavar="REPORT",
+        help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
+        "a gate file",
     )
     learn.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="where to write the baseline (JSON)"
@@ -53,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         return int(arguments.run_action(arguments))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
+    except StoreError as error:
+        return failed(arguments.format, error)
 
 
 def _learn(arguments: argparse.Namespace) -> int:

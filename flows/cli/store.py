@@ -5,20 +5,32 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import plain
 from checks.exit_codes import Exit
+from checks.model import ANSWER_WORDS, LINK, Answer, Level, node_of
+from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
+from tasks.gate.outcome import Decision
+from tasks.gate.question import ApprovalAnswer
 from tasks.reports.listings import listed_text, pruned_text
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
-from tasks.store.base import StoreError
+from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, moment, rebuild
 from tasks.store.index import IndexFailed
+from tasks.store.layout import outcome_key, verdict_key
 from tasks.store.prune import Pruning, planned, removed
+from tasks.store.records import Record, load
+from tasks.text.inert import one_line
+
+OUTCOME_BYTES = 1 << 22
+AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="TIME",
         help="only verdicts of this time or later: 2026-11-20, or 2026-11-20T08:00:00Z",
+    )
+    show.add_argument(
+        "--node",
+        default="",
+        metavar="NAME",
+        help="only verdicts that condemn this node or have a finding about it",
     )
     index = actions.add_parser("index", help="rebuild the index from the store", allow_abbrev=False)
     index.add_argument("--rebuild", action="store_true", required=True, help="replace the rows of this store")
@@ -89,13 +107,70 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         for record in found.records
         if record.judged_at >= since and arguments.cluster in ("", record.cluster)
     ]
+    problems = list(found.problems)
+    if arguments.node:
+        chosen = [record for record in chosen if _concerns(kept.store, record, arguments.node, problems)]
+        if not chosen and not problems:
+            write_stderr(f"prelaunch: no verdict names the node {one_line(arguments.node, 80)}")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        decided = dict(
+            pool.map(lambda record: (record.gate_id, _decided(kept.store, record.gate_id)), chosen)
+        )
     if arguments.format == "json":
-        write_stdout(json_text({"verdicts": plain(chosen), "problems": list(found.problems), "error": None}))
+        rows = [{**_table(one), **_decision_json(decided[one.gate_id])} for one in chosen]
+        write_stdout(json_text({"verdicts": rows, "problems": problems, "error": None}))
     else:
-        write_stdout(listed_text(chosen))
-    for problem in [*found.problems, *([found.index_problem] if found.index_problem else [])]:
+        texts = {gate_id: _decision_text(*said) for gate_id, said in decided.items() if said is not None}
+        write_stdout(listed_text(chosen, texts))
+    for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
         write_stderr(f"prelaunch: {problem}")
-    return int(Exit.CANNOT_TELL if found.problems else Exit.GO)
+    return int(Exit.CANNOT_TELL if problems else Exit.GO)
+
+
+def _concerns(store: Store, record: Record, node: str, problems: list[str]) -> bool:
+    """Whether the verdict condemns the node or has a finding about it; what cannot be read is a problem, and is not listed."""
+    if node in record.condemned:
+        return True
+    if record.level is Level.PASS:
+        return False
+    try:
+        data = store.get(verdict_key(record.gate_id))
+        if data is None:
+            raise DecodeError("it is missing")
+        found = load(data).findings
+    except DecodeError as error:
+        problems.append(f"{store.place(verdict_key(record.gate_id))}: {error}")
+        return False
+    ends = (end for finding in found for end in finding.subject.split(LINK))
+    return any(node_of(end.strip()) == node for end in ends)
+
+
+def _decided(store: Store, gate_id: str) -> tuple[Decision, ApprovalAnswer | None] | None:
+    """What was decided, and the answer of a person; None where a gate did not end, or an older version kept something else."""
+    try:
+        data = store.get(outcome_key(gate_id))
+        table = parse_json(data, OUTCOME_BYTES) if data is not None else None
+        if not isinstance(table, dict) or table.get("decision") is None:
+            return None
+        answer = table.get("approval")
+        return Decision(str(table["decision"])), None if answer is None else decode(ApprovalAnswer, answer)
+    except ValueError:  # also DecodeError
+        return None
+
+
+def _decision_text(decision: Decision, answer: ApprovalAnswer | None) -> str:
+    """Such as "overridden, by U0456EFGH (Slack)"."""
+    if decision is Decision.AWAITING:
+        return "waits for approval"
+    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
+    return f"{word.replace('_', ' ')}, by {'the policy' if answer is None else answer.by}"
+
+
+def _decision_json(said: tuple[Decision, ApprovalAnswer | None] | None) -> dict[str, object]:
+    if said is None:
+        return {"decision": None, "decided_by": None}
+    decision, answer = said
+    return {"decision": decision.value, "decided_by": "policy" if answer is None else answer.by}
 
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:

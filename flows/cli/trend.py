@@ -1,4 +1,4 @@
-"""`prelaunch trend REPORT...`: which values get worse on which machine, over all reports that are given."""
+"""`prelaunch trend REPORT...|STORE`: which values get worse on which machine, over all reports that are given."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
 from tasks.render.trend_text import trend_document, trend_markdown, trend_text
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError, policy_of
+from tasks.reports.store_argument import DEFAULT
 from tasks.reports.trend import dated_of, trend_code
+from tasks.store.base import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT... --policy FILE --format text|json|markdown --html FILE."""
     parser.description = (
         "Follows each machine through reports of different times: speeds that fall, latencies and counters of faults "
-        "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell."
+        "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell, "
+        "5 the store failed."
     )
     parser.add_argument(
-        "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
+        "reports",
+        nargs="*",
+        default=[DEFAULT],
+        metavar="REPORT",
+        help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
+        f"a gate file (default {DEFAULT})",
     )
     parser.add_argument(
         "--policy", type=Path, metavar="FILE",
@@ -51,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
             write_file(arguments.html, trend_page(made))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
+    except StoreError as error:
+        return failed(arguments.format, error)
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + len(dated)} files could not be read"

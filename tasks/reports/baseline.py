@@ -17,7 +17,8 @@ from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import document_kind
 from tasks.reports.command_line import write_file
-from tasks.reports.read import InputError, default_policy_of, not_a_report, read_input
+from tasks.reports.read import InputError, default_policy_of, not_a_report
+from tasks.reports.store_argument import inputs_of
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,10 @@ class UnreadableReport:
 
 
 def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[ReportCase], list[UnreadableReport]]:
-    """Each report with its verdict, and what is no report. Raises InputError for a file that is not there."""
+    """Each report with its verdict, and what is no report. Raises InputError for what is not there, StoreError."""
     cases: list[ReportCase] = []
     bad: list[UnreadableReport] = []
-    for file in files:
-        path, data = read_input(file)
+    for path, data in inputs_of(files, os.environ):
         try:
             report = load_report(data)
         except DecodeError as error:

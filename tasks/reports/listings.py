@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
@@ -14,7 +14,7 @@ from tasks.text.inert import one_line
 
 NAMED = 20
 FILE = ", all of them in the file"
-COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "first finding")
+COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
 
 
 def baseline_text(baseline: Baseline) -> str:
@@ -88,9 +88,9 @@ def _shown(line: str) -> str:
     return " " * (len(line) - len(line.lstrip(" "))) + one_line(line, 400)
 
 
-def listed_text(records: Sequence[Record]) -> str:
-    """One line a verdict, and their number."""
-    rows = [COLUMNS, *(_row(record) for record in records)]
+def listed_text(records: Sequence[Record], decided: Mapping[str, str]) -> str:
+    """One line per verdict, and their number. `decided` says by the id of a gate what was decided, and by whom."""
+    rows = [COLUMNS, *(_row(record, decided.get(record.gate_id, "")) for record in records)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
@@ -110,7 +110,7 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
     return "\n".join([*lines, number + tail]) + "\n"
 
 
-def _row(record: Record) -> tuple[str, ...]:
+def _row(record: Record, decided: str) -> tuple[str, ...]:
     answer = f"{ANSWER_WORDS[record.answer]} ({record.level.value})"
     reused = f"PASS of {record.reused}" if record.reused else ""
     return (
@@ -119,5 +119,6 @@ def _row(record: Record) -> tuple[str, ...]:
         one_line(record.cluster, 63) or "-",
         str(record.nodes),
         answer,
+        one_line(decided, 80) or "-",
         one_line(record.finding, 120) or one_line(reused, 120) or "-",
     )

@@ -1,17 +1,20 @@
 """The store that a command line names: a folder, s3://bucket/prefix, or the gate file that names the store.
 
+Commands that read reports take a store in the place of its reports (`inputs_of`).
+
 Raises InputError if it names no store; StoreError and IndexFailed are errors of the store and of the index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.reports.read import InputError
+from tasks.reports.read import InputError, read_input
 from tasks.store.base import BadAddress, Store
+from tasks.store.history import listed
 from tasks.store.index import FILE, Index
 from tasks.store.layout import GATES, RECORDS
 from tasks.store.open import absolute, is_remote, open_store
@@ -51,6 +54,37 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
     return NamedStore(where, store, url, local)
+
+
+def is_store(argument: str) -> bool:
+    """Whether an argument that may be a report names a store: a gate file, an S3 address, or a folder with gates in it."""
+    if argument.endswith(".toml") or "://" in argument:
+        return True
+    return any((Path(argument) / name).is_dir() for name in (RECORDS, GATES))
+
+
+def inputs_of(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    """The name and the bytes of each report: one per file, and of a store every report that a verdict was made of, oldest first.
+
+    Raises InputError for what cannot be read or names no store, StoreError.
+    """
+    for argument in arguments:
+        if not is_store(argument):
+            yield read_input(argument)
+            continue
+        named = open_named_store(argument, environment)
+        require_gates(named)
+        found = listed(named.store, named.index())
+        if found.problems:
+            raise InputError(named.address, f"it cannot be read completely: {found.problems[0]}")
+        for key in dict.fromkeys(record.report for record in found.records):
+            data = named.store.get(key)
+            if data is None:
+                raise InputError(
+                    named.store.place(key),
+                    "the report is missing. Name the reports that are there one by one.",
+                )
+            yield named.store.place(key), data
 
 
 def require_gates(name: NamedStore) -> None:

@@ -6,6 +6,7 @@ result, so that nobody takes a short history for the complete one. The command a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from checks.value_types import DecodeError
 from tasks.render.context import Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
-from tasks.reports.read import default_policy_of, not_a_report, read_input
+from tasks.reports.read import default_policy_of, not_a_report
+from tasks.reports.store_argument import inputs_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.index import Index, IndexFailed
@@ -122,11 +124,10 @@ def _reports(
 
 
 def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedReport], list[UnreadableReport]]:
-    """The reports, and what is none. Raises InputError for a file that is not there."""
+    """The reports, and what is none. Raises InputError for what is not there, StoreError."""
     dated: list[DatedReport] = []
     bad: list[UnreadableReport] = []
-    for file in files:
-        path, data = read_input(file)
+    for path, data in inputs_of(files, os.environ):
         try:
             report = load(data)
         except DecodeError as error:

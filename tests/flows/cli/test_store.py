@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from checks.documents.report import dump_plain
 from flows.cli.main import main
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.store.folder import FolderStore
-from tasks.store.layout import report_key, verdict_key
+from tasks.store.layout import outcome_key, report_key, verdict_key
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
@@ -68,7 +70,7 @@ def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None
 
     assert (0, 5, "3 verdicts", "") == (code, len(lines), lines[-1], err)
     assert lines[2].startswith(
-        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  FAIL node-1"
+        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  -        FAIL node-1"
     )
 
 
@@ -87,6 +89,104 @@ def test_list_can_be_narrowed(
     code, out, _ = run("store", "list", store.root, "--format", "json", *words)
 
     assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
+
+
+def outcome(decision: str, answer: object = None) -> bytes:
+    """As a gate keeps it, as far as it is read."""
+    return dump_plain({"decision": decision, "approval": answer, "reason": "x"})
+
+
+def answer_of(who: str, via: AnswerChannel, verified: bool) -> ApprovalAnswer:
+    """A person's answer that launches."""
+    return ApprovalAnswer(1, gate_id(1), "k", ApprovalAction.LAUNCH, who, via, verified, "a demo", 1.0, True)
+
+
+def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -> None:
+    """By the policy or by a person; nothing for a gate that has not ended, or whose outcome cannot be read."""
+    store.put(outcome_key(gate_id(0)), outcome("launched"))
+    store.put(
+        outcome_key(gate_id(1)), outcome("overridden", answer_of("U0456EFGH", AnswerChannel.SLACK, True))
+    )
+    store.put(outcome_key(gate_id(2)), b"{")
+    _, text, _ = run("store", "list", store.root)
+    _, out, _ = run("store", "list", store.root, "--format", "json")
+    rows = document(out)["verdicts"]
+
+    assert re.search(r"GO \(PASS\) +launched, by the policy +-$", text, re.MULTILINE)
+    assert "overridden, by U0456EFGH (Slack)  FAIL" in text
+    assert [("launched", "policy"), ("overridden", "U0456EFGH (Slack)"), (None, None)] == [
+        (row["decision"], row["decided_by"]) for row in rows
+    ]
+
+
+def test_a_typed_name_is_inert_and_not_taken_for_proven(run: Run, store: FolderStore) -> None:
+    """Markup, control characters, and ten thousand letters."""
+    hostile = "\x1b[31m\u202e<b>" + "x" * 10_000
+    store.put(
+        outcome_key(gate_id(1)), outcome("overridden", answer_of(hostile, AnswerChannel.PREFECT, False))
+    )
+    _, text, _ = run("store", "list", store.root)
+
+    assert "\x1b" not in text and "\u202e" not in text and len(text) < 2000
+
+
+@pytest.mark.parametrize(("node", "numbers"), [("node-1", [1]), ("node-0", []), ("node-11", [])])
+def test_list_can_be_narrowed_to_a_node(run: Run, store: FolderStore, node: str, numbers: list[int]) -> None:
+    """That a verdict condemns or has a finding about, by its whole name."""
+    code, out, err = run("store", "list", store.root, "--format", "json", "--node", node)
+
+    assert (0, [gate_id(n) for n in numbers]) == (code, [row["gate_id"] for row in document(out)["verdicts"]])
+    assert bool(numbers) is ("no verdict names the node" not in err)
+
+
+def test_a_list_of_a_node_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:
+    """A verdict that cannot be read may have been about the node: exit code 3."""
+    store.put(verdict_key(gate_id(1)), b"{")
+    code, _, err = run("store", "list", store.root, "--node", "node-7")
+
+    assert 3 == code and verdict_key(gate_id(1)) in err
+
+
+@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn")])
+@pytest.mark.parametrize("form", ["folder", "gate file"])
+def test_a_store_takes_the_place_of_its_reports(
+    run: Run, store: FolderStore, tmp_path: Path, words: tuple[str, ...], form: str
+) -> None:
+    """As if every report of it had been named, for every command that reads several."""
+    reports = [store.root / report_key(gate_id(number)) for number in range(3)]
+    policy = ("--policy", policy_file(tmp_path, POLICY), "--format", "json")
+    named = store.root if form == "folder" else write_gate(tmp_path, fake=False)
+    out = ("--out", tmp_path / "baseline.json", "--force") if words[0] == "baseline" else ()
+
+    assert run(*words, *reports, *policy, *out) == run(*words, named, *policy, *out)
+
+
+@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--out", "b.json")])
+def test_a_store_that_is_not_whole_is_no_input(
+    run: Run, store: FolderStore, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """A trend or a baseline of a part would pass for that of all."""
+    store.delete(report_key(gate_id(1)))
+    gone = run(*words, store.root)
+    store.put("records/x.json", b"{")
+    broken = run(*words, store.root)
+    (tmp_path / "none" / "gates").mkdir(parents=True)
+    empty = run(*words, tmp_path / "none")
+
+    assert [2, 2, 2] == [gone[0], broken[0], empty[0]]
+    assert "the report is missing" in gone[2] and "records/x.json" in broken[2]
+    assert "there are no gate results in it" in empty[2]
+
+
+def test_the_default_of_trend_is_the_store_of_this_folder(
+    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of store list and replay."""
+    store.root.rename(tmp_path / ".prelaunch")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run("trend", "--policy", policy_file(tmp_path, POLICY), "--format", "json")
+
+    assert 3 == document(out)["reports"], code
 
 
 def test_a_list_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:
