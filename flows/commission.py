@@ -14,6 +14,7 @@ from tasks.finish import reject_request
 from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts
 from tasks.gate.session import REJECTIONS
 from tasks.gate_file.request import GateRequest
+from tasks.orchestration.events import emit_run_ended
 from tasks.orchestration.runs import TAG
 
 
@@ -30,6 +31,8 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
 @flow(
     name="commission",
     flow_run_name=run_name,
+    on_completion=[emit_run_ended],
+    on_failure=[emit_run_ended],
     on_cancellation=[end_jobs],
     on_crashed=[end_jobs],
     persist_result=False,

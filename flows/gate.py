@@ -26,7 +26,7 @@ from tasks.finish import (
 from tasks.gate.approval.wait import was_resumed
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import run_title
-from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.outcome import CANCELLED, JudgedReport, Outcome
 from tasks.gate.session import REJECTIONS, Session, end_run, open_session
 from tasks.gate_file.request import GateRequest, Wait
 from tasks.in_job import (
@@ -40,7 +40,7 @@ from tasks.in_job import (
 from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
-from tasks.orchestration.events import emit_cancelled, emit_rejected, emit_started
+from tasks.orchestration.events import emit_cancelled, emit_rejected, emit_run_ended, emit_started
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
 from tasks.orchestration.status import publish_rejection, publish_start
@@ -69,6 +69,8 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
 @flow(
     name="gate",
     flow_run_name=run_name,
+    on_completion=[emit_run_ended],
+    on_failure=[emit_run_ended],
     on_cancellation=[end_jobs],
     on_crashed=[end_jobs],
     persist_result=False,
@@ -100,8 +102,9 @@ async def gate(request: GateRequest) -> State[Any]:
             run = _run_in_job if session.in_job else _run
             outcome = await run(session, request)
         except RunCancelled as error:
-            emit_cancelled(session, str(error))
-            return end_cancelled_gate(error)
+            said = f"{CANCELLED} {session.setting.gate.name}: {error}"
+            emit_cancelled(session, said)
+            return end_cancelled_gate(said)
         except Exception as error:  # noqa: BLE001 - whatever broke, people are notified as of any other end
             outcome = defect_outcome(session, error)
         return await finish_gate(session, outcome)

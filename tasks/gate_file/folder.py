@@ -7,6 +7,8 @@ asks for a path, as the command line does.
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from checks.documents.decode import nearest
 VARIABLE = "PRELAUNCH_GATES"
 SUFFIX = ".toml"
 SHIPPED = Path(__file__).parents[2] / "deployments" / "gates"
+# A gate file with a mistake is offered all the same: whoever chooses it is told of the mistake.
+CLUSTER = re.compile(r"^\s*\[\s*cluster\s*[\].]", re.MULTILINE)
+READ_BYTES = 1 << 20
 
 
 def folder_of(environ: Mapping[str, str]) -> Path | None:
@@ -26,13 +31,28 @@ def folder_of(environ: Mapping[str, str]) -> Path | None:
 
 
 def names_in(folder: Path | None) -> tuple[str, ...]:
-    """The names of its gate files, by the alphabet; none if it cannot be read."""
+    """The names of its gate files, by the alphabet; none if it cannot be read. Other TOML files, such as policies, are none."""
     if folder is None:
         return ()
     try:
-        return tuple(sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX))
+        return tuple(
+            sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX and _is_gate_file(path))
+        )
     except OSError:
         return ()
+
+
+def _is_gate_file(path: Path) -> bool:
+    """Whether the file has the table that every gate file has."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(READ_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return True  # to choose it says why it cannot be read
+    try:
+        return isinstance(tomllib.loads(text).get("cluster"), dict)
+    except tomllib.TOMLDecodeError:
+        return CLUSTER.search(text) is not None
 
 
 def gate_file_names() -> tuple[str, ...]:

@@ -10,9 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.events import emit_event
 from prefect.events.worker import should_emit_events
+from prefect.flows import Flow
 from prefect.logging import get_logger
 
 from checks.exit_codes import Exit
@@ -29,6 +32,9 @@ from tasks.text.redact import redact
 
 LOG = get_logger("prelaunch")
 RESOURCE = "prelaunch.cluster."
+# Sent by the run's own process after its last state, and so after its heartbeats: on a busy server one of those may arrive after the
+# event of the end, which the server itself sends. Automations would take the silence that follows for a death.
+RUN_ENDED = "prelaunch.run.ended"
 # Of a request that was rejected before its gate file could be read.
 UNKNOWN = "unknown"
 TEXT_CHARACTERS = 600
@@ -170,6 +176,29 @@ def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> N
 def emit_cancelled(session: Session, why: str) -> None:
     """Emit that somebody cancelled the run and that its jobs are being ended."""
     emit_gate_event(Event.CANCELLED, _of(session), {"headline": why})
+
+
+def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Emit that this process will send no more heartbeats of the run. A hook of the flow."""
+    related = [
+        {
+            "prefect.resource.id": f"prefect.flow.{flow_run.flow_id}",
+            "prefect.resource.role": "flow",
+            "prefect.resource.name": flow.name,
+        },
+        *(
+            {"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"}
+            for tag in flow_run.tags
+        ),
+    ]
+    resource = {
+        "prefect.resource.id": f"prefect.flow-run.{flow_run.id}",
+        "prefect.resource.name": flow_run.name,
+    }
+    try:
+        emit_event(RUN_ENDED, resource, related=related, payload={"state": state.name})
+    except Exception as error:  # noqa: BLE001 - whatever it is: at worst a reaper looks at a run that has ended
+        LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
 
 
 def _of(session: Session) -> EventSubject:

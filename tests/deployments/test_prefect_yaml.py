@@ -6,6 +6,7 @@ and the processes of runs have to use Prelaunch's code there. tests/installation
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
@@ -186,6 +187,18 @@ def test_the_form_offers_the_gate_files_of_the_folder(held: dict[str, dict[str, 
 
     assert names == gate["gate_file"]["enum"]
     assert names == several["properties"]["gate_files"]["items"]["enum"]
+
+
+def test_everything_says_what_it_does(held: dict[str, dict[str, Any]], world: World) -> None:
+    """Each deployment and each automation that the file makes, and each variable of the pool's jobs."""
+    made = world.api.post("/automations/filter", json={"limit": 200}).json()
+    named = {one["name"]: one["description"] for one in made if one["name"].startswith("prelaunch-")}
+    pool = json.loads((ROOT / "deployments" / "server" / "pool.json").read_text())["variables"]["properties"]
+
+    assert {"prelaunch-refused-local", "prelaunch-silent", "prelaunch-late"} < set(named)
+    assert all(said.startswith("Starts ") for said in named.values()), named
+    assert all(found["description"] for found in held.values() if "prelaunch" in found["tags"])
+    assert all(variable["description"] for variable in pool.values())
 
 
 def test_there_is_one_prefect_yaml() -> None:

@@ -20,6 +20,7 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.question import Question
 from tasks.orchestration import events
 from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, EventSubject, emit_gate_event
+from tests.flows import reapers
 from tests.flows.answering import REASON, asked, form
 from tests.flows.driving import Play, gate_it, play, request_of, run
 from tests.flows.gates import write_gate
@@ -198,7 +199,33 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
         "prefect.flow-run.heartbeat",
         "prefect.flow-run.Crashed",
         "prefect.flow-run.Cancelled",
+        events.RUN_ENDED,
     } <= expected
+
+
+def test_a_run_that_ended_is_not_taken_for_silent(at_world: World, tmp_path: Path, play: Play) -> None:
+    """Its process's last event comes after its heartbeats, also where the server's event of the end was earlier than those."""
+    from prefect import tags
+    from prefect.server.events.schemas.automations import EventTrigger
+    from prefect.server.events.schemas.events import ReceivedEvent
+
+    (silent,) = [
+        one for one in reapers.triggers("prelaunch", 90.0) if one.name.startswith("prelaunch-silent-")
+    ]
+    asked = EventTrigger.model_validate(silent.model_dump(include=set(EventTrigger.model_fields) - {"id"}))
+
+    async def gate() -> Any:
+        with tags("prelaunch"):
+            return await run(request_of(write_gate(tmp_path), "cluster.declared.nodez=1"))
+
+    run_id = str(asyncio.run(gate())[0].state_details.flow_run_id)
+    (ended,) = at_world.wait_events(events.RUN_ENDED, run_id)
+    beats = at_world.wait_events("prefect.flow-run.heartbeat", run_id)
+
+    assert ended["occurred"] > max(beat["occurred"] for beat in beats)
+    received = ReceivedEvent.model_validate(ended)
+    assert (True, True) == (asked.covers(received), asked.expects(events.RUN_ENDED))
+    assert events.RUN_ENDED not in str([one.expect for one in reapers.triggers("prelaunch", 90.0)[1:]])
 
 
 def _shown() -> list[Any]:

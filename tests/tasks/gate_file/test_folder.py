@@ -15,12 +15,16 @@ from tests.flows.gates import write_gate
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with two gate files, a policy's note and no more; the working directory is another."""
+    """A folder with two gate files, one of them broken, and with what is none; the working directory is another."""
     gates, here = tmp_path / "gates", tmp_path / "here"
     gates.mkdir()
     here.mkdir()
-    for name in ("p5-test.toml", "p5-prod.toml", "README.md"):
-        (gates / name).write_text("")
+    (gates / "p5-test.toml").write_text('[cluster]\nname = "p5-test"\n')
+    (gates / "p5-prod.toml").write_text('name = "p5-prod\n[cluster.declared]\n')
+    (gates / "README.md").write_text("[cluster]\n")
+    (gates / "policy.toml").write_text('name = "policy"\ninstance_types = ["cpu"]\n')
+    (gates / "prices.toml").write_text('cluster = "a word"\n')
+    (gates / "empty.toml").write_text("")
     monkeypatch.setenv("PRELAUNCH_GATES", str(gates))
     monkeypatch.chdir(here)
     return gates
@@ -33,8 +37,8 @@ def test_the_shipped_folder_is_the_default() -> None:
     assert Path("/a/b") == folder_of({"PRELAUNCH_GATES": "/a/b"})
 
 
-def test_names_are_those_of_the_toml_files(folder: Path) -> None:
-    """By the alphabet; a folder that is not there has none."""
+def test_names_are_those_of_the_gate_files(folder: Path) -> None:
+    """By the alphabet, and without other TOML files; a folder that is not there has none."""
     assert ("p5-prod", "p5-test") == names_in(folder)
     assert () == names_in(folder / "missing") == names_in(None)
 
