@@ -31,14 +31,14 @@ from tasks.orchestration import artifacts
 from tasks.render.context import Past, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import headline
-from tasks.render.html import html
+from tasks.render.html import html, with_next_gate
 from tasks.render.markdown import markdown
 from tasks.render.picture.canvas import PictureUnavailable
 from tasks.render.picture.picture import picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
-from tasks.reports.trend import TrendContext, past_of
+from tasks.reports.trend import TrendContext, page_link, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
@@ -149,6 +149,23 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     return shown
 
 
+def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
+    """The page of the gate before gets a link to this one. A failure is logged: the link is a convenience."""
+    kept, previous = session.setting.store, shown.past.previous if shown.past else None
+    if previous is None:
+        return
+    try:
+        old = kept.get(html_key(previous.gate_id))
+        if old is None:
+            return
+        link = page_link(kept, session.gate_id)
+        page = with_next_gate(old, session.gate_id, link, judged.verdict.answer)
+        if page != old:
+            kept.put(html_key(previous.gate_id), page)
+    except StoreError as error:
+        LOG.info("the page of %s has no link to this gate: %s", previous.gate_id, error)
+
+
 def _put_pages(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     page = html(judged.report, judged.verdict, name, shown)
@@ -171,6 +188,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
     index_record(session, record)
+    _link_from_previous(session, judged, shown)
     places = PublishedReport(
         kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past
     )
@@ -198,6 +216,7 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         judged.report,
         judged.verdict.digests.report,
         setting.policy,
+        judged.verdict.digests,
     )
     try:
         return past_of(setting.store, setting.index, this)

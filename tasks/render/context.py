@@ -12,6 +12,7 @@ from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
 from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
 from checks.policy import Policy
+from tasks.render.changes import Changes
 from tasks.render.findings import Group, remedy_of
 from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
@@ -21,13 +22,14 @@ from tasks.render.views.suspects import DecodedMatrix, of_readings
 
 @dataclass(frozen=True)
 class PastGate:
-    """One gate of the cluster. `when` is UTC, ISO 8601; `is_this` marks the page's own."""
+    """One gate of the cluster. `when` is UTC, ISO 8601; `is_this` marks the page's own. `link` leads to its page, "" if none does."""
 
     gate_id: str
     when: str
     answer: Answer
     finding: str
     is_this: bool = False
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,22 @@ class PastNumber:
 
 @dataclass(frozen=True)
 class Past:
-    """`problems` say what could not be read: a short strip must not look like a short history."""
+    """`problems` say what could not be read: a short strip must not look like a short history.
+
+    `changes` are those since the last GO; None if there was none, or it could not be read.
+    """
 
     gates: tuple[PastGate, ...] = ()
     hidden: int = 0
     numbers: tuple[PastNumber, ...] = ()
     reports: int = 0
     problems: tuple[str, ...] = ()
+    changes: Changes | None = None
+
+    @property
+    def previous(self) -> PastGate | None:
+        """The gate before the page's own."""
+        return next((gate for gate in reversed(self.gates) if not gate.is_this), None)
 
     @property
     def said(self) -> str:
@@ -75,6 +86,7 @@ COMMAND = 1000
 class VerdictContext:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
+    `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
@@ -86,6 +98,7 @@ class VerdictContext:
     expected: Expectations = NOTHING_EXPECTED
     past: Past | None = None
     shown: tuple[DecodedMatrix, ...] = ()
+    first_line: str = ""
     training: str = ""
 
 

@@ -1,13 +1,16 @@
-"""The verdict as one HTML file without scripts, network access or other files (pure).
+"""The verdict as one HTML file without network access or other files (pure).
 
-Everything from a report is made inert by `clean` and escaped by Jinja. As a second safeguard a Content-Security-Policy allows
-only the page's own style.
+Everything can be read without its script, which filters, sorts and unfolds. Everything from a report is made inert by `clean` and
+escaped by Jinja, and the script makes nothing but text of it. As a second safeguard a Content-Security-Policy allows only the
+page's own style and script, by their hashes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -16,15 +19,20 @@ from typing import TYPE_CHECKING
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
+from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.expectations import floors_said, held_from
-from tasks.render.views.node_grid import grid
+from tasks.render.views.finding_table import NAMED as SHORT
+from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
+from tasks.render.views.measured import MeasuredNode
+from tasks.render.views.measured import measured as measured_on
+from tasks.render.views.node_grid import Grid, GridLine, grid
 from tasks.render.views.node_tables import by_node, machines
-from tasks.render.views.nodes import State, check_lines
+from tasks.render.views.nodes import State, check_lines, places
 from tasks.render.views.pairs import pair_map
 from tasks.render.views.rails import views
 from tasks.render.views.suspects import NAMED, is_quiet, matrix_rows, said_of, suspect_rows
@@ -37,7 +45,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 FINDINGS, EVIDENCE = 100, 4
 # All of it together, as it stands in the file: a page is opened on a phone; the report has the rest.
-EVIDENCE_BYTES = 1_500_000
+EVIDENCE_BYTES = 700_000
+NAMES = 20_000
+# Rows of nodes with the same states share one if they are more.
+ALIKE = 3
+# Where the link to the next gate goes, once there is one. Nothing from a report can contain it, because "<" is escaped.
+NEXT_GATE = "<!-- next gate -->"
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
 _SIGNS = {Answer.GO: "✓", Answer.NO_GO: "✕", Answer.CANNOT_TELL: "?", Answer.ASK: "!"}
 _CLASSES = {
@@ -64,12 +77,51 @@ class FindingCard:
     typed: tuple[str, ...]
     source: str
     more_evidence: int
+    anchor: str
+    all: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One cell of the table of nodes and checks; `link` is the anchor of its finding or of what was measured, "" if neither."""
+
+    state: State
+    link: str
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """The nodes `names`, whose cells are equal; `name` is short."""
+
+    name: str
+    names: tuple[str, ...]
+    state: State
+    link: str
+    cells: tuple[GridCell, ...]
+    is_cluster: bool
 
 
 def html(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """The whole page. `report` is None for one that could not be read."""
-    style = (HERE / "report.css").read_text(encoding="utf-8")
-    return _template().render(style=style, policy=security(style), **_values(report, verdict, name, context))
+    style, script = ((HERE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    values = _values(report, verdict, name, context)
+    return _template().render(
+        style=style, script=script, policy=security(style, script), next_gate=NEXT_GATE, **values
+    )
+
+
+def with_next_gate(page: bytes, gate_id: str, link: str, answer: Answer) -> bytes:
+    """The page with a link to the gate that came after it; the same bytes if it has one already, or has no place for it."""
+    href = _href(link)
+    where = f'<a href="{escape(href)}">Next gate</a>: ' if href else "Next gate: "
+    said = f"<li>{where}{escape(one_line(gate_id, 120))}, {ANSWER_WORDS[answer]}</li>"
+    return page.replace(NEXT_GATE.encode(), said.encode("utf-8", "backslashreplace"), 1)
+
+
+def _href(link: str) -> str:
+    """A link to a page beside this one or in a console of the cloud; "" for whatever else a store may hold."""
+    plain = link.isascii() and link.isprintable() and " " not in link and len(link) <= 1000
+    return link if plain and link.startswith(("../", "https://")) else ""
 
 
 @cache
@@ -83,6 +135,7 @@ def _template() -> Template:
     )
     environment.filters.update(
         line=one_line,
+        href=_href,
         clean=clean,
         tone=lambda state: _CLASSES[state],
         answer=lambda answer: _TONES[answer],
@@ -95,6 +148,7 @@ def _template() -> Template:
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
     groups = gathered(verdict.findings)
     nodes, more_nodes = by_node(verdict)
+    rows = finding_rows_of(groups)
     return {
         "name": one_line(name, 80),
         "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
@@ -104,7 +158,12 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "training": context.training,
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
-        "cards": _cards(verdict, context),
+        "cards": _cards(groups, verdict, context),
+        "rows": rows[:ROWS],
+        "more_rows": max(0, len(rows) - ROWS),
+        "changes": context.past.changes if context.past else None,
+        "previous": context.past.previous if context.past else None,
+        "measured": (),
         "beside": [one_line(line, 600) for line in context.said],
         "ledger": [entry for entry in context.ledger if not entry.skip],
         "costs": _costs(context.cost),
@@ -144,10 +203,15 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
     checks = check_lines(report, verdict)
     measured = sweeps(report)
     shown = grid(report, verdict)
-    order = [line.name for line in shown.lines if not line.is_cluster]
-    order += [tile.name for tile in (*shown.unwell, *shown.well)]
+    lined = [line.name for line in shown.lines if not line.is_cluster]
+    order = lined + [tile.name for tile in (*shown.unwell, *shown.well)]
+    reported = {node.name for node in report.nodes}
+    values = measured_on(report, [name for name in lined if name in reported])
     return {
         "grid": shown,
+        "lines": _grid_rows(shown, verdict, values),
+        "measured": values,
+        "measured_hidden": len(reported & set(lined)) - len(values),
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
         "timeline": timeline(report),
@@ -161,28 +225,70 @@ def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dic
     }
 
 
-def _cards(verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
-    made, room = [], EVIDENCE_BYTES
+def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) -> list[GridRow]:
+    """Lines with the same states are one row, if they are many; each cell leads to its finding, or to what was measured."""
+    found: dict[tuple[str, str], str] = {}
     for item in gathered(verdict.findings)[:FINDINGS]:
+        anchor = finding_anchor(item)
+        for node in {node for subject in item.subjects for node in places(subject)}:
+            for check in (*item.checks, ""):
+                found.setdefault((node, check), anchor)
+    where = {node.name: f"m{at}" for at, node in enumerate(values)}
+    lines = {node.name: {line.check: at for at, line in enumerate(node.lines)} for node in values}
+    checks = [column.planned.check for column in shown.columns]
+
+    def cell(line: GridLine, at: int, state: State) -> GridCell:
+        check = checks[at] if at < len(checks) else ""
+        link = found.get((line.name, check), "") if check or state > State.PASS else ""
+        if not link and line.name in where:
+            row = lines[line.name].get(check)
+            link = where[line.name] if row is None else f"{where[line.name]}-{row}"
+        return GridCell(state, link)
+
+    alike: dict[object, list[GridLine]] = defaultdict(list)
+    for line in shown.lines:
+        few = line.is_cluster or line.state <= State.PASS
+        alike[line.name if few else (line.state, line.cells)].append(line)
+    rows = []
+    for group in _split(alike.values()):
+        first, names = group[0], tuple(one_line(line.name, 120) for line in group)
+        cells = tuple(cell(first, at, state) for at, state in enumerate(first.cells))
+        link = found.get((first.name, ""), "") or where.get(first.name, "")
+        rows.append(GridRow(ranged(names), names, first.state, link, cells, first.is_cluster))
+    return sorted(rows, key=lambda row: (not row.is_cluster, -row.state))
+
+
+def _split(alike: Iterable[list[GridLine]]) -> Iterator[list[GridLine]]:
+    """Many stay together, a few are rows of their own."""
+    for group in alike:
+        yield from [group] if len(group) > ALIKE else ([line] for line in group)
+
+
+def _cards(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
+    made, room, names = [], EVIDENCE_BYTES, NAMES
+    for item in groups[:FINDINGS]:
         fits = tuple(
             (one_line(subject, 120), clean(text))
             for subject, text in item.evidence[: EVIDENCE if room > 0 else 0]
         )
         room -= sum(len(escape(text).encode()) for _, text in fits)
-        made.append(_card(item, verdict, context, fits))
+        card = _card(item, verdict, context, fits, names)
+        names -= sum(map(len, card.all))
+        made.append(card)
     return made
 
 
 def _card(
-    item: Group, verdict: Verdict, context: VerdictContext, evidence: tuple[tuple[str, str], ...]
+    item: Group, verdict: Verdict, context: VerdictContext, evidence: tuple[tuple[str, str], ...], room: int
 ) -> FindingCard:
     remedy, commands = advice(item, verdict, context.place)
     tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
+    subjects = tuple(one_line(subject, 120) for subject in sorted(item.subjects, key=natural))
     return FindingCard(
         tone=tones.get(item.word, "unknown"),
         word=item.word,
         cause=item.cause.value,
-        names=item.names,
+        names=ranged(item.subjects),
         check=one_line(", ".join(item.checks), 1200),
         message=one_line(item.message, 600),
         remedy=one_line(remedy, 600),
@@ -190,6 +296,8 @@ def _card(
         typed=tuple(one_line(line, COMMAND) for line in commands),
         source=one_line(item.source, 600),
         more_evidence=len(item.evidence) - len(evidence),
+        anchor=finding_anchor(item),
+        all=subjects if len(subjects) > SHORT and sum(map(len, subjects)) <= room else (),
     )
 
 
@@ -201,9 +309,11 @@ def _counts(verdict: Verdict) -> list[tuple[str, int, int]]:
     ]
 
 
-def security(style: str) -> str:
-    """Allows this one style sheet, by its hash, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
+def security(style: str, script: str = "") -> str:
+    """Allows this one style sheet and this one script, by their hashes, and nothing else."""
+    scripts = f"script-src '{_digest(script)}'; require-trusted-types-for 'script'; " if script else ""
+    return f"default-src 'none'; {scripts}style-src '{_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -15,9 +15,10 @@ from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import DatedReport, trend
-from checks.model import Report
+from checks.model import Answer, Digests, Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
+from tasks.render.changes import Changes, JudgedInputs, changes, inputs
 from tasks.render.context import Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
@@ -26,9 +27,10 @@ from tasks.reports.store_argument import inputs_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.index import Index, IndexFailed
+from tasks.store.layout import html_key
 from tasks.store.open import identity
 from tasks.store.records import Record, stamped_at
-from tasks.text.inert import one_line
+from tasks.text.inert import browsable, one_line
 
 GATES, REPORTS = 20, 8
 # Records that the index lacks are read one by one: of so many at most.
@@ -39,13 +41,17 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class TrendContext:
-    """The gate that a page is about, with what its report's numbers are compared with."""
+    """The gate that a page is about, with what its report's numbers are compared with.
+
+    `digests` are those of its verdict; without them it is not compared with the last GO.
+    """
 
     gate_id: str
     cluster: str
     report: Report
     digest: str
     policy: Policy
+    digests: Digests | None = None
 
 
 def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.monotonic) -> Past:
@@ -61,16 +67,64 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
     dated = _reports(store, mine, this, problems, lambda: clock() > ends)
+    changed = _changes(store, mine, this, dated, problems)
     gates = tuple(
-        PastGate(r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id)
+        PastGate(
+            r.gate_id,
+            r.judged_at,
+            r.answer,
+            r.finding,
+            r.gate_id == this.gate_id,
+            page_link(store, r.gate_id),
+        )
         for r in mine[-GATES:]
     )
     made = trend(dated)
     few = too_few(made.reports)
     return Past(
         gates, len(mine) - len(gates), numbers_of(made), made.reports,
-        tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))),
+        tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))), changed,
     )  # fmt: skip
+
+
+def page_link(store: Store, gate_id: str) -> str:
+    """From the page of one gate to that of another: beside it in a folder, in the console of a bucket."""
+    place = store.place(html_key(gate_id))
+    return browsable(place) if "://" in place else f"../{gate_id}/{html_key(gate_id).rpartition('/')[2]}"
+
+
+def _changes(
+    store: Store,
+    mine: Sequence[Record],
+    this: TrendContext,
+    known: Sequence[DatedReport],
+    problems: list[str],
+) -> Changes | None:
+    """Since the last GO whose report is another one."""
+    last = next(
+        (r for r in reversed(mine) if r.answer is Answer.GO and r.gate_id != this.gate_id and not r.reused),
+        None,
+    )
+    if last is None or this.digests is None or last.digests.report == this.digest:
+        return None
+    report = next((one.report for one in known if one.digest == last.digests.report), None)
+    try:
+        if report is None:
+            data = store.get(last.report)
+            if data is None or len(data) > REPORT_BYTES:
+                problems.append(f"The report of the last GO, {last.gate_id}, is missing or too large.")
+                return None
+            report = load(data)
+    except (StoreError, DecodeError) as error:
+        problems.append(f"The report of the last GO, {last.gate_id}, cannot be read: {error}")
+        return None
+    of = last.digests
+    before = JudgedInputs(
+        report,
+        {"policy": of.policy, "facts": of.facts, "baseline": of.baseline or "", "Prelaunch": last.engine},
+    )
+    after = inputs(this.report, this.digests)
+    return changes(before, after, this.policy, last.gate_id, last.judged_at, page_link(store, last.gate_id))
 
 
 def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:

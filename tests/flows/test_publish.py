@@ -109,14 +109,18 @@ def test_a_trend_that_cannot_be_made_is_said_on_the_page(
 
 @pytest.mark.long
 def test_a_second_gate_shows_the_first(tmp_path: Path, engine: Engine) -> None:
-    """The page has the cluster's earlier verdict, and its own as the last."""
+    """The page has the cluster's earlier verdict and what changed since, and each of the two leads to the other."""
     path = fake_gate(tmp_path)
-    engine.parts = ["wrong"]
-    gate_it(path)
     engine.parts = ["healthy"]
     gate_it(path)
-    page = (_gates(tmp_path)[-1] / "report.html").read_text()
+    engine.parts = ["wrong"]
+    gate_it(path)
+    first, second = sorted((tmp_path / "store" / "gates").iterdir(), key=lambda folder: folder.name)
+    old, page = ((gate / "report.html").read_text() for gate in (first, second))
     strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
 
-    assert strip.index("NO-GO") < strip.index("this one")
+    assert strip.index("<strong>GO") < strip.index("<strong>NO-GO") < strip.index("this one")
     assert 2 == strip.count("<li")
+    assert f'<a href="../{first.name}/report.html">Previous gate</a>: {first.name}, GO' in page
+    assert f'<a href="../{second.name}/report.html">Next gate</a>: {second.name}, NO-GO' in old
+    assert "What changed since the last GO" in page and "What changed since the last GO" not in old

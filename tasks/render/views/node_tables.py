@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.model import CLUSTER, LINK, Finding, Node, Report, Verdict, node_of
+from checks.value_types import natural
 from tasks.render.findings import Group, gathered, group
 from tasks.render.headline import sentence
+from tasks.render.views.finding_table import ALIKE, finding_anchor, ranged
 from tasks.render.views.nodes import State, finding_state, node_lines, places
 from tasks.text.inert import one_line
 
@@ -31,20 +33,29 @@ class NodeFinding:
     where: str
     check: str
     message: str
+    anchor: str
 
 
 @dataclass(frozen=True)
 class NodeFindings:
-    """One node, or "cluster"; it has `hidden` more findings."""
+    """The nodes `names` (or "cluster"), which have the same findings; each has `hidden` more. `name` is short."""
 
-    name: str
+    names: tuple[str, ...]
     state: State
     findings: tuple[NodeFinding, ...]
     hidden: int
 
+    @property
+    def name(self) -> str:
+        """Such as "node-1", "37 nodes: node-12 ... node-980"."""
+        return ranged(self.names)
+
 
 def by_node(verdict: Verdict) -> tuple[tuple[NodeFindings, ...], int]:
-    """Nodes with findings, and how many more nodes than fit have some. A link's finding is of both its ends."""
+    """Nodes with findings, and how many more nodes than fit have some. A link's finding is of both its ends.
+
+    More than ALIKE nodes that have the same findings are one row.
+    """
     found: dict[str, list[tuple[Group, tuple[str, ...]]]] = defaultdict(list)
     for item in gathered(verdict.findings):
         subjects: dict[str, list[str]] = defaultdict(list)
@@ -54,19 +65,41 @@ def by_node(verdict: Verdict) -> tuple[tuple[NodeFindings, ...], int]:
         for place, mine in subjects.items():
             found[place].append((item, tuple(mine)))
     made = [_node(name, items) for name, items in found.items()]
-    made.sort(key=lambda node: (-node.state, -len(node.findings) - node.hidden, node.name))
-    return tuple(made[:NODES]), max(0, len(made) - NODES)
+    made.sort(key=lambda node: (-node.state, -len(node.findings) - node.hidden, natural(node.names[0])))
+    rows = _together(made)
+    return tuple(rows[:NODES]), sum(len(row.names) for row in rows[NODES:])
+
+
+def _together(made: Sequence[NodeFindings]) -> list[NodeFindings]:
+    alike: dict[object, list[NodeFindings]] = defaultdict(list)
+    for node in made:
+        alike[node.state, node.findings, node.hidden].append(node)
+    rows = []
+    for nodes in alike.values():
+        if len(nodes) <= ALIKE:
+            rows += nodes
+        else:
+            rows.append(replace(nodes[0], names=tuple(name for node in nodes for name in node.names)))
+    rows.sort(key=lambda node: (-node.state, -len(node.findings) - node.hidden, natural(node.names[0])))
+    return rows
 
 
 def _node(name: str, items: list[tuple[Group, tuple[str, ...]]]) -> NodeFindings:
     items.sort(key=lambda pair: -_state(pair[0]))
     shown = tuple(
         NodeFinding(
-            _state(item), item.word, _where(name, subjects), one_line(item.where), one_line(item.message, 400)
+            _state(item),
+            item.word,
+            _where(name, subjects),
+            one_line(item.where),
+            one_line(item.message, 400),
+            finding_anchor(item),
         )
         for item, subjects in items[:EACH]
     )
-    return NodeFindings(name, max(_state(item) for item, _ in items), shown, max(0, len(items) - EACH))
+    return NodeFindings(
+        (one_line(name, 120),), max(_state(item) for item, _ in items), shown, max(0, len(items) - EACH)
+    )
 
 
 def _state(item: Group) -> State:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import digest, dump
-from checks.model import Answer, Report
+from checks.model import Answer, Report, Verdict
 from tasks.render.context import NO_CONTEXT
 from tasks.render.html import html
 from tasks.render.markdown import markdown
@@ -146,3 +146,36 @@ def test_one_report_counts_once(store: Store, index: Index) -> None:
     past = past_of(store, index, _this(0, report))
 
     assert 1 == past.reports
+
+
+def _judged(number: int, report: Report, verdict: Verdict) -> TrendContext:
+    return replace(_this(number, report), digests=verdict.digests)
+
+
+def test_the_last_go_is_what_a_gate_is_compared_with(store: Store, index: Index) -> None:
+    """Not a refused gate, and not this one; the page has the values that moved, and links to both gates."""
+    for number, report in enumerate([healthy(), _slower(1), wrong_sums(healthy())]):
+        keep(store, number, _day(number, report))
+    verdict = keep(store, 3, _slower(3))
+    past = past_of(store, index, _judged(3, _slower(3), verdict))
+    page = html(_slower(3), verdict_of(_slower(3)), "local", replace(NO_CONTEXT, past=past))
+
+    assert past.changes is not None and gate_id(1) == past.changes.gate_id
+    assert [("compute.gemm gflops", "38.5", "34.5", True)] == [
+        (row.what, row.before, row.after, row.is_worse) for row in past.changes.rows
+    ]
+    assert past.previous is not None and f"../{gate_id(2)}/report.html" == past.previous.link
+    assert f'<a href="../{gate_id(2)}/report.html">Previous gate</a>: {gate_id(2)}, NO-GO' in page
+    assert f'<a href="../{gate_id(1)}/report.html">{gate_id(1)}</a>' in page
+
+
+def test_without_a_go_nothing_is_compared(store: Store, index: Index) -> None:
+    """And a GO whose report is gone is said."""
+    verdict = keep(store, 0, _day(0, wrong_sums(healthy())))
+    none = past_of(store, index, _judged(1, _slower(1), verdict))
+    keep(store, 1, _slower(1))
+    store.delete(report_key(gate_id(1)))
+    gone = past_of(store, index, _judged(2, _slower(2), verdict))
+
+    assert (None, None) == (none.changes, gone.changes)
+    assert any(f"The report of the last GO, {gate_id(1)}, is missing" in line for line in gone.problems)

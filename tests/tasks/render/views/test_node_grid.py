@@ -75,11 +75,25 @@ def test_a_node_has_its_own_findings_and_both_ends_have_a_links() -> None:
 def test_more_nodes_with_findings_than_fit_are_counted() -> None:
     """None vanishes."""
     report = healthy(NODES + 7, 1)
-    for name in report.declared.node_names:
-        report = with_metric(report, "system.clock", name, "synchronised", False)
+    for place, name in enumerate(report.declared.node_names):
+        report = with_metric(report, "compute.gemm", f"{name}/rank-{place}", "wrong_elements", place + 1)
     found, more = by_node(verdict_of(report))
 
     assert (NODES, 7) == (len(found), more)
+    assert ["node-0", "node-1", "node-2"] == [node.name for node in found[:3]]
+
+
+def test_nodes_with_the_same_findings_share_a_row() -> None:
+    """In natural order; three of them have a row each."""
+    report = healthy(40, 1)
+    for place in (9, 10, 2, 30):
+        report = with_metric(report, "system.clock", f"node-{place}", "synchronised", False)
+    (row,), more = by_node(verdict_of(report))
+    few, _ = by_node(verdict_of(with_metric(report, "system.clock", "node-9", "synchronised", True)))
+
+    assert ("4 nodes: node-2 ... node-30", 0) == (row.name, more)
+    assert ("node-2", "node-9", "node-10", "node-30") == row.names
+    assert ["node-2", "node-10", "node-30"] == [node.name for node in few]
 
 
 def test_a_go_has_no_nodes_with_findings() -> None:

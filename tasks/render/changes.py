@@ -1,0 +1,243 @@
+"""What changed between two gates of a cluster: machines, their software, what they were judged with, and values that moved (pure).
+
+A machine is the same if the firmware's id or its GPUs say so. Values are compared per machine, the median of its ranks, and only
+those whose unit says which side is worse.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from checks.documents.columns import by_check
+from checks.judge.baseline.samples import Side, gather
+from checks.judge.machine_identity import machines
+from checks.judge.rules.values import figure
+from checks.model import Digests, Node, Outcome, Report, node_of
+from checks.policy import Policy
+from checks.value_types import natural
+from tasks.render.views.finding_table import ranged
+from tasks.text.inert import one_line
+
+ROWS = 40
+# Judgement: below it, two runs of one healthy machine differ as well.
+LEAST = 0.05
+# What a reboot or a new address changes says nothing of the machine.
+PASSING = ("boot_id", "host", "address", "addresses")
+LISTS = {"gpu_uuids": "GPUs"}
+# A metric of a check that names the firmware of each GPU, and no number.
+FIRMWARE = (("gpu.inventory", "vbios", "VBIOS"),)
+Values = Mapping[tuple[str, str, str], tuple[Side, Mapping[str, float]]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row, as text; `by` is empty if it has no size, and `is_worse` is only of values."""
+
+    what: str
+    where: str
+    before: str
+    after: str
+    by: str = ""
+    is_worse: bool = False
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Since the gate `gate_id`; `link` leads to its page, "" if there is none. `hidden` rows are the smallest."""
+
+    gate_id: str
+    when: str
+    link: str
+    rows: tuple[Change, ...]
+    hidden: int
+    least: float = LEAST
+
+    @property
+    def said(self) -> str:
+        """Such as "2 things were replaced or set differently, 3 values moved (1 for the worse)"."""
+        whole = len(self.rows) + self.hidden
+        if not whole:
+            return "nothing was replaced or set differently, and no value moved"
+        moved = sum(bool(row.by) for row in self.rows) + self.hidden
+        worse = sum(row.is_worse for row in self.rows)
+        things = (
+            f"{whole - moved} thing{'s were' if whole - moved != 1 else ' was'} replaced or set differently"
+        )
+        values = f"{moved} value{'s' if moved != 1 else ''} moved"
+        return f"{things}, {values}{f' ({worse} for the worse)' if worse else ''}"
+
+
+@dataclass(frozen=True)
+class JudgedInputs:
+    """A gate that is compared: its report and what it was judged with."""
+
+    report: Report
+    digests: Mapping[str, str]
+
+
+def inputs(report: Report, digests: Digests) -> JudgedInputs:
+    """Of a verdict that was made just now."""
+    return JudgedInputs(
+        report,
+        {
+            "policy": digests.policy,
+            "facts": digests.facts,
+            "baseline": digests.baseline or "",
+            "Prelaunch": digests.engine,
+        },
+    )
+
+
+def changes(
+    before: JudgedInputs, after: JudgedInputs, policy: Policy, gate_id: str, when: str, link: str
+) -> Changes:
+    """Everything that differs, what was replaced first."""
+    fixed = [*_inputs(before, after), *_machines(before.report, after.report)]
+    moved = sorted(_values(before.report, after.report, policy), key=lambda pair: -pair[0])
+    rows = [*fixed, *(row for _, row in moved)]
+    return Changes(gate_id, when, link, tuple(rows[:ROWS]), max(0, len(rows) - ROWS))
+
+
+def _inputs(before: JudgedInputs, after: JudgedInputs) -> Iterator[Change]:
+    for name, now in after.digests.items():
+        then = before.digests.get(name, "")
+        if then != now:
+            yield Change(name, "verdict", _digest(then), _digest(now))
+    old, new = before.report.declared, after.report.declared
+    pairs = [
+        ("instance type", old.instance_type, new.instance_type),
+        ("number of nodes", str(old.nodes), str(new.nodes)),
+        ("profile", before.report.profile.value, after.report.profile.value),
+        ("catalogue of checks", _digest(before.report.catalogue), _digest(after.report.catalogue)),
+    ]
+    for what, then, now in pairs:
+        if then != now:
+            yield Change(what, "gate", one_line(then, 80), one_line(now, 80))
+
+
+def _digest(text: str) -> str:
+    return one_line(text[:12], 12) if text else "none"
+
+
+def _machines(before: Report, after: Report) -> Iterator[Change]:
+    known = machines((before, after))
+    both = [(one.nodes[0][1], one.nodes[-1][1]) for one in known if {at for at, _ in one.nodes} == {0, 1}]
+    gone = [one.name for one in known if {at for at, _ in one.nodes} == {0}]
+    new = [one.name for one in known if {at for at, _ in one.nodes} == {1}]
+    if gone:
+        yield Change("machines", ranged(gone), "there", "not there")
+    if new:
+        yield Change("machines", ranged(new), "not there", "there")
+    renamed = [(then, now) for then, now in both if then.name != now.name]
+    for (then_name, now_name), names in _alike((t.name, n.name, n.name) for t, n in renamed):
+        yield Change("name of a machine", ranged(names), one_line(then_name, 80), one_line(now_name, 80))
+    keys = dict.fromkeys(key for pair in both for node in pair for key in node.identity)
+    for key in keys:
+        if key in PASSING:
+            continue
+        yield from _identity(key, both)
+    for check, metric, title in FIRMWARE:
+        old, fresh = _texts(before, check, metric), _texts(after, check, metric)
+        found = ((old[t.name], fresh[n.name], n.name) for t, n in both if t.name in old and n.name in fresh)
+        for (then, now), names in _alike(found):
+            yield Change(title, ranged(names), one_line(then, 80), one_line(now, 80))
+
+
+def _identity(key: str, both: Sequence[tuple[Node, Node]]) -> Iterator[Change]:
+    found = ((then.identity.get(key, ""), now.identity.get(key, ""), now.name) for then, now in both)
+    title = LISTS.get(key, one_line(key, 60))
+    for (old, new), names in _alike(found):
+        if key in LISTS:
+            old, new = _only(old, new), _only(new, old)
+        yield Change(title, ranged(names), one_line(old, 120) or "none", one_line(new, 120) or "none")
+
+
+def _only(mine: str, other: str) -> str:
+    """What one list has and the other has not."""
+    theirs = set(other.split(","))
+    return ", ".join(item for item in mine.split(",") if item not in theirs)
+
+
+def _alike(found: Iterator[tuple[str, str, str]]) -> list[tuple[tuple[str, str], list[str]]]:
+    """(before, after) that differ -> the machines of which both are true."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for old, new, name in found:
+        if old != new:
+            groups[old, new].append(name)
+    return list(groups.items())
+
+
+def _texts(report: Report, check: str, metric: str) -> dict[str, str]:
+    """Node -> the values of a metric that is text, each once."""
+    found: dict[str, str] = {}
+    for row in by_check(report.observations).get(check, ()):
+        value = row.metrics.get(metric)
+        if row.outcome is Outcome.MEASURED and isinstance(value, (str, tuple)):
+            texts = (value,) if isinstance(value, str) else tuple(map(str, value))
+            found[node_of(row.subject)] = ", ".join(dict.fromkeys(texts))
+    return found
+
+
+def _values(before: Report, after: Report, policy: Policy) -> Iterator[tuple[float, Change]]:
+    """The machine whose value moved most, for each metric: (by how much, the row)."""
+    old, new = _medians(before, policy), _medians(after, policy)
+    names = {
+        one.nodes[-1][1].name: one.nodes[0][1].name
+        for one in machines((before, after))
+        if {at for at, _ in one.nodes} == {0, 1}
+    }
+    for key in _telling(new):
+        side, now = new[key]
+        then = old[key][1] if key in old else {}
+        moved = {
+            name: now[name] / then[names[name]] - 1
+            for name in now
+            if name in names and then.get(names[name], 0) > 0
+        }
+        share = {name: value for name, value in moved.items() if abs(value) >= LEAST}
+        if not share:
+            continue
+        first = min(share, key=lambda name: (-abs(share[name]), natural(name)))
+        check, metric, label = key
+        alike = sum(value * share[first] > 0 for value in share.values()) - 1
+        where = f"{one_line(first, 120)}{f' and {alike} more' if alike else ''}"
+        worse = side is not Side.EITHER and (share[first] < 0) == (side is Side.LOW)
+        title = f"{check} {metric}{f' at {label}' if label else ''}"
+        yield (
+            abs(share[first]),
+            Change(
+                one_line(title, 160),
+                where,
+                figure(then[names[first]]),
+                figure(now[first]),
+                f"{share[first]:+.0%}",
+                worse,
+            ),
+        )
+
+
+def _medians(report: Report, policy: Policy) -> Values:
+    """(check, metric, label) -> the median of each node."""
+    found: dict[tuple[str, str, str], tuple[Side, Mapping[str, float]]] = {}
+    for check, rows in by_check(report.observations).items():
+        for (metric, label), series in gather(rows, policy.checks.get(check)).items():
+            by_node: dict[str, list[float]] = defaultdict(list)
+            for subject, value in zip(series.subjects, series.values, strict=True):
+                by_node[node_of(subject)].append(value)
+            if by_node:
+                middle = {node: median(values) for node, values in by_node.items()}
+                found[check, metric, label] = series.side, middle
+    return found
+
+
+def _telling(values: Values) -> Iterator[tuple[str, str, str]]:
+    """Of a metric's labels (sizes, precisions) the one with the greatest value."""
+    first: dict[tuple[str, str], tuple[float, str]] = {}
+    for (check, metric, label), (_, middle) in values.items():
+        peak = max(middle.values())
+        if peak > first.get((check, metric), (-1.0, ""))[0]:
+            first[check, metric] = peak, label
+    return ((check, metric, label) for (check, metric), (_, label) in first.items())

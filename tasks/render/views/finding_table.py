@@ -1,0 +1,102 @@
+"""Findings as a table of few rows, however many nodes a fleet has, and the anchor of each finding on its page (pure).
+
+Findings that differ only in their values share a row, and many names are written as the first and the last one in natural order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checks.model import CLUSTER, LINK, Answer, Cause, Finding, Level, Verdict
+from checks.value_types import natural
+from tasks.render.findings import Group, gathered
+from tasks.render.views.nodes import State, finding_state
+from tasks.text.inert import one_line
+
+ROWS = 60
+# So many names are written out; of more the first and the last.
+NAMED = 3
+# So many findings of one kind have a row each; more share one.
+ALIKE = 3
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """One row: `who` is short, `names` are all subjects (for a filter), `anchor` is that of the first finding."""
+
+    state: State
+    word: str
+    who: str
+    said: str
+    check: str
+    anchor: str
+    names: tuple[str, ...]
+
+
+def finding_anchor(item: Group) -> str:
+    """The id of a finding's card on the page, the same in every page of a verdict: "finding-network-pairs-1f0c9a3e"."""
+    about = (
+        item.level.value, item.cause.value, *item.checks, item.message, item.remedy, item.source, item.action.value,
+        *item.elements, *item.subjects,
+    )  # fmt: skip
+    digest = hashlib.sha256("\0".join(about).encode("utf-8", "backslashreplace")).hexdigest()
+    letters = "".join(c if c.isascii() and c.isalnum() else " " for c in item.check.lower()[:40])
+    return "-".join(("finding", *letters.split(), digest[:8]))
+
+
+def first_anchor(verdict: Verdict) -> str:
+    """The anchor of the finding that decides the verdict, to be put behind the address of its page; "" without a finding."""
+    groups = [item for item in gathered(verdict.findings) if item.level is not Level.PASS]
+    hard = verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL
+    deciding = [
+        item for item in groups if item.level is verdict.level and not (hard and item.cause is Cause.EVIDENCE)
+    ]
+    return finding_anchor((deciding or groups)[0]) if groups else ""
+
+
+def finding_rows_of(groups: Sequence[Group]) -> tuple[FindingRow, ...]:
+    """The rows in the order of the findings, the worst first."""
+    kinds: dict[tuple[object, ...], list[Group]] = {}
+    for item in groups:
+        kinds.setdefault(_kind(item), []).append(item)
+    rows: list[FindingRow] = []
+    for item in groups:
+        alike = kinds[_kind(item)]
+        if len(alike) <= ALIKE:
+            rows.append(_row(item, item.subjects, item.message))
+        elif item is alike[0]:
+            subjects = tuple(dict.fromkeys(subject for one in alike for subject in one.subjects))
+            rows.append(_row(item, subjects, f"{item.message} (the first of {len(alike)} such findings)"))
+    return tuple(rows)
+
+
+def ranged(subjects: Sequence[str]) -> str:
+    """Short, in natural order: "node-1", "node-1, node-2", "37 nodes: node-12 ... node-980"."""
+    ordered = sorted(set(subjects), key=natural)
+    if len(ordered) <= NAMED:
+        return ", ".join(one_line(subject, 120) for subject in ordered)
+    return f"{len(ordered)} {_noun(ordered)}: {one_line(ordered[0], 120)} ... {one_line(ordered[-1], 120)}"
+
+
+def _row(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
+    names = tuple(one_line(subject, 120) for subject in sorted(set(subjects), key=natural))
+    state = finding_state(Finding(item.level, item.cause, item.check, "", item.message))
+    return FindingRow(
+        state, item.word, ranged(subjects), one_line(message, 400), item.where, finding_anchor(item), names
+    )
+
+
+def _kind(item: Group) -> tuple[object, ...]:
+    return (item.level, item.cause, item.checks, item.remedy, item.action)
+
+
+def _noun(subjects: Sequence[str]) -> str:
+    if all(LINK in subject for subject in subjects):
+        return "links"
+    if all("/rank-" in subject for subject in subjects):
+        return "ranks"
+    if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
+        return "subjects"
+    return "nodes"

@@ -1,0 +1,84 @@
+"""What each check measured on one node, in a line: the evidence behind a cell of the table of nodes and checks (pure)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.documents.columns import by_check
+from checks.judge.rules.values import figure
+from checks.model import Observation, Outcome, Report, Value, node_of
+from tasks.text.inert import one_line
+
+# Characters of all nodes together, and of one line: a page is opened on a phone; the report has the rest.
+ROOM, LINE = 250_000, 300
+TEXTS = 3
+
+
+@dataclass(frozen=True)
+class MeasuredLine:
+    """One check on one node: MEASURED with its values, or why it was not; over all its ranks."""
+
+    check: str
+    said: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """One node with one line per check that it reported."""
+
+    name: str
+    lines: tuple[MeasuredLine, ...]
+
+
+def measured(report: Report, names: Sequence[str]) -> tuple[MeasuredNode, ...]:
+    """The nodes, as many as there is room for."""
+    wanted = set(names)
+    found: dict[str, dict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    for check, rows in by_check(report.observations).items():
+        mine = [place for place, subject in enumerate(rows.columns.subjects) if node_of(subject) in wanted]
+        for place in mine:
+            row = rows[place]
+            found[node_of(row.subject)][check].append(row)
+    shown, room = [], ROOM
+    for name in names:
+        lines = tuple(_line(check, rows) for check, rows in found.get(name, {}).items())
+        room -= sum(len(line.said) + 150 for line in lines)
+        if room < 0:
+            break
+        if lines:
+            shown.append(MeasuredNode(name, lines))
+    return tuple(shown)
+
+
+def _line(check: str, rows: Sequence[Observation]) -> MeasuredLine:
+    well = [row for row in rows if row.outcome is Outcome.MEASURED]
+    parts = [f"{name} {text}" for name, text in _values(well)]
+    lacking = dict.fromkeys(
+        row.reason or row.outcome.value.lower() for row in rows if row.outcome is not Outcome.MEASURED
+    )
+    parts = [*(f"not measured: {one_line(reason, 160)}" for reason in lacking), *parts]
+    over = f"{len(rows)} ranks: " if len(rows) > 1 else ""
+    said = one_line(f"{over}{'; '.join(parts) or 'no values'}", LINE)
+    return MeasuredLine(check, said, max(row.seconds for row in rows))
+
+
+def _values(rows: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    metrics: Mapping[str, None] = dict.fromkeys(name for row in rows for name in row.metrics)
+    for name in metrics:
+        values = [value for row in rows if (value := row.metrics.get(name)) is not None]
+        yield one_line(name, 60), _said(values)
+
+
+def _said(values: Sequence[Value]) -> str:
+    """The only value, or from the least to the greatest; of texts the first ones."""
+    flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    numbers = [one for one in flat if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    if numbers and len(numbers) == len(flat):
+        low, high = figure(min(numbers)), figure(max(numbers))
+        return low if low == high else f"{low} to {high}"
+    texts = list(dict.fromkeys("none" if one is None else one_line(str(one), 60) for one in flat))
+    more = f" and {len(texts) - TEXTS} more" if len(texts) > TEXTS else ""
+    return f"{', '.join(texts[:TEXTS])}{more}" if texts else "none"

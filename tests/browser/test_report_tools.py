@@ -1,0 +1,288 @@
+"""What the page's script does in a real browser: filter, sort, unfold, copy; and that nothing from a report is ever a script."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from checks.model import Report, Verdict
+from tasks.render.context import NO_CONTEXT, Past, PastGate
+from tasks.render.html import html, with_next_gate
+from tasks.render.views.finding_table import first_anchor
+from tests.browser.test_report_page import ATTACK, SCRIPT, browser
+from tests.sample_reports import healthy, verdict_of, with_metric, with_row, wrong_sums
+from tests.tasks.render.fleets import cut_off, fleet, judged, silent, slower, unable
+
+__all__ = ["browser"]
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
+SICK = "ip-10-0-0-13"
+TITLE = "document.title='owned'"
+HOSTILE = (
+    f"</script><script>{TITLE}</script>", f"<!--<script>{TITLE}//", f"\"'><img src=x onerror=\"{TITLE}\">", ATTACK,
+    f"javascript:{TITLE}", f"<a href=\"javascript:{TITLE}\">x</a>", f"<svg onload={TITLE}>", f"<details open ontoggle={TITLE}>x",
+)  # fmt: skip
+
+
+@functools.cache
+def _sixty_four() -> tuple[Report, Verdict, str]:
+    """64 nodes: one cut off, one silent, one without a tool, one slow."""
+    report = unable(cut_off(fleet(64), [SICK], 0.3), "disk.io", "ip-10-0-0-15")
+    report = slower(silent(report, "ip-10-0-0-44"), "nccl.intra_node", "ip-10-0-0-33", 0.4)
+    verdict, beside = judged(report)
+    return report, verdict, html(report, verdict, "p5-prod", beside)
+
+
+def _many() -> Report:
+    """Six of fourteen nodes have wrong clocks, and one computes wrong sums."""
+    report = with_row(
+        wrong_sums(healthy(14, 1), "node-12/rank-12"),
+        "collective.all_reduce",
+        "node-12/rank-12",
+        lambda row: replace(row, evidence="element 3 is 41 and not 42"),
+    )
+    for place in (13, 2, 10, 1, 9, 3):
+        report = with_metric(report, "system.clock", f"node-{place}", "synchronised", False)
+    return report
+
+
+def _hostile(text: str) -> str:
+    report = with_row(
+        wrong_sums(healthy()),
+        "collective.all_reduce",
+        "node-1/rank-3",
+        lambda row: replace(row, evidence=text),
+    )
+    report = with_metric(report, "network.pairs", "node-0", "peers", (text,))
+    report = with_metric(report, "system.identity", "node-0", "kernel", text)
+    nodes = tuple(replace(node, name=text, identity={text: text, "host": text}) for node in report.nodes[:1])
+    plan = tuple(replace(p, check=text) if p.check == "training.step" else p for p in report.plan)
+    report = replace(report, nodes=(*nodes, *report.nodes[1:]), plan=plan, gate_id=text, collection=(text,))
+    verdict = verdict_of(report)
+    found = tuple(replace(f, message=text, remedy=text, check=text) for f in verdict.findings[:1])
+    gates = tuple(PastGate(text, text, verdict.answer, text, place == 1, text) for place in (0, 1))
+    context = replace(NO_CONTEXT, past=Past(gates, problems=(text,)), said=(text,))
+    page = html(report, replace(verdict, findings=(*found, *verdict.findings)), text, context)
+    return with_next_gate(page.encode(), text, text, verdict.answer).decode()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """One for the file, as large as a laptop's."""
+    made = browser.new_page(viewport={"width": 1280, "height": 800})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def opened(page: Page, tmp_path: Path) -> Callable[..., list[str]]:
+    """Opens a page from a file; what the browser says of it and asks for goes into the list."""
+    said: list[str] = []
+
+    def show(text: str, fragment: str = "") -> list[str]:
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        page.goto("about:blank")
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri() + fragment)
+        return said
+
+    return show
+
+
+def _rows(page: Page, table: str) -> list[str]:
+    cells = page.locator(f"{table} tbody tr:not([hidden]) > th")
+    return [" ".join(text.split()) for text in cells.all_inner_texts()]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_nothing_from_a_report_is_a_script(page: Page, opened: Callable[..., list[str]], text: str) -> None:
+    """Names, checks, messages, remedies, evidence, links to other gates, after everything was pressed: the title stays, no error."""
+    said = opened(_hostile(text))
+    page.locator("#filter").fill(text)
+    page.evaluate("document.querySelectorAll('button, summary, input, td').forEach(one => one.click())")
+    page.evaluate("document.querySelectorAll('a[href^=\"#\"]').forEach(one => one.click())")
+    targets = [link.get_attribute("href") or "" for link in page.locator("a").all()]
+
+    assert "owned" != page.title() and [SCRIPT] == page.locator("script").all_text_contents()
+    assert [] == [target for target in targets if not re.match(r"#|\.\./", target)]
+    assert [] == said
+
+
+def test_a_script_that_was_put_into_the_page_does_not_run(
+    page: Page, opened: Callable[..., list[str]]
+) -> None:
+    """Inline scripts and handlers and javascript: links are refused, and the page's own script still runs."""
+    evil = f'<script>{TITLE}</script><p id=x onclick="{TITLE}">x</p><a id=y href="javascript:{TITLE}">y</a>'
+    report = healthy()
+    said = opened(html(report, verdict_of(report), "local").replace("<main>", f"<main>{evil}"))
+    for name in ("#x", "#y"):
+        page.locator(name).click()
+
+    assert "GO local" == page.title()
+    assert 3 <= len([text for text in said if "Content Security Policy" in text])
+    assert page.locator("#tools").is_visible()
+
+
+def test_everything_is_readable_without_a_script(browser: Browser, tmp_path: Path) -> None:
+    """The tools are not there, links lead to their findings, folds open; the same words are on the page."""
+    report = _many()
+    file = tmp_path / "report.html"
+    file.write_text(html(report, verdict_of(report), "local"), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.locator("table.findings a").first.click()
+
+    assert not page.locator("#tools").is_visible()
+    assert 0 == page.locator("button:visible").count()
+    assert "#finding-collective-all-reduce-" in page.url
+    assert page.locator(".finding:target").is_visible()
+    page.locator("#measured summary").first.click()
+    assert page.locator("#measured table").first.is_visible()
+    context.close()
+
+
+def test_a_filter_and_a_switch_decide_what_is_shown(page: Page, opened: Callable[..., list[str]]) -> None:
+    """All words must occur; the switch hides what is well; both say how much they show, and can be undone."""
+    report = _many()
+    opened(html(report, verdict_of(report), "local"))
+    whole = _rows(page, ".states")
+    page.locator("#filter").fill("NODE-12")
+    some, count = _rows(page, ".states"), page.locator("#count").inner_text()
+    page.locator("#filter").fill("node-12 nothing-like-it")
+    none = _rows(page, ".states")
+    page.locator("#filter").fill("")
+    page.locator("#only-problems").check()
+    problems = _rows(page, ".states")
+
+    assert (["node-12", "6 nodes: node-1 ... node-13"], 7) == (whole[:2], len(whole))
+    assert (["node-12"], []) == (some, none)
+    assert re.fullmatch(r"\d+ of \d+ entries shown", count)
+    assert "node-12" in problems and 2 == len(problems)
+    page.locator("#only-problems").uncheck()
+    assert whole == _rows(page, ".states")
+
+
+def test_names_are_sorted_naturally_and_numbers_by_value(
+    page: Page, opened: Callable[..., list[str]]
+) -> None:
+    """node-2 before node-13; 64 KiB before 1 MiB; once more turns it round, and the header says the order."""
+    report = wrong_sums(healthy(13, 1), "node-12/rank-12")
+    opened(html(report, verdict_of(report), "local"))
+    page.locator(".states thead button").first.click()
+    up, said = _rows(page, ".states"), page.locator(".states thead th").first.get_attribute("aria-sort")
+    page.locator(".states thead button").first.click()
+    down = _rows(page, ".states")
+    page.locator("#bandwidth summary").click()
+    sizes = page.locator("#bandwidth table.sortable")
+    sizes.get_by_role("button", name="Size").click()
+    found = sizes.locator("tbody td:nth-child(2)").all_inner_texts()
+
+    assert up == sorted(up, key=lambda name: int(name.partition("-")[2])) and "node-12" == up[-1]
+    assert ("ascending", up[::-1]) == (said, down)
+    assert ["1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB"] == found
+
+
+def test_a_cell_leads_to_its_evidence(page: Page, opened: Callable[..., list[str]]) -> None:
+    """A bad one to its finding, unfolded; a good one to what was measured on that node."""
+    report = _many()
+    opened(html(report, verdict_of(report), "local"))
+    page.locator(".states tbody tr", has_text="node-12").locator("td.fail").last.click()
+    bad = page.locator(".finding:target")
+    expect(bad).to_contain_text("node-12")
+    expect(bad.locator("details").last).to_have_attribute("open", "")
+    page.locator(".states tbody tr", has_text="node-0").locator("td.pass").last.click()
+    row = page.locator("#measured :target")
+
+    expect(row).to_be_visible()
+    expect(row).to_be_in_viewport()
+
+
+def test_a_link_to_a_finding_opens_and_marks_it(page: Page, opened: Callable[..., list[str]]) -> None:
+    """As a notification has it: the address of the page and the anchor, which is the same in each page of the verdict."""
+    report, verdict, text = _sixty_four()
+    anchor = first_anchor(verdict)
+    opened(text, f"#{anchor}")
+    marked = page.locator(f"#{anchor}")
+
+    expect(marked).to_be_in_viewport()
+    assert "none" != marked.evaluate("e => getComputedStyle(e).outlineStyle")
+    assert SICK in marked.inner_text() and f'id="{anchor}"' in html(report, verdict, "another name")
+    assert page.locator("details[open]", has_text="GB/s").first.is_visible()
+
+
+def test_a_command_can_be_copied(page: Page, opened: Callable[..., list[str]]) -> None:
+    """Its text alone, with its button; pressed by keyboard."""
+    _, _, text = _sixty_four()
+    opened(text)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    command = page.locator("pre.typed").first
+    button = page.get_by_role("button", name="Copy this command").first
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_text("Copied")
+
+    assert command.inner_text().strip() == page.evaluate("navigator.clipboard.readText()").replace("\r", "")
+
+
+def test_sixty_four_nodes_say_it_on_two_screens_and_six_sheets(
+    page: Page, opened: Callable[..., list[str]]
+) -> None:
+    """Answer, culprit and the whole table of findings end above the end of the second screen of 1280 x 800; A4, at most 6."""
+    _, verdict, text = _sixty_four()
+    opened(text)
+    table = page.locator("table.findings").bounding_box()
+    sheets = len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(format="A4")))
+
+    assert table is not None and table["y"] + table["height"] <= 1600
+    assert SICK in page.locator("header").inner_text()
+    assert len(verdict.findings) <= len(_rows(page, "table.findings"))
+    assert 2 <= sheets <= 6
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_thousand_nodes_are_painted_within_a_second(browser: Browser, tmp_path: Path) -> None:
+    """37 silent nodes are one row, each node is on the page, 2 MB at most, first paint in a second of the browser's own time."""
+    quiet = tuple(f"ip-10-0-{place // 200}-{place % 200 + 11}" for place in range(12, 981, 26))[:37]
+    report = slower(silent(fleet(1000, peers=False), *quiet), "nccl.intra_node", "ip-10-0-3-33", 0.4)
+    verdict, beside = judged(report)
+    file = tmp_path / "wide.html"
+    file.write_text(html(report, verdict, "p5-prod", beside), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(file.as_uri())
+    paint = page.evaluate("performance.getEntriesByType('paint').map(entry => entry.startTime)")
+    said = page.locator("table.findings").inner_text()
+    text = page.locator("#matrix").text_content() or ""
+
+    assert file.stat().st_size <= 2_000_000
+    assert paint and max(paint) <= 1000
+    assert f"37 nodes: {quiet[0]} ... {quiet[-1]}" in said
+    assert [] == [node for node in report.declared.node_names if node not in text]
+    assert 1280 >= page.evaluate("document.documentElement.scrollWidth")
+    page.close()
+
+
+def test_the_page_asks_nobody(page: Page, opened: Callable[..., list[str]]) -> None:
+    """Also while it is used: an attachment that is opened without a network is whole."""
+    asked: list[str] = []
+
+    def note(route: Route) -> None:
+        asked.append(route.request.url)
+        route.continue_()
+
+    page.route(re.compile("^(?!file:)"), note)
+    _, _, text = _sixty_four()
+    opened(text)
+    page.locator("#unfold").click()
+    page.locator("#filter").fill("nccl")
+    page.unroute_all()
+
+    assert [] == asked

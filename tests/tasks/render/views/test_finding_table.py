@@ -1,0 +1,76 @@
+"""The table of findings: few rows for any fleet, and anchors that stay the same and are nobody else's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from checks.model import Cause, Finding, Level
+from tasks.render.findings import gathered
+from tasks.render.html import html
+from tasks.render.views.finding_table import finding_anchor, finding_rows_of, first_anchor, ranged
+from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
+
+
+def _slow(place: int, message: str, check: str = "compute.gemm") -> Finding:
+    return Finding(Level.FAIL, Cause.HARDWARE, check, f"node-{place}", message, remedy="Replace it.")
+
+
+@pytest.mark.parametrize(
+    ("subjects", "said"),
+    [
+        (["node-1"], "node-1"),
+        (["node-10", "node-9"], "node-9, node-10"),
+        ([f"node-{at}" for at in (980, 12, 129, 13)], "4 nodes: node-12 ... node-980"),
+        ([f"n/rank-{at}" for at in range(9)], "9 ranks: n/rank-0 ... n/rank-8"),
+        ([f"a<->b{at}" for at in range(4)], "4 links: a<->b0 ... a<->b3"),
+        (["cluster", "a", "b", "c"], "4 subjects: a ... cluster"),
+    ],
+)
+def test_many_names_are_the_first_and_the_last(subjects: list[str], said: str) -> None:
+    """In natural order, however they came."""
+    assert said == ranged(subjects) == ranged(subjects[::-1])
+
+
+def test_what_differs_only_in_its_values_is_one_row() -> None:
+    """Thirty slow nodes are a row that names the first and the last; three have one each; another check is not mixed in."""
+    many = [_slow(place, f"reaches {place} GB/s") for place in range(30)]
+    other = _slow(3, "computes wrong sums", "compute.sdc")
+    rows = finding_rows_of(gathered([*many, other]))
+    few = finding_rows_of(gathered(many[:3]))
+
+    assert ["30 nodes: node-0 ... node-29", "node-3"] == [row.who for row in rows]
+    assert "reaches 0 GB/s (the first of 30 such findings)" == rows[0].said
+    assert 30 == len(rows[0].names)
+    assert ["node-0", "node-1", "node-2"] == [row.who for row in few]
+
+
+def test_an_anchor_is_stable_and_its_own() -> None:
+    """The same for the same finding, whatever else is wrong; another for another subject, check or message; safe in an address."""
+    findings = [
+        _slow(1, "x"),
+        _slow(2, "y"),
+        _slow(1, "z"),
+        _slow(1, "x", "compute.sdc"),
+        _slow(4, "<\"'#\u202e", "A b/c" * 50),
+    ]
+    anchors = [finding_anchor(item) for item in gathered(findings)]
+
+    assert 5 == len(set(anchors))
+    assert anchors[0] == finding_anchor(gathered(findings[:1])[0])
+    assert {True} == {bool(re.fullmatch("finding-[a-z0-9-]{1,60}", anchor)) for anchor in anchors}
+
+
+def test_the_first_anchor_is_of_what_decides() -> None:
+    """A node that is broken before one that is silent; no finding, no anchor; the page has it."""
+    report = without_node(wrong_sums(healthy(4, 1), "node-1/rank-1"), "node-3")
+    report = with_metric(report, "system.clock", "node-0", "synchronised", False)
+    verdict = verdict_of(report)
+    only = replace(verdict, findings=verdict.findings[::-1])
+
+    assert first_anchor(verdict).startswith("finding-collective-all-reduce-")
+    assert first_anchor(only) == first_anchor(verdict)
+    assert f'id="{first_anchor(verdict)}"' in html(report, verdict, "local")
+    assert "" == first_anchor(verdict_of(healthy()))
