@@ -16,65 +16,18 @@ from flows.cli.main import main
 from tasks import remedy as remedies
 from tasks.gate.outcome import Decision
 from tasks.gate_file.request import RemedyRequest
-from tasks.machines.base import EngineSilent, Holder, Machine, Mark, Retest, Rung, Service
+from tasks.machines.base import EngineSilent, Machine, Rung
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.flows.driving import Play, gate_it, play, played
 from tests.flows.gates import processes_below, write_gate
+from tests.flows.two_machines import TwoMachines
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
 _ = play
 Refused = Callable[[Path], str]
-
-
-class TwoMachines:
-    """node-0 and node-1, which serve, are fenced or are tested. A fake of an engine; it repairs nothing."""
-
-    name = "fake"
-    rungs: frozenset[Rung] = frozenset()
-    fence_is = Rung.FENCE
-
-    def __init__(self) -> None:
-        self.mark: Mark | None = None
-        self.testing = False
-        self.calls: list[str] = []
-
-    def look(self) -> dict[str, Machine]:
-        """Both."""
-        service = Service.TESTING if self.testing else Service.OUT if self.mark else Service.SERVING
-        holder = Holder.PRELAUNCH if self.mark else Holder.NOBODY
-        return {
-            "node-0": Machine("node-0", Service.SERVING),
-            "node-1": Machine("node-1", service, holder, mark=self.mark),
-        }
-
-    def fence(self, node: str, mark: Mark) -> str:
-        """Fence."""
-        self.calls.append(f"fence {node}")
-        self.mark = mark
-        return "fenced"
-
-    def open_retest(self, node: str, partners: tuple[str, ...], mark: Mark) -> Retest:
-        """Test it."""
-        self.calls.append(f"open {node} {' '.join(partners)}".strip())
-        self.testing = True
-        return Retest((node, *partners))
-
-    def close_retest(self, node: str, mark: Mark) -> None:
-        """End it."""
-        self.testing = False
-
-    def free(self, node: str, mark: Mark) -> str:
-        """Return it."""
-        self.calls.append(f"free {node}")
-        self.mark = None
-        return "free"
-
-    def command(self, rung: Rung, node: str, mark: Mark, gpus: tuple[int, ...] = ()) -> str:
-        """What a person would type."""
-        return f"type-{rung.value} {node}"
 
 
 @pytest.fixture

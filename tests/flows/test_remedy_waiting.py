@@ -10,7 +10,8 @@ from flows.cli.main import main
 from tasks import remedy as remedies
 from tasks.gate_file.request import RemedyRequest
 from tests.flows.driving import Play, play
-from tests.flows.test_remedy import ACTS, TwoMachines, gate_file, machines, records, refuse, remedy
+from tests.flows.test_remedy import ACTS, gate_file, machines, records, refuse, remedy
+from tests.flows.two_machines import TwoMachines
 
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 _ = machines, play
