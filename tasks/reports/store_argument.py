@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.reports.read import InputError, read_input
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import listed
@@ -42,6 +41,11 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
     url, work = environment.get(URL_VARIABLE, ""), ""
     address = argument
     if argument.endswith(".toml"):
+        from tasks.gate_file.read import (
+            GateFileError,
+            read_gate_file,
+        )  # brings pydantic, which `judge --help` must not wait for
+
         try:
             table = read_gate_file(Path(argument)).store
         except GateFileError as error:

@@ -34,7 +34,7 @@ def declared() -> set[str]:
     extras = project["optional-dependencies"]
     lines = [
         *project["dependencies"],
-        *(line for name in extras if name not in ("test", "dev") for line in extras[name]),
+        *(line for name in extras if name not in ("test", "dev", "docs") for line in extras[name]),
     ]
     return {re.split(r"[\[<>=~! ]", line)[0].lower() for line in lines}
 

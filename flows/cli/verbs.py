@@ -1,0 +1,104 @@
+"""The verbs of `prelaunch`, and its parser. A verb's module is imported only when its arguments are needed."""
+
+from __future__ import annotations
+
+import importlib
+
+from checks.command_line import Parser
+from checks.version import ENGINE
+
+# verb -> (module with add_arguments(parser) and run(arguments) -> int, what --help says of it)
+VERBS = {
+    "gate": (
+        "flows.cli.gate",
+        "check the nodes, decide, then launch the training, ask a person, or notify people",
+    ),
+    "serve": (
+        "flows.cli.serve",
+        "offer the gate and commission forms on a Prefect server, and run them on this machine",
+    ),
+    "init": ("flows.cli.init", "write a new gate file, from answers on the terminal or from options"),
+    "doctor": ("flows.cli.doctor", "look at everything that a gate needs on this machine and account"),
+    "plan": (
+        "flows.cli.plan",
+        "print what a gate would check, start and cost, and who would be notified; nothing is started",
+    ),
+    "trigger": ("flows.cli.trigger", "start a run of a deployment on a Prefect server, and follow it"),
+    "watch": ("flows.cli.watch", "follow a run on a Prefect server, and exit with its exit code"),
+    "judge": ("flows.cli.judge", "decide: judge existing reports again, and print the verdict on each"),
+    "replay": ("flows.cli.replay", "show which past verdicts would change under another policy, and why"),
+    "slack": ("flows.cli.slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
+    "store": ("flows.cli.store", "list or index the verdicts in a store, and remove old ones"),
+    "baseline": (
+        "flows.cli.baseline",
+        "learn from reports what your machines usually reach, or print a baseline",
+    ),
+    "remedy": (
+        "flows.cli.remedy",
+        "repair the machines that a gate condemned, prove them and give them back, as the gate file allows",
+    ),
+    "trend": ("flows.cli.trend", "show which machine gets worse, and in what, over many reports"),
+    "explain": (
+        "flows.cli.explain",
+        "read the raw output of a tool: findings, and the lines that prove them",
+    ),
+    "check": ("flows.cli.check", "check this node now"),
+    "node": (
+        "flows.cli.node",
+        "list the checks of a node, run or judge them there, or put a gate in front of a command",
+    ),
+    "machines": (
+        "flows.cli.machines",
+        "list the machines of a cluster: their state by the engine and by us, and every act",
+    ),
+    "drill": (
+        "flows.cli.drill",
+        "make a fault on a node, and measure when it is detected, paged, acted upon and mended",
+    ),
+    "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
+    "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
+    "examples": (
+        "flows.cli.examples",
+        "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",
+    ),
+    "completion": ("flows.cli.completion", "print the script that completes prelaunch in bash, zsh or fish"),
+    "schema": ("flows.cli.schema", "print the JSON Schema of a gate file, a policy or a report, for editors"),
+    "facts": ("flows.cli.facts", "print the facts about an instance type, and the thresholds of its policy"),
+}
+EXIT_CODES = (
+    "exit codes: 0 go, 1 no-go, 2 rejected before anything started, 3 cannot tell, "
+    "4 launch or training failed after a go, 5 no machines (for the checks, or after a go for the training) or a service "
+    "error, 130 and 143 interrupted"
+)
+
+
+def empty_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser, and that of each verb, which has no arguments yet."""
+    parser = Parser(
+        prog="prelaunch",
+        description="Tests the machines that a distributed training job will run on, and decides whether it may start.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"prelaunch {ENGINE}")
+    group = parser.add_subparsers(metavar="VERB", title="verbs")
+    made = {
+        verb: group.add_parser(verb, help=text, description=text, epilog=EXIT_CODES, allow_abbrev=False)
+        for verb, (_, text) in VERBS.items()
+    }
+    return parser, made
+
+
+def add_verb(verb: str, parser: Parser) -> None:
+    """Import the verb's module, which adds its arguments to the verb's parser."""
+    module = importlib.import_module(VERBS[verb][0])
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+
+
+def whole_parser() -> Parser:
+    """The parser with the arguments of every verb."""
+    parser, verbs = empty_parser()
+    for verb, own in verbs.items():
+        add_verb(verb, own)
+    return parser
