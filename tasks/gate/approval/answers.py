@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
@@ -34,7 +34,10 @@ from tasks.gate.question import (
     read_answer,
     standing_answer,
 )
-from tasks.render.markdown import escape, markdown
+from tasks.render.findings import gathered
+from tasks.render.headline import sentence
+from tasks.render.markdown import escape
+from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.store.base import Store, StoreError
 
 # The server checks the answer against the schema before the run goes on; what a schema can say it says here.
@@ -43,6 +46,7 @@ _REASON_NEEDED: JsonDict = {
     "then": {"properties": {"reason": {"minLength": LEAST_REASON}}, "required": ["reason"]},
 }
 LOG = logging.getLogger("prelaunch")
+FINDINGS = 10
 
 
 class GateDecision(RunInput):
@@ -74,7 +78,10 @@ class GateDecision(RunInput):
 
 
 def question_text(question: Question, judged: JudgedReport, form_may_override: bool) -> str:
-    """The text above the form: the question, its deadline, what an override means, and the findings. Markdown."""
+    """The text above the form: the question, its deadline, what an override means, the findings, and what either answer costs.
+
+    Markdown, and nothing else: the report is a link of the run's page.
+    """
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
     lines = [
         f"**{escape(question.said)}**",
@@ -94,10 +101,29 @@ def question_text(question: Question, judged: JudgedReport, form_may_override: b
                 "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in "
                 "Slack. Choosing launch-anyway here ends the run as refused.",
             ]
-    page = markdown(judged.report, judged.verdict, question.gate, judged.context)
-    return "\n".join(
-        [*lines, "", page.partition("\n")[2]]
-    )  # its heading is said already, and huge in a dialog
+    return "\n".join([*lines, "", *_findings(judged), "", _cost(judged), ""])
+
+
+def _findings(judged: JudgedReport) -> Iterator[str]:
+    """One line each; the report has their evidence."""
+    groups = gathered(judged.verdict.findings)
+    for item in groups[:FINDINGS]:
+        yield f"- **{item.word}** {escape(sentence(item))}"
+    if len(groups) > FINDINGS:
+        yield f"- {len(groups) - FINDINGS} more are in the report."
+
+
+def _cost(judged: JudgedReport) -> str:
+    """What either answer costs, or what is missing to tell."""
+    cost = judged.context.cost
+    if cost is not None and is_worth_showing(cost):
+        return escape(cost_line(cost))
+    return (
+        "What either answer costs is not known: the gate file says neither how long the training is expected to take "
+        "(training.expected_hours) nor what a node costs (cost.usd_per_node_hour)."
+        if cost is None or not (cost.length_known or cost.price is not None)
+        else "Nothing that was found makes it likely that the training loses time."
+    )
 
 
 SCHEMA = GateDecision.model_json_schema(by_alias=True)
