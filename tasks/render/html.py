@@ -239,7 +239,9 @@ def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) ->
 
     def cell(line: GridLine, at: int, state: State) -> GridCell:
         check = checks[at] if at < len(checks) else ""
-        link = found.get((line.name, check), "") if check or state > State.PASS else ""
+        link = found.get((line.name, check), "") if check else ""
+        if not link and state > State.PASS:  # what is said of the node as a whole
+            link = found.get((line.name, ""), "")
         if not link and line.name in where:
             row = lines[line.name].get(check)
             link = where[line.name] if row is None else f"{where[line.name]}-{row}"

@@ -275,7 +275,7 @@ def test_paper_has_what_is_unfolded(reader: Reader, tmp_path: Path) -> None:
     page.emulate_media(media="print")
     hidden = page.evaluate(
         """() => [...document.querySelectorAll('main p, main td, main dd, main pre')]
-        .filter(e => !e.closest('details:not([open]), .map ~ .wide, .strips ~ .wide') && !e.checkVisibility()).length"""
+        .filter(e => !e.closest('details:not([open])') && !e.checkVisibility()).length"""
     )
     sticky = page.evaluate(
         """() => [...document.querySelectorAll('*')].filter(e => getComputedStyle(e).position === 'sticky'

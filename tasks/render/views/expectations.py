@@ -99,7 +99,7 @@ def floors_said(found: Expectations) -> tuple[str, ...]:
 
 
 def held_from() -> int:
-    """The size in bytes from which the policy's lines over an expectation are drawn: smaller messages show latency."""
+    """The size in bytes from which the policy's thresholds over an expectation hold: smaller messages show latency."""
     return LEAST_BYTES
 
 
