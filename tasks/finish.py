@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from typing import Any
 
@@ -13,7 +14,7 @@ from prefect.states import Cancelled, Completed, Failed
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.judge.verdict import unreadable
-from checks.model import Answer
+from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
 from tasks.gate.blocking_calls import run_to_end
@@ -231,10 +232,9 @@ def end_cancelled_gate(error: Exception) -> State[Any]:
 def failed_state(outcome: Outcome, name: str) -> State[Any]:
     """A failure that is red in the UI and has no traceback; its message says what to do first."""
     said = title_of(outcome, name)[:2000]
+    LOG.log(level_of(outcome), said)
     if outcome.code is Exit.GO:
-        LOG.info(said)
         return Completed(name=DONE_NAMES[outcome.decision or Decision.LAUNCHED], message=said)
-    LOG.error(said)
     if outcome.decision is Decision.REFUSED:
         return Failed(name="Refused", message=said, data=NotLaunched(said))
     named = {Ending.NO_CAPACITY: "NoCapacity", Ending.REJECTED: "Rejected"}
@@ -244,6 +244,17 @@ def failed_state(outcome: Outcome, name: str) -> State[Any]:
         outcome.decision or Decision.CANNOT_TELL, "CannotTell"
     )
     return Failed(name=word, message=said, data=NotLaunched(said))
+
+
+def level_of(outcome: Outcome) -> int:
+    """The level of the last line of the gate's log: an error for what failed, a warning for what could not be told or done, or for
+    what was started in spite of a finding.
+    """
+    if outcome.code is Exit.GO:
+        clean = outcome.judged is None or outcome.judged.verdict.level not in (Level.WARN, Level.FAIL)
+        return logging.INFO if clean else logging.WARNING
+    failed = outcome.code in (Exit.NO_GO, Exit.JOB_FAILED) and outcome.decision is not Decision.AWAITING
+    return logging.ERROR if failed else logging.WARNING
 
 
 def outcome_summary(outcome: Outcome) -> dict[str, object]:

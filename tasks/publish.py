@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -28,11 +29,11 @@ from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
 from tasks.notifiers.base import Notification
 from tasks.orchestration import artifacts
-from tasks.render.context import Past, VerdictContext
-from tasks.render.findings import verdict_json
+from tasks.render.context import Past, VerdictContext, typed
+from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
-from tasks.render.markdown import markdown
+from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.picture.canvas import PictureUnavailable
 from tasks.render.picture.picture import picture
 from tasks.render.seed_report import with_seed_tables
@@ -48,6 +49,8 @@ from tasks.store.records import Record, of, record_of
 from tasks.text.inert import one_line
 
 LOG = logging.getLogger("prelaunch")
+# What stands for itself in an address; everything else is encoded, so that no link ends early.
+URL = ":/?#@!$&'()*+,;=%~"
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
@@ -103,7 +106,6 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     report, verdict, published = judged.report, judged.verdict, kept.published
     said = headline(verdict, name)
-    await _show_verdict(session, judged, kept.context)
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
     if rows := bandwidth_table(report, kept.context):
@@ -119,6 +121,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
     link = published.html if "://" in published.html else Path(published.html).as_uri()
     await artifacts.show_link(f"gate-report-{cluster}", link, f"Report of {session.gate_id}")
+    await _show_verdict(session, judged, kept.context)
     return published
 
 
@@ -129,12 +132,33 @@ async def publish_refusal(session: Session, judged: JudgedReport) -> None:
 
 
 async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
-    gate = session.setting.gate
-    first, _, rest = markdown(judged.report, judged.verdict, gate.name, shown).partition("\n")
-    # Prefect shows the description above it, and a heading in letters that leave no room for more.
-    page = f"**{first.removeprefix('# ')}**\n{rest}"
+    """The last artifact that is made. (Prefect 3.8.8 orders those of a run's page by ids that are random.)"""
+    gate, place = session.setting.gate, session.setting.store.place(html_key(session.gate_id))
+    page = verdict_page(replace(judged, context=shown), gate.name, place, session.setting.file)
     said = headline(judged.verdict, gate.name)
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
+
+
+def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str) -> str:
+    """Markdown for Prefect's page of the run: the answer, what to type, where the report and the gate file are, then all the rest."""
+    verdict, shown = judged.verdict, judged.context
+    first, _, rest = markdown(judged.report, verdict, name, shown).partition("\n")
+    # Prefect shows the description above it, and a heading in letters that leave no room for more.
+    parts = [f"**{first.removeprefix('# ')}**"]
+    commands = next(
+        filter(None, (typed(item, verdict, shown.place) for item in gathered(verdict.findings))), ()
+    )
+    parts += [fenced("\n".join(commands))] if commands else []
+    parts.append(f"Report: {_linked(report)}\n\nGate file: {escape(gate_file)}")
+    return "\n\n".join((*parts, rest.lstrip("\n")))
+
+
+def _linked(place: str) -> str:
+    """A link where a browser can follow it; a browser has no s3://."""
+    if place.startswith("s3://"):
+        return escape(place)
+    url = place if "://" in place else Path(place).as_uri()
+    return f"[{escape(place)}](<{quote(url, safe=URL)}>)"
 
 
 def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:

@@ -13,12 +13,15 @@ import pytest
 from prefect import flow
 
 from tasks import publish
-from tasks.gate.outcome import Decision
+from tasks.gate.outcome import Decision, JudgedReport
 from tasks.orchestration import artifacts
+from tasks.render.context import VerdictContext
 from tasks.render.picture.canvas import PictureUnavailable
+from tasks.render.remedy_commands import Place
 from tests.flows.driving import PIXEL, drawn, gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
+from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 __all__ = ["drawn", "engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
@@ -30,19 +33,24 @@ def _gates(folder: Path) -> list[Path]:
 
 @pytest.mark.usefixtures("drawn")
 def test_the_figures_are_artifacts_under_stable_keys(tmp_path: Path, engine: Engine) -> None:
-    """Findings, bandwidths, pairs and the picture, which stands in its artifact and in the store alike."""
+    """Findings, bandwidths, pairs and the picture, which stands in its artifact and in the store alike.
+
+    The verdict for people is the newest of them, and what programs read the oldest.
+    """
     engine.parts = ["wrong"]
 
     async def read() -> dict[str | None, Any]:
         from prefect.client.orchestration import get_client
         from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+        from prefect.client.schemas.sorting import ArtifactSort
 
         state, _ = await run(request_of(fake_gate(tmp_path)))
         async with get_client() as client:
             chosen = ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id])
             )
-            return {a.key: a for a in await client.read_artifacts(artifact_filter=chosen)}
+            found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.CREATED_DESC)
+            return {a.key: a for a in found}
 
     found = asyncio.run(read())
     (gate,) = _gates(tmp_path)
@@ -50,6 +58,10 @@ def test_the_figures_are_artifacts_under_stable_keys(tmp_path: Path, engine: Eng
     assert {
         f"gate-{what}-test" for what in ("verdict", "findings", "nodes", "pairs", "picture", "report")
     } <= set(found)
+    assert ("gate-verdict-test", "gate-run-test") == (next(iter(found)), list(found)[-1])
+    top, _, _ = str(found["gate-verdict-test"].data).partition("## Findings")
+    assert top.startswith("**NO-GO test: ") and "node-1" in top
+    assert f"](<{(gate / 'report.html').as_uri()}>)" in top and "Gate file: " in top and "gate.toml" in top
     assert '"level": "FAIL"' in str(found["gate-findings-test"].data)
     assert str(found["gate-picture-test"].data).startswith("data:image/png;base64,iVBOR")
     kept = (gate / "picture.png").read_bytes()
@@ -79,6 +91,25 @@ def test_a_node_s_name_is_no_markup_in_prefect_s_pages() -> None:
         assert unescape(text) == name
         assert not re.search(r"[\[\]<>`*]|://|www\.|\b_", text)
     assert (3, "ip-10-0-3-7 (of 2)") == (row["rank"], row["who"])
+
+
+def test_the_page_of_a_run_begins_with_what_to_do() -> None:
+    """The answer, the commands of the first finding that has any, the report and the gate file; hostile names are text."""
+    report = wrong_sums(healthy())
+    verdict = verdict_of(report)
+    place = Place("slurm", "p5.48xlarge", "job-1")
+    bad = "/srv/<b>[x](http://evil)`\n>/gate.toml"
+    judged = JudgedReport(report, verdict, context=VerdictContext(place))
+    page = publish.verdict_page(judged, "p5", "/srv/store/a b>/report.html", bad)
+    top, _, rest = page.partition("## Findings")
+    s3 = publish.verdict_page(judged, "p5", "s3://bucket/report.html", bad)
+
+    assert (
+        top.index("**NO-GO p5: ") < top.index("```text\n") < top.index("Report: ") < top.index("Gate file: ")
+    )
+    assert "(<file:///srv/store/a%20b%3E/report.html>)" in top and "](<" not in s3
+    assert not any(sign in top.partition("Gate file: ")[2].splitlines()[0] for sign in ("<", "[", "`", "://"))
+    assert rest
 
 
 def test_without_the_extra_the_gate_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
