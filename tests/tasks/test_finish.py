@@ -1,48 +1,335 @@
-"""How loud the last line of a gate's log is."""
+"""What becomes of a gate: who may launch, what the outcome is, and how Prefect shows it."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checks.model import Answer, Level
-from tasks import finish
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome
-from tests.sample_reports import healthy, verdict_of, wrong_sums
+from checks.exit_codes import Exit
+from checks.model import Answer
+from tasks import finish, judge
+from tasks.finish import (
+    ClusterBusy,
+    NotLaunched,
+    checked_outcome,
+    defect_outcome,
+    end_cancelled_gate,
+    failed_outcome,
+    failed_state,
+    launched_outcome,
+    may_launch,
+    outcome_summary,
+    refused_outcome,
+    reject_request,
+)
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
+from tasks.gate.outcome import Decision, Ending, Outcome, Training
+from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.question import AnswerChannel, ApprovalAction
+from tasks.gate.session import Session
+from tasks.gate.submission import PreflightFailed
+from tasks.gate_file.model import Mode
+from tasks.launch import LaunchResult, PoolLost
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobState,
+    LaunchRejected,
+    NoCapacity,
+    QuotaExceeded,
+)
+from tasks.publish import PublishedReport
+from tasks.render.context import Past
+from tasks.store.base import StoreError
+from tasks.store.layout import outcome_key
+from tests.sample_reports import healthy, wrong_sums
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
 
-GOOD = JudgedReport(healthy(), verdict_of(healthy()))
-BAD = JudgedReport(wrong_sums(healthy()), verdict_of(wrong_sums(healthy())))
+GO = judged(healthy(2, 1))
+NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
+ASK = replace(GO, verdict=replace(GO.verdict, answer=Answer.ASK))
+CANNOT_TELL = replace(NO_GO, verdict=replace(NO_GO.verdict, answer=Answer.CANNOT_TELL))
+PUBLISHED = PublishedReport("report", "html")
+RUNS = LaunchResult(Training(TRAIN_JOB, JobState.RUNNING))
+YES, NO = answer(), answer(ApprovalAction.BLOCK)
 
 
 @pytest.mark.parametrize(
-    ("ending", "decision", "judged", "level"),
+    ("found", "said", "on_fail", "expected"),
     [
-        (Ending.VERDICT, Decision.LAUNCHED, GOOD, logging.INFO),
-        (Ending.VERDICT, Decision.PASSED, GOOD, logging.INFO),
-        (Ending.VERDICT, Decision.OVERRIDDEN, BAD, logging.WARNING),
-        (Ending.VERDICT, Decision.OBSERVED, BAD, logging.WARNING),
-        (Ending.VERDICT, Decision.REFUSED, BAD, logging.ERROR),
-        (Ending.VERDICT, Decision.CANNOT_TELL, None, logging.WARNING),
-        (Ending.VERDICT, Decision.AWAITING, BAD, logging.WARNING),
-        (Ending.NO_CAPACITY, None, None, logging.WARNING),
-        (Ending.REJECTED, None, None, logging.WARNING),
-        (Ending.JOB_FAILED, Decision.LAUNCHED, GOOD, logging.ERROR),
+        (GO, None, "refuse", True),
+        (NO_GO, None, "refuse", False),
+        (NO_GO, YES, "refuse", False),
+        (NO_GO, YES, "ask", True),
+        (NO_GO, None, "ask", False),
+        (NO_GO, NO, "ask", False),
+        (ASK, YES, "refuse", True),
+        (ASK, NO, "refuse", False),
+        (ASK, replace(YES, note="ada is no approver"), "refuse", False),
+        (CANNOT_TELL, None, "ask", False),
     ],
 )
-def test_the_last_line_is_as_loud_as_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-    ending: Ending,
-    decision: Decision | None,
-    judged: JudgedReport | None,
-    level: int,
+def test_who_may_launch(tmp_path: Path, found: Any, said: Any, on_fail: str, expected: bool) -> None:
+    """A GO may; anything else needs a valid answer to launch, about a verdict on which a person decides."""
+    assert expected is may_launch(session(tmp_path, on_fail=on_fail), found, said)
+
+
+def test_observe_mode_launches_whatever_the_verdict_is(tmp_path: Path) -> None:
+    """And says that it observed."""
+    one = session(tmp_path, mode=Mode.OBSERVE)
+    outcome = launched_outcome(one, NO_GO, PUBLISHED, None, replace(RUNS, rechecked=NO_GO))
+
+    assert may_launch(one, NO_GO, None)
+    assert (Decision.OBSERVED, Exit.GO) == (outcome.decision, outcome.code)
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "decision", "code", "word"),
+    [
+        (NO_GO, None, Decision.REFUSED, Exit.NO_GO, "NO-GO"),
+        (CANNOT_TELL, None, Decision.CANNOT_TELL, Exit.CANNOT_TELL, "CANNOT TELL"),
+        (ASK, None, Decision.AWAITING, Exit.NO_GO, "local"),
+        (ASK, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused (it is the clock): "),
+        (GO, NO, Decision.REFUSED, Exit.NO_GO, "ada (Slack) refused"),
+        (ASK, answer(via=AnswerChannel.NOBODY, reason="time is up"), Decision.REFUSED, Exit.NO_GO, "time is up: "),
+        (ASK, replace(YES, note="ada is no approver"), Decision.REFUSED, Exit.NO_GO, "not valid: ada is no approver"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_who_refused(
+    tmp_path: Path, found: Any, said: Any, decision: Decision, code: Exit, word: str
 ) -> None:
-    """One line, which is the sentence that the final state has as well."""
-    said: list[tuple[int, str]] = []
-    monkeypatch.setattr(finish.LOG, "log", lambda loud, text: said.append((loud, text)))
-    outcome = Outcome("g-1", ending, decision, judged, None, "why it is so")
+    """A person's answer makes it a refusal, whatever is judged by now."""
+    outcome = refused_outcome(session(tmp_path), found, PUBLISHED, said, "more")
 
-    state = finish.failed_state(outcome, "test")
+    assert (decision, code, "report", "html") == (
+        outcome.decision,
+        outcome.code,
+        outcome.report,
+        outcome.html,
+    )
+    assert word in outcome.reason and outcome.reason.endswith(" (more)")
 
-    assert [(level, state.message)] == said
-    assert (BAD.verdict.level, GOOD.verdict.answer) == (Level.FAIL, Answer.GO)
+
+def test_a_gate_that_was_asked_for_a_verdict_only(tmp_path: Path) -> None:
+    """GO is PASSED and exits with 0; anything else is what a refusal is."""
+    one = session(tmp_path, launches=False)
+    passed, refused = (checked_outcome(one, found, PUBLISHED) for found in (GO, NO_GO))
+
+    assert (Decision.PASSED, Exit.GO) == (passed.decision, passed.code)
+    assert (Decision.REFUSED, Exit.NO_GO) == (refused.decision, refused.code)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said", "decision", "code"),
+    [
+        (RUNS, None, Decision.LAUNCHED, Exit.GO),
+        (RUNS, YES, Decision.LAUNCHED, Exit.GO),
+        (RUNS, replace(YES, override=True), Decision.OVERRIDDEN, Exit.GO),
+        (replace(RUNS, ran=False), None, Decision.NOT_LAUNCHED, Exit.NO_GO),
+        (replace(RUNS, rechecked=GO), None, Decision.LAUNCHED, Exit.GO),
+        (replace(RUNS, rechecked=NO_GO), None, Decision.REFUSED, Exit.NO_GO),
+        (replace(RUNS, rechecked=CANNOT_TELL), None, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        *(
+            (LaunchResult(Training(TRAIN_JOB, state, "exit 7")), None, Decision.LAUNCHED, Exit.JOB_FAILED)
+            for state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN)
+        ),
+        (LaunchResult(Training(TRAIN_JOB, JobState.SUCCEEDED)), None, Decision.LAUNCHED, Exit.GO),
+    ],
+)
+def test_the_outcome_of_a_training(
+    tmp_path: Path, seen: LaunchResult, said: Any, decision: Decision, code: Exit
+) -> None:
+    """It launched, it failed, or its own nodes refused it; the training is named in each."""
+    outcome = launched_outcome(session(tmp_path), GO, PUBLISHED, said, seen)
+
+    assert (decision, code, seen.training) == (outcome.decision, outcome.code, outcome.training)
+
+
+def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
+    """And a PASS that was reused names its gate."""
+    by = launched_outcome(session(tmp_path / "a"), NO_GO, PUBLISHED, replace(YES, override=True), RUNS)
+    reused = launched_outcome(session(tmp_path / "b"), replace(GO, reused="g-0"), PUBLISHED, YES, RUNS)
+
+    assert "(launched against the verdict, approved by ada (Slack): it is the clock)" in by.reason
+    assert "(PASS of g-0 reused) (launched approved by ada (Slack): it is the clock)" in reused.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "ending", "decision", "code"),
+    [
+        (StoreError("full"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        (StoreError("full"), None, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        (LeaseError("lost"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
+        (PreflightFailed("no quota"), None, Ending.REJECTED, None, Exit.REJECTED),
+        (LaunchRejected("wrong"), None, Ending.REJECTED, None, Exit.REJECTED),
+        (NoCapacity("none"), None, Ending.NO_CAPACITY, None, Exit.NO_CAPACITY),
+        (EngineUnavailable("down"), None, Ending.NO_CAPACITY, None, Exit.NO_CAPACITY),
+        (EngineUnavailable("down"), NO_GO, Ending.VERDICT, Decision.REFUSED, Exit.NO_GO),
+        (LaunchRejected("wrong"), GO, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+        (NoCapacity("none"), GO, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
+        (QuotaExceeded("quota"), GO, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
+        (PoolLost("taken"), GO, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+    ],
+)  # fmt: skip
+def test_the_outcome_of_a_failure(
+    tmp_path: Path, error: Exception, found: Any, ending: Ending, decision: Decision | None, code: Exit
+) -> None:
+    """By what failed and what was judged before; never a GO."""
+    one = session(tmp_path)
+    one.judged = found
+    outcome = failed_outcome(one, error, None if found is None else PUBLISHED)
+
+    assert (ending, decision, code) == (outcome.ending, outcome.decision, outcome.code)
+    assert str(error) in outcome.reason
+
+
+def test_a_training_that_ran_counts_as_launched(tmp_path: Path) -> None:
+    """Its end could not be observed: that is no refusal, and no success."""
+    one = session(tmp_path)
+    one.judged, one.trained = GO, True
+    outcome = failed_outcome(one, EngineUnavailable("down"), PUBLISHED)
+
+    assert (Decision.LAUNCHED, Exit.JOB_FAILED) == (outcome.decision, outcome.code)
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_a_pool_that_expires_while_the_training_waits_is_a_lack_of_machines(
+    tmp_path: Path, waited: bool
+) -> None:
+    """And one that is lost otherwise was taken away."""
+    one = session(tmp_path)
+    one.judged, one.waiting_since = GO, 1.0 if waited else None
+    outcome = failed_outcome(one, PoolLost("gone"), PUBLISHED)
+
+    assert (Exit.NO_CAPACITY if waited else Exit.JOB_FAILED) is outcome.code
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "code"),
+    [
+        (Mode.ENFORCE, YES, Exit.JOB_FAILED),
+        (Mode.ENFORCE, NO, Exit.NO_GO),
+        (Mode.OBSERVE, None, Exit.JOB_FAILED),
+    ],
+)
+def test_a_refused_verdict_that_was_to_launch_anyway(
+    tmp_path: Path, mode: Mode, said: Any, code: Exit
+) -> None:
+    """With an approval, or in observe mode, the failure is one of the launch."""
+    one = session(tmp_path, mode=mode)
+    one.judged, one.answer = NO_GO, said
+
+    assert code is failed_outcome(one, LaunchRejected("wrong"), PUBLISHED).code
+
+
+def test_a_defect_is_no_verdict(tmp_path: Path) -> None:
+    """Whatever broke, nothing is launched because of it."""
+    outcome = defect_outcome(session(tmp_path), KeyError("x"))
+
+    assert (Decision.CANNOT_TELL, Exit.CANNOT_TELL, None) == (outcome.decision, outcome.code, outcome.judged)
+    assert "KeyError" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("ending", "decision", "name"),
+    [
+        (Ending.VERDICT, Decision.LAUNCHED, "Launched"),
+        (Ending.VERDICT, Decision.PASSED, "Passed"),
+        (Ending.VERDICT, Decision.OVERRIDDEN, "Overridden"),
+        (Ending.VERDICT, Decision.OBSERVED, "Observed"),
+        (Ending.VERDICT, Decision.REFUSED, "Refused"),
+        (Ending.VERDICT, Decision.CANNOT_TELL, "CannotTell"),
+        (Ending.VERDICT, Decision.AWAITING, "Awaiting"),
+        (Ending.VERDICT, None, "CannotTell"),
+        (Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, "NoCapacity"),
+        (Ending.NO_CAPACITY, None, "NoCapacity"),
+        (Ending.REJECTED, None, "Rejected"),
+        (Ending.JOB_FAILED, Decision.LAUNCHED, "TrainingFailed"),
+        (Ending.JOB_FAILED, Decision.NOT_LAUNCHED, "NotLaunched"),
+        (Ending.JOB_FAILED, Decision.REFUSED, "Refused"),
+    ],
+)
+def test_prefect_shows_the_outcome_by_name(ending: Ending, decision: Decision | None, name: str) -> None:
+    """Green exactly where the exit code is 0."""
+    outcome = Outcome("g-1", ending, decision, GO, None, "why")
+    state = failed_state(outcome, "local")
+
+    assert (name, outcome.code is Exit.GO) == (state.name, state.is_completed())
+    assert state.is_completed() or isinstance(state.data, NotLaunched)
+
+
+@pytest.mark.parametrize(("error", "busy"), [(LeaseHeld("locked"), True), (LeaseError("broken"), False)])
+def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> None:
+    """A locked cluster is told apart from a mistake."""
+    shown = LiveProgress(None)
+    token = LISTENER.set(shown)
+    state = reject_request(error)
+    LISTENER.reset(token)
+
+    assert ("Rejected", busy) == (state.name, isinstance(state.data, ClusterBusy))
+    assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED
+    assert end_cancelled_gate(error).is_cancelled()
+
+
+def test_what_is_kept_of_an_outcome() -> None:
+    """What a later reader needs to know who decided what; nothing is invented where nothing was judged."""
+    training = Training(TRAIN_JOB, JobState.FAILED, "exit 7")
+    full = outcome_summary(
+        Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
+    )
+    empty = outcome_summary(Outcome("g-1", Ending.REJECTED, None, None, None, "why"))
+
+    assert (4, Answer.GO, YES) == (full["exit_code"], full["answer"], full["approval"])
+    assert {"job_id": TRAIN_JOB, "state": JobState.FAILED, "detail": "exit 7"} == full["training"]
+    assert (2, None, "", None) == tuple(empty[key] for key in ("exit_code", "answer", "reused", "training"))
+
+
+def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_path: Path) -> None:
+    """Somebody pays for them."""
+    one = session(tmp_path)
+    one.judged = GO
+    one.ended(CHECK_JOB)
+
+    assert (
+        "2 nodes waited for it for 0.0 minutes (0 USD)"
+        in failed_outcome(one, NoCapacity("none"), PUBLISHED).reason
+    )
+
+
+@pytest.mark.parametrize(("decision", "voided"), [(Decision.LAUNCHED, False), (Decision.REFUSED, True)])
+def test_a_gate_that_ends_badly_voids_an_older_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Decision, voided: bool
+) -> None:
+    """It proves less than it did. Kept machines are released first, and the outcome that is stored says so."""
+    voids: list[Session] = []
+
+    async def later(*ignored: object) -> str:
+        return ""
+
+    for name in ("publish_refusal", "notify_outcome", "note_good_end", "publish_end"):
+        monkeypatch.setattr(finish, name, later)
+    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+    monkeypatch.setattr(judge, "void_pass", voids.append)
+    one = session(tmp_path, FakeEngine(released="released after 3 min"))
+    one.ended(CHECK_JOB)
+    made = Outcome("g-1", Ending.VERDICT, decision, GO, None, "why", placement=one.placed)
+    state = asyncio.run(finish.finish_gate(one, made))
+    kept = json.loads(one.setting.store.get(outcome_key("g-1")) or b"")
+
+    assert (voided, not voided) == (voids == [one], state.is_completed())
+    assert (decision.value, ["released after 3 min"]) == (kept["decision"], kept["placement"]["proof"])
+
+
+def test_the_outcome_shows_what_the_page_shows_of_earlier_gates(tmp_path: Path) -> None:
+    """A gate that published nothing of the past keeps what it had."""
+    past = Past(reports=3)
+    found = checked_outcome(session(tmp_path), GO, replace(PUBLISHED, past=past))
+    assert found.judged is not None and found.judged.context.past is past
+
+    had = replace(GO, context=replace(GO.context, past=past))
+    kept = checked_outcome(session(tmp_path / "other"), had, PUBLISHED)
+    assert kept.judged is not None and kept.judged.context.past is past
