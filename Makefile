@@ -8,6 +8,7 @@
 #   make test-long  the tests marked long; at its end it prints what each proves beyond `make test`
 #   make mutants    change single lines of the code that decides; the fast tests have to notice 90 % of the changes
 #   make format     put the code in shape
+#   make docs       build the documentation as a site in build/site; a link that leads nowhere is an error
 #   make setup      .venv with all extras, and the system packages that tests want
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make wheel      build the wheel into dist/
@@ -34,7 +35,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick lint test-long mutants format setup freeze wheel licences audit clean
+.PHONY: gate test check quick lint test-long mutants format docs setup freeze wheel licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -77,6 +78,10 @@ mutants: .venv/all
 format: .venv/all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: .venv/all
+	@$(BIN)/python -m mkdocs build --strict
+	@echo build/site/index.html
 
 # Lines that hold for another Python than this one (they carry a marker) and comments stay.
 freeze: .venv/all
