@@ -9,7 +9,13 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
 from flows.gate import gate
-from tasks.commission import accept_clusters, conclude_commission, end_children, learn_baselines
+from tasks.commission import (
+    accept_clusters,
+    compare_with_last,
+    conclude_commission,
+    end_children,
+    learn_baselines,
+)
 from tasks.finish import reject_request
 from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts
 from tasks.gate.session import REJECTIONS
@@ -50,6 +56,7 @@ async def commission(request: CommissionRequest) -> State[Any]:
     found = await accept_clusters(_gate, request, settings)
     if request.learn:
         found = await learn_baselines(found, settings, request.reports)
+    found = await compare_with_last(found, settings)
     return await conclude_commission(found)
 
 

@@ -7,10 +7,11 @@ only reports whose gate said GO count for it. It never replaces the file that a 
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -18,28 +19,45 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.report import digest, load
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import digest, dump_plain, load
 from checks.judge.baseline.learn import LEAST_VALUES, ReportCase, learn
 from checks.judge.baseline.model import Baseline, digest_of, dump
 from checks.judge.verdict import decide
-from checks.model import ANSWER_WORDS, Answer, unreachable
+from checks.model import Answer, unreachable
 from checks.value_types import DecodeError
 from tasks.finish import ClusterBusy, NotLaunched
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.commission import CommissionRequest, gate_requests
 from tasks.gate.context import GateContext
+from tasks.gate.lease.lease import LeaseError, lease_of_cluster
+from tasks.gate.lease.owner import is_dead
 from tasks.gate.outcome import Decision, Ending, Outcome
 from tasks.gate.progress import LISTENER, Progress
 from tasks.gate.session import end_run
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration import artifacts
+from tasks.orchestration.commission_result import (
+    WORST,
+    ClusterResult,
+    CommissionResult,
+    KeptResult,
+    result_page,
+    since,
+    summary_line,
+    table_row,
+)
 from tasks.store.base import StoreError
 from tasks.store.history import listed
-from tasks.store.layout import baseline_key
+from tasks.store.layout import baseline_key, commission_key
 from tasks.store.records import Record
 from tasks.text.inert import one_line
 
 LOG = get_logger("prelaunch")
+MINUTE_S = 60.0
+# How often the lock of a busy cluster is read.
+LOOK_S = 10.0
+KEPT_BYTES = 1 << 16
 Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
@@ -115,33 +133,6 @@ def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
     return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
 
 
-class CommissionResult(StrEnum):
-    """The result of a commissioning for one cluster, the worst first."""
-
-    REFUSED = "REFUSED"
-    CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
-    BUSY = "BUSY"
-    NO_CAPACITY = "NO CAPACITY"
-    REJECTED = "REJECTED"
-    WARNINGS = "WARNINGS"
-    PASSED = "PASSED"
-
-
-WORST = tuple(CommissionResult)
-
-
-@dataclass(frozen=True)
-class ClusterResult:
-    """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from."""
-
-    cluster: str
-    gate_file: str
-    result: CommissionResult
-    why: str
-    gate_id: str = ""
-    baseline: str = ""
-
-
 class _Heard:
     """Keeps how one gate of this process ended."""
 
@@ -160,9 +151,53 @@ async def accept_clusters(
 ) -> tuple[ClusterResult, ...]:
     """Run all clusters side by side; return the results, the worst first. A gate that crashes is CANNOT TELL; the others continue."""
     asked = gate_requests(request, settings)
-    running = (asyncio.create_task(_one(run, settings[named], asked[named], named)) for named in asked)
+    patience_s = request.busy_minutes * MINUTE_S
+    running = (
+        asyncio.create_task(_in_turn(run, settings[named], asked[named], named, patience_s))
+        for named in asked
+    )
     found = await asyncio.gather(*running)
     return tuple(sorted(found, key=lambda one: (WORST.index(one.result), one.cluster)))
+
+
+async def _in_turn(
+    run: Run, setting: GateContext, request: GateRequest, named: str, patience_s: float
+) -> ClusterResult:
+    """Run the gate once the cluster's lock is free, or `patience_s` are over."""
+    until = time.monotonic() + patience_s
+    while True:
+        await _until_free(setting, until)
+        found = await _one(run, setting, request, named)
+        if found.result is not CommissionResult.BUSY:
+            return found
+        if time.monotonic() >= until:
+            waited = f" It was waited for {patience_s / MINUTE_S:g} minutes." if patience_s else ""
+            return replace(found, why=f"{found.why.rstrip('.')}.{waited}")
+
+
+async def _until_free(setting: GateContext, until: float) -> None:
+    """Return once no living gate holds the cluster's lock, or at `until`. What cannot be read is left to the gate, which says why."""
+    cluster, told = setting.gate.cluster.name, ""
+    while True:
+        try:
+            held = await run_to_end(lease_of_cluster, setting.store, cluster)
+        except (StoreError, LeaseError):
+            return
+        now = time.time()
+        if held is None or not (held.parked(now) or not is_dead(held.owner, held.expires_at, now)):
+            return
+        left = until - time.monotonic()
+        if left <= 0:
+            return
+        if held.gate_id != told:
+            told = held.gate_id
+            LOG.info(
+                "cluster %s is busy with gate %s: waiting for at most %.0f min",
+                cluster,
+                told,
+                left / MINUTE_S,
+            )
+        await asyncio.sleep(min(LOOK_S, left))
 
 
 async def _one(run: Run, setting: GateContext, request: GateRequest, named: str) -> ClusterResult:
@@ -221,16 +256,28 @@ async def learn_baselines(
     return tuple(learnt)
 
 
-async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
-    """The table of the clusters, and the state: named after the worst of them."""
-    said = summary_line(found)
-    await artifacts.show_table("commission-clusters", [table_row(one) for one in found], said)
-    worst = found[0].result
-    if worst is CommissionResult.PASSED:
-        LOG.info(said)
-        return Completed(name="Passed", message=said)
-    LOG.error(said)
-    return Failed(name=STATES[worst], message=said, data=NotLaunched(said))
+async def compare_with_last(
+    found: Sequence[ClusterResult], settings: Mapping[str, GateContext]
+) -> tuple[ClusterResult, ...]:
+    """What is different from each cluster's last commissioning; this one is kept for the next. A store that fails is a warning."""
+    compared = []
+    for one in found:
+        try:
+            one = await run_to_end(_compared, settings[one.gate_file], one)
+        except (StoreError, DecodeError) as error:
+            LOG.warning("the last commissioning of %s cannot be compared with: %s", one.cluster, error)
+            one = replace(one, since="the last commissioning cannot be read", changed=True)
+        compared.append(one)
+    return tuple(compared)
+
+
+def _compared(setting: GateContext, one: ClusterResult) -> ClusterResult:
+    store, key = setting.store, commission_key(one.cluster)
+    data = store.get(key)
+    store.put(key, dump_plain(KeptResult(1, one.result, one.why, one.gate_id, time.time())))
+    last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None
+    said, changed = since(one, last)
+    return replace(one, since=said, changed=changed)
 
 
 STATES = {
@@ -243,31 +290,17 @@ STATES = {
 }
 
 
-def summary_line(found: Sequence[ClusterResult]) -> str:
-    """ "1 of 3 clusters passed. REFUSED: NO-GO p5-prod: node-2: ..."; the worst first."""
-    passed = sum(one.result is CommissionResult.PASSED for one in found)
-    count = f"{passed} of {len(found)} cluster{'' if len(found) == 1 else 's'} passed"
-    bad = [one for one in found if one.result is not CommissionResult.PASSED]
-    if not bad:
-        return f"PASSED: {count}"
-    return f"{count}. " + " | ".join(f"{one.result}: {_named(one)}" for one in bad)[:1800]
-
-
-def _named(one: ClusterResult) -> str:
-    """The sentence about a cluster, with the cluster's name if the sentence does not contain it."""
-    return one.why if one.cluster in one.why else f"{one.cluster}: {one.why}"
-
-
-def table_row(one: ClusterResult) -> dict[str, object]:
-    """A row of the table."""
-    return {
-        "result": one.result.value,
-        "cluster": one.cluster,
-        "why": one.why,
-        "gate file": one.gate_file,
-        "gate": one.gate_id or "-",
-        "baseline": one.baseline or "-",
-    }
+async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
+    """The page and the table of the clusters, and the state: named after the worst of them."""
+    said = summary_line(found)
+    await artifacts.show_table("commission-clusters", [table_row(one) for one in found], said)
+    await artifacts.show_markdown("commission-result", result_page(found), said)
+    worst = found[0].result
+    if worst is CommissionResult.PASSED:
+        LOG.info(said)
+        return Completed(name="Passed", message=said)
+    LOG.log(logging.ERROR if worst is CommissionResult.REFUSED else logging.WARNING, said)
+    return Failed(name=STATES[worst], message=said, data=NotLaunched(said))
 
 
 def end_children(flow_run: FlowRun, state: State[Any]) -> None:

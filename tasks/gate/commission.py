@@ -66,12 +66,21 @@ class CommissionRequest(BaseModel):
         description="The newest reports of that cluster that ended in a go; others are not learned from.",
         json_schema_extra=bounded_schema(4),
     )
+    busy_minutes: int = Field(
+        default=60,
+        ge=0,
+        le=24 * 60,
+        title="Wait for a busy cluster (minutes)",
+        description="How long a cluster is waited for whose lock another gate holds; then it is reported as BUSY. "
+        "The other clusters do not wait.",
+        json_schema_extra=bounded_schema(5),
+    )
     reason: str = Field(
         default="",
         max_length=500,
         title="Why this run",
         description="A note for people who read the record later. Optional.",
-        json_schema_extra=bounded_schema(5),
+        json_schema_extra=bounded_schema(6),
     )
 
 

@@ -11,7 +11,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "baselines",
     "incidents",
 )
-RUNS, HANDING_OVER, REMEDIATION = "runs", "handing-over", "remediation"
+RUNS, HANDING_OVER, REMEDIATION, COMMISSIONS = "runs", "handing-over", "remediation", "commissions"
 STORE_ID_KEY = "store-id"
 PROBES = "probes"
 
@@ -157,6 +157,11 @@ def pass_key(cluster: str) -> str:
 def baseline_key(cluster: str) -> str:
     """The key of a cluster's baseline."""
     return f"{BASELINES}/{cluster}.json"
+
+
+def commission_key(cluster: str) -> str:
+    """The key of how the cluster's last commissioning ended."""
+    return f"{COMMISSIONS}/{cluster}.json"
 
 
 def incidents_key(cluster: str) -> str:

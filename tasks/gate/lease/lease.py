@@ -261,6 +261,13 @@ def release(store: Store, held: HeldLease) -> None:
         store.delete(lease_of_run_key(held.lease.owner.flow_run_id))
 
 
+def lease_of_cluster(store: Store, cluster: str) -> Lease | None:
+    """Who has the cluster's lock, dead or alive; None if nobody has. Raises LeaseError, StoreError."""
+    key = lease_key(cluster)
+    data = store.get(key)
+    return _load(data, store.place(key)) if data is not None else None
+
+
 def lease_of_run(store: Store, flow_run_id: str) -> HeldLease | None:
     """The lock that a flow run holds; None if it has released or lost it. Raises LeaseError."""
     found = store.get(lease_of_run_key(flow_run_id))

@@ -44,7 +44,7 @@ def test_the_names_are_read_when_the_form_is_made(tmp_path: Path, monkeypatch: p
     """A gate file more is a choice more; without a folder any path may be typed."""
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     assert "enum" not in GateRequest.model_json_schema()["properties"]["gate_file"]
-    (tmp_path / "new.toml").write_text("")
+    (tmp_path / "new.toml").write_text("[cluster]\n")
 
     assert ["new"] == GateRequest.model_json_schema()["properties"]["gate_file"]["enum"]
     assert ["new"] == CommissionRequest.model_json_schema()["properties"]["gate_files"]["items"]["enum"]
@@ -168,7 +168,7 @@ def test_what_the_form_sends_by_itself_is_what_its_schema_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group's default has the group's fields and no other: the server would refuse an untouched form."""
-    (tmp_path / "new.toml").write_text("")
+    (tmp_path / "new.toml").write_text("[cluster]\n")
     for folder in (str(tmp_path), ""):
         monkeypatch.setenv("PRELAUNCH_GATES", folder)
         schema = GateRequest.model_json_schema()

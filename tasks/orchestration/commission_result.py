@@ -1,0 +1,118 @@
+"""How a commissioning ended for each cluster, in words: the sentence, the table, and the page with what changed since the last one.
+
+Pure: values in, text out. tasks/commission.py keeps and shows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checks.documents.report import Version
+from checks.model import ANSWER_WORDS, Answer
+from tasks.render.markdown import escape
+from tasks.text.inert import one_line
+
+
+class CommissionResult(StrEnum):
+    """The result of a commissioning for one cluster, the worst first."""
+
+    REFUSED = "REFUSED"
+    CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
+    BUSY = "BUSY"
+    NO_CAPACITY = "NO CAPACITY"
+    REJECTED = "REJECTED"
+    WARNINGS = "WARNINGS"
+    PASSED = "PASSED"
+
+
+WORST = tuple(CommissionResult)
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from.
+
+    `since` says what is different from the cluster's last commissioning, and `changed` that something is.
+    """
+
+    cluster: str
+    gate_file: str
+    result: CommissionResult
+    why: str
+    gate_id: str = ""
+    baseline: str = ""
+    since: str = ""
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """How a cluster's commissioning ended, as its store keeps it. `at` is in Unix seconds."""
+
+    schema_version: Version
+    result: CommissionResult
+    why: str
+    gate_id: str
+    at: float
+
+
+def since(one: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
+    """What is different from the last commissioning, and whether something is. Pure."""
+    if last is None:
+        return "first commissioning", True
+    day = time.strftime("%Y-%m-%d", time.gmtime(last.at))
+    if last.result is not one.result:
+        return f"was {last.result.value} on {day}", True
+    if one.result is not CommissionResult.PASSED and last.why != one.why:
+        return f"also {last.result.value} on {day}, but: {one_line(last.why, 200)}", True
+    return f"as on {day}", False
+
+
+def summary_line(found: Sequence[ClusterResult]) -> str:
+    """ "1 of 3 clusters passed. REFUSED: NO-GO p5-prod: node-2: ..."; the worst first."""
+    count = _count(found)
+    bad = [one for one in found if one.result is not CommissionResult.PASSED]
+    if not bad:
+        return f"PASSED: {count}"
+    return f"{count}. " + " | ".join(f"{one.result}: {_named(one)}" for one in bad)[:1800]
+
+
+def result_page(found: Sequence[ClusterResult]) -> str:
+    """One page: how many passed, what changed since the last time, and every cluster, the worst first. Markdown."""
+    changed = [one for one in found if one.changed]
+    lines = [f"**{escape(_count(found))}**", "", "## What changed since the last commissioning", ""]
+    lines += [f"- **{one.result.value}** {escape(one.cluster)}: {escape(one.since)}" for one in changed] or [
+        "Nothing."
+    ]
+    lines += ["", "## Clusters", "", "| Result | Cluster | Why | Last time | Gate file | Baseline |"]
+    lines += ["| --- | --- | --- | --- | --- | --- |"]
+    for one in found:
+        cells = (one.cluster, one.why, one.since, one.gate_file, one.baseline or "-")
+        lines.append(f"| **{one.result.value}** | {' | '.join(map(escape, cells))} |")
+    return "\n".join([*lines, ""])
+
+
+def _count(found: Sequence[ClusterResult]) -> str:
+    passed = sum(one.result is CommissionResult.PASSED for one in found)
+    return f"{passed} of {len(found)} cluster{'' if len(found) == 1 else 's'} passed"
+
+
+def _named(one: ClusterResult) -> str:
+    """The sentence about a cluster, with the cluster's name if the sentence does not contain it."""
+    return one.why if one.cluster in one.why else f"{one.cluster}: {one.why}"
+
+
+def table_row(one: ClusterResult) -> dict[str, object]:
+    """A row of the table."""
+    return {
+        "result": one.result.value,
+        "cluster": one.cluster,
+        "why": one.why,
+        "since the last": one.since or "-",
+        "gate file": one.gate_file,
+        "gate": one.gate_id or "-",
+        "baseline": one.baseline or "-",
+    }

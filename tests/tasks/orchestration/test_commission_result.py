@@ -1,0 +1,67 @@
+"""The page of a commissioning: every cluster, the worst first, and what is different from the last time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.orchestration.commission_result import (
+    ClusterResult,
+    CommissionResult,
+    KeptResult,
+    result_page,
+    since,
+)
+
+DAY = 86400.0 * 365
+PASSED = ClusterResult("p5", "p5", CommissionResult.PASSED, "GO p5", "g-2")
+REFUSED = ClusterResult("p4", "p4", CommissionResult.REFUSED, "NO-GO p4: node-1 is slow", "g-3")
+
+
+def kept(one: ClusterResult, why: str = "") -> KeptResult:
+    """What the last commissioning left if it ended like this."""
+    return KeptResult(1, one.result, why or one.why, "g-1", DAY)
+
+
+@pytest.mark.parametrize(
+    ("one", "last", "said", "changed"),
+    [
+        (PASSED, None, "first commissioning", True),
+        (PASSED, kept(PASSED), "as on 1971-01-01", False),
+        (PASSED, kept(PASSED, "GO p5: 3 nodes"), "as on 1971-01-01", False),
+        (PASSED, kept(REFUSED), "was REFUSED on 1971-01-01", True),
+        (REFUSED, kept(PASSED), "was PASSED on 1971-01-01", True),
+        (REFUSED, kept(REFUSED), "as on 1971-01-01", False),
+        (REFUSED, kept(REFUSED, "node-7 died"), "also REFUSED on 1971-01-01, but: node-7 died", True),
+    ],
+)
+def test_what_is_different(one: ClusterResult, last: KeptResult | None, said: str, changed: bool) -> None:
+    """Another result, or another reason of a result that is not good."""
+    assert (said, changed) == since(one, last)
+
+
+def test_the_page_begins_with_what_changed() -> None:
+    """Then all clusters, in the order that they are given in; nothing changed is said as well."""
+    found = (
+        replace(REFUSED, since="was PASSED on 1971-01-01", changed=True),
+        replace(PASSED, since="as on 1971-01-01"),
+    )
+    page = result_page(found)
+    changes, _, table = page.partition("## Clusters")
+
+    assert page.startswith("**1 of 2 clusters passed**\n")
+    assert "- **REFUSED** p4: was PASSED on 1971-01-01" in changes and "p5" not in changes
+    assert table.index("| **REFUSED** | p4 |") < table.index("| **PASSED** | p5 |")
+    assert "Nothing." in result_page((replace(PASSED, since="as on 1971-01-01"),))
+
+
+def test_hostile_names_are_text() -> None:
+    """Of clusters, files and nodes; a row stays a row."""
+    bad = "<b>|[x](http://evil)\n# \x1b[31m\u202e" + "a" * 10_000
+    one = ClusterResult(bad, bad, CommissionResult.REFUSED, bad, bad, bad, bad, changed=True)
+    page = result_page((one,))
+
+    assert not any(sign in page for sign in ("<b>", "](", "://", "\x1b", "\u202e"))
+    assert page.splitlines()[-1].replace("&#124;", "").count("|") == 7
+    assert len(page) < 10_000
