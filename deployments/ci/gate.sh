@@ -7,19 +7,25 @@
 #   PRELAUNCH_SETS             lines of a.b=value, for the gate file
 #   PRELAUNCH_WAIT             verdict, started or finished
 #   PRELAUNCH_CHECK_ONLY       true: check and decide, and launch nothing (the pipeline's next step trains)
-#   PRELAUNCH_TIMEOUT_MINUTES  of a deployment's run
+#   PRELAUNCH_TIMEOUT_MINUTES  if the gate or the deployment's run has not finished by then, it is ended, and the exit code is 3
 #   PRELAUNCH_ONCE             a key that starts one run of a deployment, however often it is asked
 #   PRELAUNCH_OUT              the folder (prelaunch-results)
-#   PRELAUNCH                  the command (prelaunch)
+#   PRELAUNCH                  the command (prelaunch); several words, such as "uv run prelaunch", are split at blanks
 set -uo pipefail
 
-prelaunch=${PRELAUNCH:-prelaunch}
+read -r -a prelaunch <<<"${PRELAUNCH:-prelaunch}"
+[[ -x ${PRELAUNCH:-} ]] && prelaunch=("$PRELAUNCH")
+minutes=${PRELAUNCH_TIMEOUT_MINUTES:-}
 out=${PRELAUNCH_OUT:-prelaunch-results}
 gate=${PRELAUNCH_GATE_FILE:-}
 deployment=${PRELAUNCH_DEPLOYMENT:-}
 
 if [[ (-n $gate && -n $deployment) || (-z $gate && -z $deployment) ]]; then
     echo "prelaunch: name a gate file or a deployment, one of the two" >&2
+    exit 2
+fi
+if [[ -n $minutes && ! $minutes =~ ^[0-9]{1,5}([.][0-9]+)?$ || $minutes =~ ^[0.]+$ ]]; then
+    echo "prelaunch: timeout-minutes is not a number above 0, such as 60" >&2
     exit 2
 fi
 mkdir -p "$out" || exit 2
@@ -32,18 +38,21 @@ while IFS= read -r line; do
     [[ -n ${line// /} ]] && arguments+=(--set "$line")
 done <<<"${PRELAUNCH_SETS:-}"
 if [[ -n $deployment ]]; then
-    [[ -n ${PRELAUNCH_TIMEOUT_MINUTES:-} ]] && arguments+=(--timeout-minutes "$PRELAUNCH_TIMEOUT_MINUTES")
+    [[ -n $minutes ]] && arguments+=(--timeout-minutes "$minutes")
     [[ -n ${PRELAUNCH_ONCE:-} ]] && arguments+=(--once "$PRELAUNCH_ONCE")
-    command=("$prelaunch" trigger "$deployment" "${arguments[@]}")
+    command=("${prelaunch[@]}" trigger "$deployment" "${arguments[@]}")
 else
-    command=("$prelaunch" gate "$gate" "${arguments[@]}")
+    command=("${prelaunch[@]}" gate "$gate" "${arguments[@]}")
+    # A gate that is told to end ends its jobs first; after five minutes it is killed, and the next gate of the cluster does it.
+    [[ -n $minutes ]] && command=(timeout --foreground --preserve-status --kill-after=5m "${minutes}m" "${command[@]}")
 fi
 
 # A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it.
 "${command[@]}" >"$out/prelaunch.json" &
 child=$!
-trap 'kill -TERM "$child" 2>/dev/null' TERM HUP
-trap 'kill -INT "$child" 2>/dev/null' INT
+told=
+trap 'told=1; kill -TERM "$child" 2>/dev/null' TERM HUP
+trap 'told=1; kill -INT "$child" 2>/dev/null' INT
 while true; do
     wait "$child"
     code=$?
@@ -51,6 +60,10 @@ while true; do
 done
 trap - TERM HUP INT
 
+if [[ -n $minutes && -z $told && ($code == 143 || $code == 137) ]]; then
+    echo "prelaunch: the gate had not finished after $minutes minutes, and was ended" >&2
+    code=3
+fi
 word=$(sed -n 's/^  "decision": "\{0,1\}\([a-z_]*\)"\{0,1\},$/\1/p' "$out/prelaunch.json" | head -n 1)
 word=${word/null/}
 if [[ $code == 0 && ! $word =~ ^(launched|passed|overridden|observed)$ ]]; then

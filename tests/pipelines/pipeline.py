@@ -1,11 +1,13 @@
-"""Plays a GitHub job as far as a shell can: composite actions unfolded, expressions filled in, steps until one fails."""
+"""Plays a job of GitHub or GitLab as far as a shell can: composite actions unfolded, expressions filled in, steps until one fails."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,10 @@ from typing import Any
 
 import yaml
 
+from tests.installation.fresh import SOURCES
+
 ROOT = Path(__file__).resolve().parents[2]
+NO_ACTIONS: Mapping[str, Path] = {}
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
@@ -36,14 +41,25 @@ def load(path: Path) -> Any:
 
 
 def play(
-    job: Mapping[str, Any], inputs: Mapping[str, str], where: Path, environment: Mapping[str, str]
+    job: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    where: Path,
+    environment: Mapping[str, str],
+    actions: Mapping[str, Path] = NO_ACTIONS,
 ) -> Played:
-    """Every step in `where`; a step after a failed one does not run, unless it says always()."""
+    """Every step in `where`; a step after a failed one does not run, unless it says always().
+
+    `actions` are the folders in which the runner put the repositories of other actions ("owner/name@ref").
+    """
     played, given = Played(), {f"inputs.{key}": value for key, value in inputs.items()}
     for step in job["steps"]:
         uses, name = step.get("uses", ""), step.get("name", step.get("uses", step.get("run", "")))
         if uses.startswith("./"):
             _action(ROOT / uses / "action.yml", step.get("with", {}), given, where, environment, played)
+        elif found := next((name for name in actions if _is_of(uses, name)), None):
+            inside = uses.partition("@")[0].split("/", 2)[2]
+            path = actions[found] / inside / "action.yml"
+            _action(path, step.get("with", {}), given, where, environment, played)
         elif uses:
             continue  # other people's actions
         elif played.code:
@@ -52,6 +68,49 @@ def play(
             played.ran.append(name)
             _run(step, given, where, environment, played)
     return played
+
+
+def _is_of(uses: str, name: str) -> bool:
+    """Whether a step uses the repository: "owner/name/folder@ref" of "owner/name@ref"."""
+    path, _, ref = uses.partition("@")
+    return bool(ref) and name == f"{'/'.join(path.split('/')[:2])}@{ref}"
+
+
+def fetched(folder: Path) -> Path:
+    """This repository as a runner fetches it for an action, or pip for a requirement: a folder of its own."""
+    folder.mkdir(parents=True)
+    for name in (*SOURCES, "constraints.txt"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def without_network(folder: Path) -> dict[str, str]:
+    """So that pip installs what lies on this machine alone; what it needs besides is that of this environment."""
+    config = folder / "pip.conf"
+    config.write_text(
+        "[global]\nno-index = true\n[install]\nno-deps = true\nno-build-isolation = false\nno-compile = true\n"
+    )
+    return {
+        "PIP_CONFIG_FILE": str(config),
+        "PYTHONPATH": sysconfig.get_path("purelib"),
+        "RUNNER_TEMP": str(folder),
+    }
+
+
+def play_gitlab(job: Mapping[str, Any], where: Path, environment: Mapping[str, str]) -> Played:
+    """The job's scripts in one shell, as GitLab's runner joins them; only its variables are in its environment."""
+    own = {key: str(value) for key, value in job["variables"].items()} | dict(environment)
+    own |= {key: value.replace("$CI_JOB_ID", own["CI_JOB_ID"]) for key, value in own.items()}
+    script = "\n".join([*job.get("before_script", []), *job["script"]])
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=where,
+        env={**os.environ, **own}, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    kept = sorted(path.name for path in (where / job["artifacts"]["paths"][0]).iterdir())
+    return Played(kept=kept, code=done.returncode, output=done.stdout, said=done.stderr)
 
 
 def _action(
@@ -68,11 +127,24 @@ def _action(
     inputs = {f"inputs.{key}": table["default"] for key, table in action["inputs"].items()}
     inputs |= {f"inputs.{key}": _filled(value, given) for key, value in values.items()}
     for step in action["runs"]["steps"]:
-        if "run" in step and not played.code:
+        if "run" in step and not played.code and _applies(step, inputs):
             _run(step, inputs, where, {**environment, "GITHUB_ACTION_PATH": str(path.parent)}, played)
+            inputs |= _outputs(step.get("id", ""), played)
         elif step.get("uses", "").startswith("actions/upload-artifact@"):
             assert step["if"].startswith("always()")
             played.kept += sorted(p.name for p in (where / _filled(step["with"]["path"], inputs)).iterdir())
+
+
+def _applies(step: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Whether the step's condition holds: none, or that an input is empty."""
+    found = re.fullmatch(r"(inputs\.[\w-]+) == \'\'", step.get("if", "inputs.x == ''"))
+    assert found, f"the condition {step['if']} is not known here"
+    return not given.get(found[1], "")
+
+
+def _outputs(step: str, played: Played) -> dict[str, str]:
+    pairs = (line.partition("=") for line in played.output.splitlines())
+    return {f"steps.{step}.outputs.{key}": value for key, _, value in pairs}
 
 
 def _run(
@@ -101,6 +173,10 @@ def _filled(text: str, given: Mapping[str, str]) -> str:
 def _value(expression: str, given: Mapping[str, str]) -> str:
     if expression in given:
         return given[expression]
+    if " || " in expression:
+        first, _, second = expression.partition(" || ")
+        if first in given:
+            return given[first] or given.get(second, "")
     if expression.startswith("inputs.deployment && format("):
         return "1-1-train" if given["inputs.deployment"] else ""
     raise AssertionError(f"{expression} is not known here")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -164,7 +166,8 @@ def test_the_pipeline_files_fit_their_schemas(schema: str, file: str) -> None:
 
 def test_the_script_is_clean() -> None:
     """shellcheck has nothing to say."""
-    command = [str(Path(sys.executable).parent / "shellcheck"), str(SCRIPT)]
+    scripts = map(str, (SCRIPT, SCRIPT.with_name("install.sh")))
+    command = [str(Path(sys.executable).parent / "shellcheck"), *scripts]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stdout) == (0, "")
@@ -183,10 +186,166 @@ def test_no_value_of_a_pipeline_becomes_code() -> None:
         assert [] == [step["run"] for step in steps if "${{" in step.get("run", "")]
 
 
-def test_gitlab_runs_the_same_script() -> None:
-    """Its results are kept whatever happens, and no failure of it is allowed."""
-    job = load(ROOT / "deployments/gitlab/prelaunch.gitlab-ci.yml")[".prelaunch-gate"]
+GITLAB = ROOT / "deployments" / "gitlab" / "prelaunch.gitlab-ci.yml"
+MARK = "<<'END_OF_GATE_SH'\n"
 
-    assert job["script"] == ["deployments/ci/gate.sh"]
+
+def test_gitlab_runs_the_same_script() -> None:
+    """It stands in the job itself, so that another project needs no file of this one; its results are kept whatever happens."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        head, mark, rest = GITLAB.read_text().partition(MARK)
+        tail = rest[rest.index("      END_OF_GATE_SH\n") :]
+        lines = SCRIPT.read_text().splitlines()
+        GITLAB.write_text(head + mark + "".join(f"      {line}\n" if line else "\n" for line in lines) + tail)
+    job = load(GITLAB)[".prelaunch-gate"]
+    (script,) = job["script"]
+
+    assert script.partition(MARK)[2].partition("END_OF_GATE_SH")[0] == SCRIPT.read_text()
     assert (job["allow_failure"], job["artifacts"]["when"]) == ("false", "always")
     assert job["artifacts"]["reports"]["junit"] == f"{job['variables']['PRELAUNCH_OUT']}/junit.xml"
+    assert job["variables"]["PRELAUNCH_PACKAGE"] == f"prelaunch=={PROJECT['version']}"
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def _install(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "RUNNER_TEMP": str(folder), **environment}
+    script = folder / "deployments" / "ci" / "install.sh"
+    return subprocess.run(
+        [script], cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"PRELAUNCH_EXTRAS": "torch]; touch x #"}, "extras are names"),
+        ({"PRELAUNCH_PYTHON": "/bin/false"}, "is not Python 3.11 or newer"),
+        ({}, "is not a checkout of Prelaunch"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+    """Before anything is written; no value becomes code."""
+    (tmp_path / "deployments" / "ci").mkdir(parents=True)
+    shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
+    if environment:
+        (tmp_path / "pyproject.toml").write_text("")
+    before = sorted(tmp_path.iterdir())
+    done = _install(tmp_path, **environment)
+
+    assert (2, before) == (done.returncode, sorted(tmp_path.iterdir())) and said in done.stderr
+
+
+SAYS_GO = """#!/bin/sh
+printf '{\n  "decision": "passed",\n  "x": "%s"\n}\n' "$*"
+"""
+
+
+@pytest.mark.parametrize("named", ["{folder}/go", "sh {folder}/go", "  env  A=1   sh {folder}/go "])
+@pytest.mark.parametrize("name", ["plain", "with blanks"])
+def test_the_command_may_have_several_words(tmp_path: Path, named: str, name: str) -> None:
+    """They are split at blanks and nothing is expanded; the path of a program may have blanks itself."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "go").write_text(SAYS_GO)
+    (folder / "go").chmod(0o755)
+    command = named.format(folder=folder)
+    done = _script(
+        tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="gate.toml", PRELAUNCH_SETS="a=$(touch x)\n"
+    )
+
+    works = name == "plain" or named.startswith("{")
+    assert works is (done.returncode == 0), done.stderr
+    assert not (tmp_path / "x").exists()
+    assert (
+        not works
+        or "gate gate.toml --format json" in (tmp_path / "prelaunch-results/prelaunch.json").read_text()
+    )
+
+
+SLOW = """#!/bin/sh
+trap 'echo told >told; exit {code}' TERM
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize(("own", "code"), [(143, 3), (5, 5)])
+def test_a_gate_that_takes_too_long_is_ended(tmp_path: Path, own: int, code: int) -> None:
+    """It is told, as a cancelled one; the exit code is 3, or the gate's own where it says more, such as machines that are left."""
+    (tmp_path / "slow").write_text(SLOW.format(code=own))
+    (tmp_path / "slow").chmod(0o755)
+    done = _script(
+        tmp_path,
+        PRELAUNCH=str(tmp_path / "slow"),
+        PRELAUNCH_GATE_FILE="g.toml",
+        PRELAUNCH_TIMEOUT_MINUTES="0.01",
+    )
+
+    assert (code, "told\n") == (done.returncode, (tmp_path / "told").read_text())
+    assert ("had not finished after 0.01 minutes" in done.stderr) is (code == 3)
+    assert processes_below(tmp_path) == []
+
+
+def test_a_gate_that_ends_in_time_is_not_touched(tmp_path: Path) -> None:
+    """Its exit code and its decision."""
+    (tmp_path / "go").write_text(SAYS_GO)
+    (tmp_path / "go").chmod(0o755)
+    done = _script(
+        tmp_path, PRELAUNCH=str(tmp_path / "go"), PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_TIMEOUT_MINUTES="1"
+    )
+
+    assert 0 == done.returncode and "passed, exit code 0" in done.stderr
+
+
+@pytest.mark.parametrize("minutes", ["0", "0.0", "-1", "1h", "$(touch x)", "1" * 300])
+def test_a_timeout_is_a_number_of_minutes(tmp_path: Path, minutes: str) -> None:
+    """Nothing is run for another one."""
+    done = _script(tmp_path, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_TIMEOUT_MINUTES=minutes)
+
+    assert (2, []) == (done.returncode, list(tmp_path.iterdir())) and "is not a number above 0" in done.stderr
+
+
+def test_a_cancelled_pipeline_with_a_timeout_tells_the_gate(tmp_path: Path) -> None:
+    """The program that measures the time hands the signal on, and no timeout is said."""
+    (tmp_path / "slow").write_text(SLOW.format(code=143).replace("while", "echo x >began\nwhile"))
+    (tmp_path / "slow").chmod(0o755)
+    env = {
+        **os.environ,
+        "PRELAUNCH": str(tmp_path / "slow"),
+        "PRELAUNCH_GATE_FILE": "g",
+        "PRELAUNCH_TIMEOUT_MINUTES": "5",
+    }
+    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "began").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+
+    assert (143, True, False) == (
+        running.returncode,
+        (tmp_path / "told").exists(),
+        "had not finished" in said,
+    )
+    assert processes_below(tmp_path) == []
+
+
+def _zizmor(*paths: Path) -> subprocess.CompletedProcess[str]:
+    argv = [str(Path(sys.executable).parent / "zizmor"), "--offline", "--no-progress", *map(str, paths)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_zizmor_finds_nothing(tmp_path: Path) -> None:
+    """In the action and the workflows; an action that is not pinned by its hash it finds."""
+    action = ROOT / "deployments" / "github" / "action.yml"
+    (tmp_path / "action.yml").write_text(
+        action.read_text().replace("ea165f8d65b6e75b540449e92b4886f43607fa02", "v4")
+    )
+    clean, loose = _zizmor(action, ROOT / ".github" / "workflows"), _zizmor(tmp_path / "action.yml")
+
+    assert 0 == clean.returncode, clean.stdout
+    assert 0 != loose.returncode and "unpinned-uses" in loose.stdout
