@@ -30,6 +30,7 @@ from checks.model import Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.forecast import expected_checks_s
 from tasks.gate.job_failures import ending_text, keep_state_history, require_reports, state_history
 from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress, report_progress
@@ -137,7 +138,7 @@ def poll_action(
     session: Session, job: str, meter: ProgressArtifact, clock: CheckDeadline, decoded: NodeReports
 ) -> Callable[[JobStatus], Awaitable[None]]:
     """What to do at each poll: fetch what was written so far, and publish the progress."""
-    bundle = session.setting.bundle(session.gate_id)
+    bundle, expected_s = session.setting.bundle(session.gate_id), expected_checks_s(session.setting)
 
     async def look(status: JobStatus) -> None:
         try:
@@ -154,7 +155,9 @@ def poll_action(
             if seen.nodes or status.state is not JobState.PENDING
             else status.text
         )
-        report_progress(Progress("checks", said, seen.done, seen.total))
+        report_progress(
+            Progress("checks", said, seen.done, seen.total, nodes=seen.by_node, expected_s=expected_s)
+        )
         await meter.show(100.0 * seen.done / max(seen.total, 1), said)
 
     return look

@@ -120,6 +120,11 @@ def _stages(setting: GateContext, answer_s: float) -> Iterator[StageForecast]:
     yield StageForecast("training", about_s, False, gate.training.max_runtime_minutes * 60, said, True)
 
 
+def expected_checks_s(setting: GateContext) -> float | None:
+    """How long the checks should take, in seconds; None if it is not known."""
+    return _checks(setting).about_s
+
+
 def _checks(setting: GateContext) -> StageForecast:
     declared, checks = setting.declared, setting.gate.checks
     devices = devices_of(setting.facts.instances.get(declared.instance_type), declared.gpus_per_node)

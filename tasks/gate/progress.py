@@ -1,30 +1,42 @@
 """Progress of a gate while it runs: a listener for whoever starts a flow in its own process, and live progress on stderr.
 
-Nobody has to listen. On stderr a terminal gets one line that changes, and anything else gets plain lines.
+Nobody has to listen. A terminal shows the stage and the nodes with the time that has passed, anew several times a second. Anything
+else, such as the log of CI, gets a line when a stage begins and when it ends, and one every 10 s meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.gate.outcome import Outcome
 from tasks.notifiers.base import AnswerLine
+from tasks.reports.node_reports import NodeProgress
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
-PLAIN_EVERY_S = 2.0
+    from rich.text import Text
+PLAIN_EVERY_S = 10.0
+TICK_S = 0.5
+SHORT_S, MINUTE_S = 120.0, 60.0
+STARTING = "start"
+SHOWN_NODES = 8
+# The end of a stage that was shorter is clear from the next line.
+NOTED_S = 1.0
 
 
 @dataclass(frozen=True)
 class Progress:
     """The progress of a stage. `done` of `total` observations or 0 of 0; `detail` is a sentence for people.
+
+    `nodes` are those that report, and `expected_s` is how long the stage should take, None if it is not known.
 
     `answered` says who decided what and why where a question of the run has just been answered. A `lasting` detail is no state that
     the next one replaces: it stays on a terminal.
@@ -36,6 +48,8 @@ class Progress:
     total: int = 0
     answered: AnswerLine | None = None
     lasting: bool = False
+    nodes: tuple[NodeProgress, ...] = ()
+    expected_s: float | None = None
 
     @property
     def percent(self) -> float:
@@ -76,35 +90,90 @@ def report_end(outcome: Outcome) -> None:
 
 
 class LiveProgress:
-    """Shows progress, and keeps how the flow ended."""
+    """Shows progress, and keeps how the flow ended. On a terminal it is what `status` draws; each drawing has the present time."""
 
-    def __init__(self, status: Status | None) -> None:
+    def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.outcome: Outcome | None = None
-        self._status = status
-        self._said, self._said_at, self._stage = "", 0.0, ""
+        self._status, self._clock, self._lock = status, clock, threading.Lock()
+        self._now, self._begun = Progress(STARTING, "starting"), clock()
+        self._said, self._said_at = "", self._begun
 
     def progress(self, progress: Progress) -> None:
-        """Show it; if the output is no terminal, at most every two seconds."""
-        line = f"{progress.stage}: {one_line(progress.detail)}"
-        if self._status is not None:
-            from rich.markup import escape
-
+        """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
+        with self._lock:
             if progress.lasting:
-                self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                self._last(f"{progress.stage}: {one_line(progress.detail)}")
                 return
-            share = f" ({progress.percent:.0f} %)" if progress.total else ""
-            self._status.update(escape(line + share))
-        elif line != self._said and (
-            progress.lasting
-            or progress.stage != self._stage
-            or time.monotonic() - self._said_at > PLAIN_EVERY_S
-        ):
-            self._said, self._said_at, self._stage = line, time.monotonic(), progress.stage
-            print(line, file=sys.stderr, flush=True)
+            begins = progress.stage != self._now.stage
+            if begins:
+                self._end_stage()
+                self._begun = self._clock()
+            self._now = progress
+            if self._status is not None:
+                self._status.update(self)
+            elif begins:
+                self._say(self._line())
+
+    def tick(self) -> None:
+        """Be silent for 10 s at most. A terminal shows the time by itself."""
+        with self._lock:
+            if self._status is None and self._clock() - self._said_at >= PLAIN_EVERY_S:
+                self._say(self._line())
 
     def ended(self, outcome: Outcome) -> None:
         """Keep the outcome for the command line."""
         self.outcome = outcome
+        with self._lock:
+            self._end_stage()
+
+    def __rich__(self) -> Text:
+        """The stage, then the nodes that have most to do."""
+        from rich.text import Text
+
+        return Text("\n".join((self._line(), *node_lines(self._now.nodes))))
+
+    def _line(self) -> str:
+        took = _time(self._clock() - self._begun)
+        of = f" of about {_time(self._now.expected_s)}" if self._now.expected_s is not None else ""
+        return f"{self._now.stage}: {one_line(self._now.detail)} ({took}{of})"
+
+    def _end_stage(self) -> None:
+        took_s = self._clock() - self._begun
+        if self._status is None and self._now.stage != STARTING and took_s >= NOTED_S:
+            self._say(f"{self._now.stage}: done after {_time(took_s)}")
+
+    def _last(self, line: str) -> None:
+        if self._status is not None:
+            self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        elif line != self._said:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        self._said, self._said_at = line, self._clock()
+        print(line, file=sys.stderr, flush=True)
+
+
+def node_lines(nodes: Sequence[NodeProgress]) -> tuple[str, ...]:
+    """One line per node that has something to do, those that have most of it first; how many more there are is said."""
+    busy = sorted(
+        (node for node in nodes if node.doing), key=lambda node: (node.done - node.total, node.name)
+    )
+    width = max((len(one_line(node.name, 40)) for node in busy[:SHOWN_NODES]), default=0)
+    lines = [
+        f"  {one_line(node.name, 40):<{width}}  {node.done} of {node.total}, now {one_line(node.doing, 80)}"
+        for node in busy[:SHOWN_NODES]
+    ]
+    more = len(busy) - SHOWN_NODES
+    return (*lines, f"  and {more} more nodes") if more > 0 else tuple(lines)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / MINUTE_S:.0f} min"
+
+
+def _ticking(shown: LiveProgress, over: threading.Event) -> None:
+    while not over.wait(TICK_S):
+        shown.tick()
 
 
 @contextlib.contextmanager
@@ -116,7 +185,9 @@ def live_progress() -> Iterator[LiveProgress]:
             from rich.console import Console
 
             status = stack.enter_context(Console(stderr=True).status("starting"))
-        shown = LiveProgress(status)
+        shown, over = LiveProgress(status), threading.Event()
         token = LISTENER.set(shown)
         stack.callback(LISTENER.reset, token)
+        stack.callback(over.set)
+        threading.Thread(target=_ticking, args=(shown, over), name="progress", daemon=True).start()
         yield shown

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
-from checks.model import Scope
+from checks.model import Planned, Scope
 from checks.value_types import DecodeError
 
 NODES = 100_000
 
 
 @dataclass(frozen=True)
+class NodeProgress:
+    """What a node has reported of its checks; `doing` is the first one that it has not, "" where it is done."""
+
+    name: str
+    done: int
+    total: int
+    doing: str
+
+
+@dataclass(frozen=True)
 class ReportCounts:
     """The nodes' progress: observations made of those planned, nodes that report, and nodes that are done.
 
-    `doing` is the first check that nobody has reported yet.
+    `doing` is the first check that nobody has reported yet. `by_node` has the nodes that report.
     """
 
     done: int
@@ -32,6 +43,7 @@ class ReportCounts:
     nodes: int
     complete: int
     doing: str
+    by_node: tuple[NodeProgress, ...] = ()
 
 
 class NodeReports:
@@ -95,7 +107,20 @@ def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: Node
     waiting = [row.check for row in turns if row.check not in seen]
     doing = waiting[0] if rows and waiting else ""
     ended = sum(report.node.complete for report in reports)
-    return ReportCounts(len(rows), sum(per[row.scope] for row in planned), len(reports), ended, doing)
+    by_node = tuple(_progress_of(report, turns, declared.ranks_per_node) for report in reports)
+    total = sum(per[row.scope] for row in planned)
+    return ReportCounts(len(rows), total, len(reports), ended, doing, by_node)
+
+
+def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> NodeProgress:
+    """What a node has done of its own checks and those of its ranks, and the first of them that it has not reported."""
+    wanted = {
+        row.check: ranks if row.scope is Scope.RANK else 1 for row in turns if row.scope is not Scope.CLUSTER
+    }
+    done = Counter(row.check for row in report.observations if row.check in wanted)
+    doing = next((check for check, count in wanted.items() if done[check] < count), "")
+    ended = report.node.complete
+    return NodeProgress(report.node.name, done.total(), sum(wanted.values()), "" if ended else doing)
 
 
 def unfinished_nodes(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> tuple[str, ...]:

@@ -1,0 +1,96 @@
+"""What a gate shows while it runs: on a terminal the stage and its nodes with the time, in CI a few lines, and never silence."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tasks.gate.outcome import Ending, Outcome
+from tasks.gate.progress import SHOWN_NODES, LiveProgress, Progress, node_lines
+from tasks.reports.node_reports import NodeProgress
+
+
+class Clock:
+    """A time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """And one every 10 s, with the newest state; what comes in between is not printed."""
+    clock = Clock()
+    shown = LiveProgress(None, clock)
+    for second in range(26):
+        clock.now = 100.0 + second
+        shown.progress(Progress("checks", f"{second} of 27 observations", expected_s=60.0))
+        shown.tick()
+    shown.progress(Progress("verdict", "GO local"))
+    clock.now += 3.0
+    shown.ended(Outcome("g-1", Ending.VERDICT, None, None, None, ""))
+
+    assert capsys.readouterr().err.splitlines() == [
+        "checks: 0 of 27 observations (0 s of about 60 s)",
+        "checks: 10 of 27 observations (10 s of about 60 s)",
+        "checks: 20 of 27 observations (20 s of about 60 s)",
+        "checks: done after 25 s",
+        "verdict: GO local (0 s)",
+        "verdict: done after 3 s",
+    ]
+
+
+def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also before the first stage, and where a stage reports nothing new for minutes."""
+    clock = Clock()
+    shown = LiveProgress(None, clock)
+    for second in range(600):
+        clock.now = 100.0 + second
+        if second == 31:
+            shown.progress(Progress("training", "running"))
+        shown.tick()
+    lines = capsys.readouterr().err.splitlines()
+
+    assert lines[:3] == [f"start: starting ({second} s)" for second in (10, 20, 30)]
+    assert len(lines) == 3 + 1 + 56 and lines[-1] == "training: running (9 min)"
+
+
+def test_what_lasts_is_printed_at_once_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a time, because it is no state."""
+    shown = LiveProgress(None, Clock())
+    for _ in range(2):
+        shown.progress(Progress("adopt", "this gate continues job x", lasting=True))
+
+    assert capsys.readouterr().err == "adopt: this gate continues job x\n"
+
+
+def test_a_terminal_shows_what_runs_on_which_node() -> None:
+    """Each drawing has the present time; a node that is done has no line, and hostile names are text."""
+    clock, console = Clock(), Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+    with console.status("starting") as status:
+        shown = LiveProgress(status, clock)
+        nodes = (
+            NodeProgress("n0", 27, 27, ""),
+            NodeProgress("n1", 20, 27, "compute.gemm"),
+            NodeProgress("[red]\x1b[31m\u202en2", 3, 27, "[bold]x"),
+        )
+        shown.progress(Progress("checks", "50 of 81 observations", 50, 81, nodes=nodes, expected_s=240.0))
+        clock.now += 34.0
+        drawn = shown.__rich__().plain.splitlines()
+
+    assert drawn[0] == "checks: 50 of 81 observations (34 s of about 4 min)"
+    assert drawn[1].endswith("3 of 27, now [bold]x") and "\x1b" not in drawn[1] and "\u202e" not in drawn[1]
+    assert drawn[2].split() == ["n1", "20", "of", "27,", "now", "compute.gemm"] and len(drawn) == 3
+
+
+def test_many_nodes_are_counted() -> None:
+    """Those with most to do are shown."""
+    nodes = [NodeProgress(f"n{index:03d}", index, 200, "x") for index in range(100)]
+    lines = node_lines(nodes)
+
+    assert len(lines) == SHOWN_NODES + 1 and lines[0].startswith("  n000 ")
+    assert lines[-1] == f"  and {100 - SHOWN_NODES} more nodes"
