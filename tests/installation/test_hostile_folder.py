@@ -30,21 +30,33 @@ def run(programs: Path, folder: Path, path: str | None, *words: str) -> subproce
     )  # fmt: skip
 
 
+NEW = (
+    ("init", "mine.toml", "--engine", "local", "--instance-type", "cpu", "--nodes", "2"),
+    ("plan", "mine.toml", "--offline"),
+    ("schema", "gate"),
+    ("completion", "bash"),
+)
+
+
 @pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
 @pytest.mark.parametrize("kind", ["source", "wheel"])
 def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
-    """Help, plan, facts, the checks' own commands, and the files to edit."""
+    """Help, plan, facts, a new gate file and its schema, completion, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
-    for words in (
+    commands: tuple[tuple[str, ...], ...] = (
         ("--help",),
         ("plan", "local", "--offline"),
         ("facts", "cpu"),
         ("node", "list"),
         ("examples", "new"),
-    ):
+    )
+    for words in (*commands, *(NEW if path is None else ())):
         done = run(programs, folder, path, *words)
 
         assert (0, []) == (done.returncode, imported(folder)), (words, done.stderr)
+    if path is None:
+        schema = (folder / "mine.toml").read_text().splitlines()[0].removeprefix("#:schema file://")
+        assert Path(schema).is_file() and (folder / "new" / "schemas" / "policy.schema.json").exists()
     assert os.access(folder / "new" / "ci" / "gate.sh", os.X_OK)
     assert (folder / "new" / "server" / "prelaunch-worker.service").exists()
 

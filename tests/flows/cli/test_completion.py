@@ -112,7 +112,9 @@ def shown(name: str, folder: Path) -> Iterator[tuple[str, str, str]]:
         shell.close()
 
 
-@pytest.mark.parametrize("name", ["bash", pytest.param("zsh", marks=pytest.mark.needs("zsh"))])
+@pytest.mark.parametrize(
+    "name", ["bash", pytest.param("zsh", marks=[pytest.mark.needs("zsh"), pytest.mark.long])]
+)
 def test_the_tab_key_completes(name: str, folder: Path) -> None:
     """Verbs, the verbs below them, options, their choices, and files; in a shell as its user starts it."""
     for typed, word, text in shown(name, folder):
