@@ -12,6 +12,7 @@
 #   make setup      .venv with all extras, and the system packages that tests want
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make wheel      build the wheel into dist/
+#   make pictures   make the pictures of docs/ anew, or those in PICTURES; it takes minutes
 #   make licences   list the licence of everything that is installed; it needs no network
 #   make audit      list the known vulnerabilities of what is installed; it fails if it could not look them up
 #   make clean      remove .venv and every cache
@@ -21,6 +22,7 @@
 GATE ?= deployments/gates/local.toml
 PYTEST ?=
 MUTANTS ?=
+PICTURES ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -35,7 +37,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick lint test-long mutants format docs setup freeze wheel licences audit clean
+.PHONY: gate test check quick lint test-long mutants format docs setup freeze wheel pictures licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -96,6 +98,9 @@ wheel: .venv/core
 	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build/lib build/bdist.*
 	@ls dist/*.whl
+
+pictures: .venv/all .venv/system
+	nice $(BIN)/python -m tests.browser.pictures docs $(PICTURES)
 
 licences: .venv/all
 	@$(BIN)/python -m tests.architecture.installed licences

@@ -20,6 +20,7 @@ ROWS = 60
 NAMED = 3
 # So many findings of one kind have a row each; more share one.
 ALIKE = 3
+RANK = "/rank-"
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,14 @@ def finding_rows_of(groups: Sequence[Group]) -> tuple[FindingRow, ...]:
 
 
 def ranged(subjects: Sequence[str]) -> str:
-    """Short, in natural order: "node-1", "node-1, node-2", "37 nodes: node-12 ... node-980"."""
+    """Short, in natural order: "node-1", "node-1, node-2", "37 nodes: node-12 ... node-980", "node-1, 8 ranks: 8 ... 15"."""
     ordered = sorted(set(subjects), key=natural)
     if len(ordered) <= NAMED:
         return ", ".join(one_line(subject, 120) for subject in ordered)
+    nodes = {subject.partition(RANK)[0] for subject in ordered}
+    if len(nodes) == 1 and all(RANK in subject for subject in ordered):
+        first, last = (one_line(ordered[end].partition(RANK)[2], 40) for end in (0, -1))
+        return f"{one_line(nodes.pop(), 120)}, {len(ordered)} ranks: {first} ... {last}"
     return f"{len(ordered)} {_noun(ordered)}: {one_line(ordered[0], 120)} ... {one_line(ordered[-1], 120)}"
 
 
@@ -95,7 +100,7 @@ def _kind(item: Group) -> tuple[object, ...]:
 def _noun(subjects: Sequence[str]) -> str:
     if all(LINK in subject for subject in subjects):
         return "links"
-    if all("/rank-" in subject for subject in subjects):
+    if all(RANK in subject for subject in subjects):
         return "ranks"
     if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
         return "subjects"

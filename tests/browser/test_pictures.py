@@ -1,0 +1,59 @@
+"""The pictures of docs/: each is one that the command makes, small, and Slack's blocks are drawn whole and inertly."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.browser.pictures import PAGES, PREFECT, ROOT
+from tests.browser.slack_page import slack_page
+
+GOLDEN = sorted((ROOT / "tests/golden/slack").glob("*.json"))
+BYTES = 150_000
+
+
+def test_every_picture_of_the_documents_is_one_that_the_command_makes() -> None:
+    """And none is larger than a slow line likes, and none is shown nowhere."""
+    pictures = {path.stem: path.stat().st_size for path in (ROOT / "docs").glob("*.png")}
+    texts = "".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    shown = set(re.findall(r"!\[[^\]]*\]\((?:docs/|\.\./)?([\w-]+)\.png\)", texts))
+
+    assert set(pictures) <= {*PAGES, *PREFECT}
+    assert set(pictures) == shown
+    assert {} == {name: size for name, size in pictures.items() if size > BYTES}
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_what_is_sent_to_slack_is_drawn_whole(path: object) -> None:
+    """Every text of every block, with what Slack makes of its marks."""
+    messages = json.loads((ROOT / str(path)).read_text("utf-8"))
+    page = slack_page(messages)
+
+    assert len(messages) == page.count('class="by"')
+    for message in messages:
+        for block in message["blocks"]:
+            for button in block.get("elements", []) if block["type"] == "actions" else []:
+                button.pop("confirm", None)  # a dialog, which opens when the button is pressed
+            for text in re.findall(r'"type": "plain_text", "text": "([^"\\&<\']{10,})"', json.dumps(block)):
+                assert text in page
+
+
+def test_markup_in_a_message_is_text() -> None:
+    """HTML is never more than text, in each kind of block."""
+    attack = "<img src=x onerror=alert(1)> &lt;b&gt;*<script>*"
+    plain, marked = (
+        {"type": "plain_text", "text": attack},
+        {"type": "mrkdwn", "text": f"{attack} <https://x.example|{attack[:20]}>"},
+    )
+    rich = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": attack}]}
+    blocks = [
+        {"type": "header", "text": plain}, {"type": "section", "text": marked}, {"type": "context", "elements": [marked, plain]},
+        {"type": "rich_text", "elements": [rich]}, {"type": "actions", "elements": [{"type": "button", "text": plain}]},
+    ]  # fmt: skip
+    page = slack_page([{"blocks": blocks}])
+
+    assert not re.search("<(img|script|b)\\b", page)
+    with pytest.raises(KeyError):
+        slack_page([{"blocks": [{"type": "video"}]}])
