@@ -149,9 +149,10 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
     groups = gathered(verdict.findings)
     nodes, more_nodes = by_node(verdict)
     rows = finding_rows_of(groups)
+    first = one_line(context.first_line, 900) or headline(verdict, name)
     return {
         "name": one_line(name, 80),
-        "said": headline(verdict, name).removeprefix(f"{answer_word(verdict)} "),
+        "said": first.removeprefix(f"{answer_word(verdict)} "),
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),

@@ -13,7 +13,7 @@ from checks.model import CLUSTER, LINK, Answer, Cause, Finding, Level, Verdict
 from checks.value_types import natural
 from tasks.render.findings import Group, gathered
 from tasks.render.views.nodes import State, finding_state
-from tasks.text.inert import one_line
+from tasks.text.inert import browsable, one_line
 
 ROWS = 60
 # So many names are written out; of more the first and the last.
@@ -55,6 +55,13 @@ def first_anchor(verdict: Verdict) -> str:
         item for item in groups if item.level is verdict.level and not (hard and item.cause is Cause.EVIDENCE)
     ]
     return finding_anchor((deciding or groups)[0]) if groups else ""
+
+
+def with_anchor(page: str, verdict: Verdict) -> str:
+    """The address of the page, at the finding that decides. The console of a bucket opens no page, so it gets no anchor."""
+    anchor = first_anchor(verdict)
+    plain = bool(page) and browsable(page) == page
+    return f"{page}#{anchor}" if plain and anchor else browsable(page)
 
 
 def finding_rows_of(groups: Sequence[Group]) -> tuple[FindingRow, ...]:

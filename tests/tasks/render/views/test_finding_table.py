@@ -10,7 +10,13 @@ import pytest
 from checks.model import Cause, Finding, Level
 from tasks.render.findings import gathered
 from tasks.render.html import html
-from tasks.render.views.finding_table import finding_anchor, finding_rows_of, first_anchor, ranged
+from tasks.render.views.finding_table import (
+    finding_anchor,
+    finding_rows_of,
+    first_anchor,
+    ranged,
+    with_anchor,
+)
 from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
 
 
@@ -75,3 +81,15 @@ def test_the_first_anchor_is_of_what_decides() -> None:
     assert first_anchor(only) == first_anchor(verdict)
     assert f'id="{first_anchor(verdict)}"' in html(report, verdict, "local")
     assert "" == first_anchor(verdict_of(healthy()))
+
+
+def test_a_page_s_address_leads_to_what_decides() -> None:
+    """In a folder and on a web server; the console of a bucket shows no page, and a GO has no finding."""
+    verdict = verdict_of(wrong_sums(healthy()))
+    anchor = first_anchor(verdict)
+    console = "https://console.aws.amazon.com/s3/object/b?prefix=gates/x/report.html"
+
+    assert f"/store/x/report.html#{anchor}" == with_anchor("/store/x/report.html", verdict)
+    assert f"https://e.example/report.html#{anchor}" == with_anchor("https://e.example/report.html", verdict)
+    assert console == with_anchor("s3://b/gates/x/report.html", verdict)
+    assert ("", "/r.html") == (with_anchor("", verdict), with_anchor("/r.html", verdict_of(healthy())))

@@ -1,0 +1,83 @@
+"""What the page says first, and the links that it has to other gates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from checks.model import Answer
+from tasks.render.context import NO_CONTEXT, Past, PastGate
+from tasks.render.html import html, with_next_gate
+from tests.sample_reports import healthy, verdict_of, wrong_sums
+
+REPORT = wrong_sums(healthy())
+
+
+def _said(page: str) -> str:
+    found = re.search('<p class="said"><strong>(.*?)</strong>', page)
+    assert found is not None
+    return found[1]
+
+
+def test_how_the_gate_ended_comes_first() -> None:
+    """If that says more than the verdict: the same line as on the terminal, without the answer that stands above it."""
+    verdict = verdict_of(REPORT)
+    line = "OVERRIDDEN by ada, training was started despite: NO-GO local: node-1"
+    overridden = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=line))
+    ended = html(
+        REPORT, verdict, "local", replace(NO_CONTEXT, first_line="NO-GO local: refused by <b>ada</b>")
+    )
+
+    assert line == _said(overridden)
+    assert "local: refused by &lt;b&gt;ada&lt;/b&gt;" == _said(ended)
+    assert _said(html(REPORT, verdict, "local")).startswith("local: ")
+
+
+def _page(link: str) -> str:
+    gates = (
+        PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", link=link),
+        PastGate("g-2", "", Answer.NO_GO, "", True),
+    )
+    return html(REPORT, verdict_of(REPORT), "local", replace(NO_CONTEXT, past=Past(gates)))
+
+
+@pytest.mark.parametrize(
+    "link", ["../g-1/report.html", "https://console.aws.amazon.com/s3/object/b?prefix=gates/g-1/report.html"]
+)
+def test_the_gates_before_and_after_are_links(link: str) -> None:
+    """The next one is put in once, when it has its verdict; later ones change nothing."""
+    page = _page(link).encode()
+    after = with_next_gate(page, "g-3", link, Answer.GO)
+
+    assert f'<a href="{link}">Previous gate</a>: g-1, GO' in page.decode()
+    assert f'<a href="{link}">Next gate</a>: g-3, GO' in after.decode() and b"Next gate" not in page
+    assert after == with_next_gate(after, "g-4", link, Answer.GO)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//e.example",
+        "http://e.example",
+        "../a b",
+        "",
+        "../" + "a" * 2000,
+    ],
+)
+def test_what_is_no_page_of_a_store_is_no_link(link: str) -> None:
+    """The gate is named all the same."""
+    page = with_next_gate(_page(link).encode(), "g-3<script>", link, Answer.GO).decode()
+
+    assert "Previous gate: g-1, GO" in page and "Next gate: g-3&lt;script&gt;, GO" in page
+    assert 1 == page.count("<script")
+
+
+def test_a_page_without_a_history_has_no_place_for_a_next_gate() -> None:
+    """A page that was made from a file alone stays as it is."""
+    page = html(REPORT, verdict_of(REPORT), "local").encode()
+
+    assert page == with_next_gate(page, "g-3", "../g-3/report.html", Answer.GO)
