@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
+from checks.finding_details import Comparison, Unmeasured
 from checks.value_types import Range, Text
 
 SCHEMA_VERSION = 1
@@ -233,11 +234,20 @@ class Node:
 
 
 @dataclass(frozen=True)
+class NodeEnd:
+    """How a node without a complete report ended: its exit code (None: not ended, or unknown), and the end of its log."""
+
+    node: str
+    exit_code: int | None
+    log: str
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that was planned and observed. A verdict is made from this alone.
 
     `measured_at` is UTC, ISO 8601, and the only time that a verdict uses. `collection` lists what the collector could not read
-    ("node-2: truncated at byte 812").
+    ("node-2: truncated at byte 812"), and `ends` how nodes without a complete report ended.
     """
 
     gate_id: str
@@ -250,6 +260,7 @@ class Report:
     nodes: tuple[Node, ...]
     observations: Sequence[Observation]
     collection: tuple[str, ...] = ()
+    ends: tuple[NodeEnd, ...] = ()
 
 
 class Action(str, Enum):
@@ -277,23 +288,14 @@ class FindingKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Unmeasured:
-    """Why something was not measured. `value` is the label of the value ("GPU 1: dram"), "" if the check has no values at all;
-    `reason` continues the sentence that the label begins ("is missing").
-    """
-
-    value: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong or unknown, with its evidence and what to do.
 
-    `source` is the source of the threshold that was crossed; "" if nothing was compared. `kind` is None for findings that no code
-    has to distinguish. `metric` is the metric of the rule whose threshold was crossed; "" otherwise. `elements` are the labels ("GPU
-    5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is not a list. `unmeasured` is set if the
-    kind is NOT_MEASURED.
+    `is_predicate`: the message continues a sentence that begins with the subject ("computes wrong sums"). `compared` holds the number
+    that crossed a threshold; None if there is no such number. `source` is the source of that threshold; "" if nothing was compared.
+    `kind` is None for findings that no code has to distinguish. `metric` is the metric of the rule whose threshold was crossed; ""
+    otherwise. `elements` are the labels ("GPU 5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is
+    not a list. `unmeasured` is set if the kind is NOT_MEASURED.
     """
 
     level: Level
@@ -309,6 +311,8 @@ class Finding:
     metric: str = ""
     elements: tuple[str, ...] = ()
     unmeasured: Unmeasured | None = None
+    is_predicate: bool = False
+    compared: Comparison | None = None
 
 
 @dataclass(frozen=True)

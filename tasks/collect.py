@@ -26,7 +26,7 @@ from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Bundle
 from checks.merge import merge
-from checks.model import Report
+from checks.model import NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
@@ -311,7 +311,8 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
         require_reports(watched)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
     if not node_reports.all_complete(bundle, files, watched.decoded):
-        problems += _last_words(bundle, files, watched, session)
+        problems += _about_job(watched, bool(files))
+        report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
     return dataclasses.replace(report, collection=(*report.collection, *problems))
 
 
@@ -333,24 +334,22 @@ def iso_time(unix_s: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))
 
 
-def _last_words(
-    bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: Session
-) -> Iterator[str]:
-    """Why reports are missing, as far as the launcher can tell: evidence, never a verdict on a machine."""
+def _about_job(watched: JobEnd, any_report: bool) -> Iterator[str]:
+    """Why reports are missing, as far as the engine can tell: evidence, never a verdict on a machine."""
     status = watched.status
     if watched.late:
         yield one_line(f"job {watched.job}: {watched.late}")
-    elif status.state is not JobState.SUCCEEDED or not files:
-        yield one_line(
-            f"job {watched.job} {ending_text(status)}, and some nodes sent no report: {status.detail}"
-        )
+    elif status.state is not JobState.SUCCEEDED or not any_report:
+        yield one_line(f"the job {watched.job} {ending_text(status)}: {status.detail}")
     if said := "; ".join(state_history(status)):
         yield one_line(f"states of {watched.job}, reported by the engine: {said}", STORY_CHARACTERS)
+
+
+def _ends(bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: Session) -> Iterator[NodeEnd]:
+    """How the nodes without a complete report ended."""
     for node in node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]:
-        code = status.exit_codes.get(node)
-        ended = f"its command ended with exit code {code}" if code is not None else "its command did not end"
         tail = one_line(_tail(session, watched.job, node)[-400:], 400)
-        yield f"{node}: {ended}; its log ends: {tail or '(empty)'}"
+        yield NodeEnd(node, watched.status.exit_codes.get(node), tail)
 
 
 def _tail(session: Session, job: str, node: str) -> str:

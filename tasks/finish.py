@@ -224,9 +224,9 @@ def reject_request(error: Exception) -> State[Any]:
     return Failed(name="Rejected", message=str(error), data=why(str(error)))
 
 
-def end_cancelled_gate(error: Exception) -> State[Any]:
+def end_cancelled_gate(said: str) -> State[Any]:
     """The end of a run that somebody cancelled; its jobs have been ended."""
-    return Cancelled(message=str(error))
+    return Cancelled(message=said)
 
 
 def failed_state(outcome: Outcome, name: str) -> State[Any]:
@@ -285,7 +285,7 @@ def _outcome(
     reason: str,
 ) -> Outcome:
     if session.excluded:
-        nodes = "; ".join(f"{node}: {why}" for node, why in session.excluded.items())
+        nodes = "; ".join(session.excluded.values())
         reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
     report, html = (published.report, published.html) if published is not None else (None, None)
     if judged is not None and published is not None and published.past is not None:

@@ -69,7 +69,7 @@ async def exclude_failed(
         return False
     session.excluded |= failed
     session.refused = judged
-    said = "; ".join(f"{node} ({why})" for node, why in failed.items())
+    said = f"{', '.join(failed)}: {'; '.join(failed.values())}"
     LOG.warning("the gate begins again without nodes that failed: %s", said)
     report_progress(Progress("checks", f"the next job does not get {said}"))
     await run_to_end(session.begin_again)

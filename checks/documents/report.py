@@ -23,6 +23,7 @@ from checks.model import (
     SCHEMA_VERSION,
     Declared,
     Node,
+    NodeEnd,
     Observation,
     Planned,
     Profile,
@@ -53,6 +54,7 @@ class ReportFile:
     nodes: tuple[Node, ...]
     checks: Mapping[str, Columns]
     collection: tuple[str, ...]
+    ends: tuple[NodeEnd, ...] = ()
 
 
 @dataclass(frozen=True)

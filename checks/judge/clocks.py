@@ -47,14 +47,16 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
     if (
         spread > WARN_S and not far
     ):  # two halves at the same distance from the median: it is unknown which is right
-        said = f"the clocks of the nodes differ by {spread:.0f} s (threshold {WARN_S:.0f} s)"
+        said = f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s)"
         yield Finding(_level(spread), Cause.EVIDENCE, "report", CLUSTER, said, "", CLOCK_REMEDY)
     for name, time in known.items():
         if name in far:
             apart = abs(time - middle)
             side = "ahead of" if time > middle else "behind"
-            said = f"this node's clock is {apart:.0f} s {side} the median of all nodes (threshold {WARN_S:.0f} s)"
-            yield Finding(_level(apart), Cause.EVIDENCE, "report", name, said, "", CLOCK_REMEDY)
+            said = f"has a clock that is {apart:,.0f} s {side} the median of all nodes (threshold {WARN_S:.0f} s)"
+            yield Finding(
+                _level(apart), Cause.EVIDENCE, "report", name, said, "", CLOCK_REMEDY, is_predicate=True
+            )
 
 
 def _level(apart_s: float) -> Level:

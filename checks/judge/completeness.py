@@ -11,6 +11,7 @@ from itertools import chain
 from operator import lt
 
 from checks.documents.columns import Rows
+from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.model import (
     CLUSTER,
@@ -22,7 +23,6 @@ from checks.model import (
     Planned,
     Report,
     Scope,
-    Unmeasured,
     node_of,
     rank_subject,
 )

@@ -139,7 +139,7 @@ def intermittent(
             and finding.cause is not Cause.EVIDENCE
             and not loads.busy(finding.subject)
         ):
-            said = f"{finding.message} in the first measurement, but within the thresholds in the second"
+            said = f"{finding.message} (first measurement; the second is within the thresholds)"
             said += "; no other load on the CPU was recorded"
             yield replace(finding, level=Level.WARN, message=said)
 

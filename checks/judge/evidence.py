@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
+from checks.finding_details import Unmeasured
 from checks.judge import clocks, completeness, machine_identity
 from checks.judge.not_measured import not_measured
 from checks.judge.reachability import PAIRS
@@ -20,6 +21,7 @@ from checks.model import (
     Declared,
     Finding,
     Level,
+    NodeEnd,
     Observation,
     Outcome,
     Part,
@@ -28,7 +30,6 @@ from checks.model import (
     Report,
     Scope,
     Skip,
-    Unmeasured,
 )
 from checks.policy import CheckPolicy, Policy
 
@@ -91,13 +92,8 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
             findings += _about_subjects(planned, rows, frozenset(), line)
     for check, rows in observed.items():
         findings += [_missing(check, s, TWICE) for s in _twice(rows)]
-        findings.append(
-            _missing(
-                check,
-                CLUSTER,
-                "the report has an observation of this check, but the plan does not contain it",
-            )
-        )
+        said = "the report has an observation of this check, but the plan does not contain it"
+        findings.append(_missing(check, CLUSTER, said))
     findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
     return UsableEvidence(sound, findings, completeness.coverage(report, sound, Count(count, required)))
@@ -142,35 +138,33 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
         yield _missing("report", CLUSTER, "a node has the reserved name that stands for the whole cluster")
     for name, times in Counter(names).items():
         if times > 1:
-            yield _missing("report", name, f"{times} reports have this node's name")
+            yield _about(name, f"is named in {times} reports")
     for rank, times in Counter(node.rank for node in report.nodes).items():
         if times > 1 or rank >= count:
             yield _missing("report", CLUSTER, f"{times} of {count} nodes have node rank {rank}")
     absent = [name for name in report.declared.node_names if name not in reported]
+    ends = {end.node: end for end in report.ends}
     for name in absent:
-        yield _missing(
-            "report", name, "no report from this node: it did not start, or it ended before it wrote one"
+        yield _ended(
+            name, "sent no report", "it did not start, or it ended before it wrote one", ends.get(name)
         )
     unnamed = count - len(reported) - len(absent)
     if unnamed > 0:
-        yield _missing("report", CLUSTER, f"no report from {unnamed} of {count} declared nodes")
+        yield _about(CLUSTER, f"sent no report from {unnamed} of {count} declared nodes")
     if len(names) > count:
         yield _missing("report", CLUSTER, f"{len(names)} nodes reported, but {count} are declared")
     yield from clocks.judge_clocks(report.nodes)
     for node in report.nodes:
         if node.attempt != report.attempt:
-            yield _missing("report", node.name, f"its report is from another attempt ({node.attempt:.12})")
+            yield _about(node.name, f"sent a report of another attempt ({node.attempt:.12})")
         if node.catalogue != report.catalogue:
-            yield _missing(
-                "report",
-                node.name,
-                "this node ran another version of the checks than the gate",
-                "Use one image on every node.",
-            )
+            said = "ran another version of the checks than the gate"
+            yield _about(node.name, said, "Use one image on every node.")
         if not node.complete:
-            yield _missing("report", node.name, "its report is incomplete: it ends before the last check")
+            why = "it ends before the last check"
+            yield _ended(node.name, "sent an incomplete report", why, ends.get(node.name))
         if known and node.name not in known:
-            yield _missing("report", node.name, "this node is not one of the declared nodes")
+            yield _about(node.name, "is not one of the declared nodes")
 
 
 def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]:
@@ -178,12 +172,8 @@ def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]
     if instance is None or not (report.declared.gpus_per_node or instance.neuron_devices):
         return
     for name, other, shared in machine_identity.twins(report.nodes):
-        said = (
-            f"this node and {other} are the same machine ({shared:.80}): one declared machine was not tested"
-        )
-        yield _missing(
-            "report", name, said, "Start one agent per machine. Check where the scheduler placed both nodes."
-        )
+        said = f"is the same machine as {other} ({shared:.80}): one declared machine was not tested"
+        yield _about(name, said, "Start one agent per machine. Check where the scheduler placed both nodes.")
 
 
 def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> Iterator[Finding]:
@@ -284,7 +274,7 @@ def _about_subjects(
             planned.check, subject, "the report has an observation of this check, but it was not planned"
         )
     for subject in sorted(expected - found):
-        yield _missing(planned.check, subject, _silence(planned.scope), AGAIN, level)
+        yield not_measured(planned.check, subject, Unmeasured("", _silence(planned.scope)), level, "", AGAIN)
 
 
 def _sound(rows: Rows, left_out: frozenset[int], expected: frozenset[str]) -> Rows:
@@ -365,8 +355,8 @@ def _explained(failures: object, index: int) -> bool:
 
 def _silence(scope: Scope) -> str:
     if scope is Scope.RANK:
-        return "this rank reported nothing: it ended or hung before it could; suspect it before its peers"
-    return "this node reported nothing: it ended or hung before it could"
+        return "it ended or hung before it could report; suspect it before its peers"
+    return "it ended or hung before it could report"
 
 
 def _defect(row: Observation, planned: Planned) -> Unmeasured:
@@ -388,6 +378,21 @@ def _missing(
     check: str, subject: str, message: str, remedy: str = AGAIN, level: Level = Level.FAIL
 ) -> Finding:
     return Finding(level, Cause.EVIDENCE, check, subject, message, "", remedy)
+
+
+def _ended(name: str, what: str, why: str, end: NodeEnd | None) -> Finding:
+    """A node whose report is missing or incomplete; what the engine tells of its end replaces `why`."""
+    if end is not None:
+        why = (
+            f"its process exited {end.exit_code}" if end.exit_code is not None else "its process did not end"
+        )
+    evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
+    return replace(_about(name, f"{what} ({why})"), evidence=evidence)
+
+
+def _about(subject: str, predicate: str, remedy: str = AGAIN, level: Level = Level.FAIL) -> Finding:
+    """A finding about what a node reported; the message continues a sentence that begins with its name."""
+    return Finding(level, Cause.EVIDENCE, "report", subject, predicate, "", remedy, is_predicate=True)
 
 
 def _unmeasured(row: Observation, why: Unmeasured, remedy: str, level: Level) -> Finding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checks.model import Cause, Finding, FindingKind, Level, Unmeasured
+from checks.finding_details import Unmeasured
+from checks.model import Cause, Finding, FindingKind, Level
 
 
 def not_measured(

@@ -99,22 +99,21 @@ def judge_reachability(
     for cell in down:
         towards.setdefault(cell[1], []).append(cell)
     for peer in sorted(towards.keys() - (heard & alive)):
-        yield _evidence(REACHABILITY, peer, f"this node did not answer: {_reasons(why, towards[peer])}")
+        yield _evidence(REACHABILITY, peer, f"did not answer: {_reasons(why, towards[peer])}")
     down = {cell for cell in down if cell[1] in heard and cell[1] in alive}
     refused = {cell for row in rows for cell in _refused(row)} & down
     for peer in sorted({b for _, b in refused}):
-        yield _evidence(
-            REACHABILITY, peer, "this node's responder did not start in time (connection refused)"
-        )
+        yield _evidence(REACHABILITY, peer, "did not start its responder in time (connection refused)")
     yield from _unreached(down - refused, set(why), why, max_unfit_fraction)
     for row in rows:
         met = row.metrics.get("rendezvous")
         if met != "ok" and first in heard and why.get((row.subject, first), "ok") == "ok":
-            said = f"this node reaches {first}, but not its rendezvous port: {met}"
+            said = f"reaches {first}, but not its rendezvous port: {met}"
             remedy = "Free the port, or open it in the firewall or security group."
             yield Finding(
-                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, row.subject, said, row.evidence, remedy
-            )
+                Level.FAIL, Cause.CONFIGURATION, REACHABILITY, row.subject, said, row.evidence, remedy,
+                is_predicate=True,
+            )  # fmt: skip
 
 
 def _refused(row: Observation) -> Iterator[Cell]:
@@ -136,10 +135,11 @@ def _unreached(
         return
     for host in hosts:
         mine = sorted(of_host[host])
-        said = f"this node is cut off ({_reasons(why, mine)}), while the other nodes reach each other"
+        said = f"is cut off ({_reasons(why, mine)}), while the other nodes reach each other"
         yield Finding(
             Level.FAIL, Cause.HARDWARE, REACHABILITY, host, said, _cells_text(mine, why),
             "Check this node's cable, NIC and switch port, and its firewall or security group.",
+            is_predicate=True,
         )  # fmt: skip
     if len(links) > max(MOST_LINKS, len(nodes)):
         said = f"{len(links)} pairs of {len(nodes)} nodes do not reach each other, and no single node explains it: suspect the network"
@@ -149,14 +149,14 @@ def _unreached(
         return
     for link in sorted(links):
         a, b = link
-        said = f"{a} and {b} both run, but {_reasons(why, of_link[link])} between them"
+        said = f"does not work: {_reasons(why, of_link[link])}, although both run"
         remedy = (
             "Check the path between the two: switch, route, firewall or security group (both directions)."
         )
         # If one direction works, the cable works: the reason is a filter, or a node that started late.
         both = (a, b) in down and (b, a) in down
         cause = Cause.HARDWARE if both else Cause.CONFIGURATION
-        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy)
+        yield Finding(Level.FAIL, cause, REACHABILITY, f"{a}{LINK}{b}", said, "", remedy, is_predicate=True)
 
 
 def judge_pairs(
@@ -174,7 +174,7 @@ def judge_pairs(
                 speed[row.subject, peer] = value
             elif peer in alive:
                 yield _evidence(
-                    PAIRS, f"{row.subject}{LINK}{peer}", f"no bandwidth measured from {row.subject}"
+                    PAIRS, f"{row.subject}{LINK}{peer}", f"gave no bandwidth when {row.subject} measured it"
                 )
     if not speed:
         return
@@ -190,21 +190,16 @@ def judge_pairs(
     nodes, of_host, of_link = {a for cell in speed for a in cell}, *by_end_and_link(slow)
     if len(hosts) > max(1.0, max_unfit_fraction * len(nodes)):
         said = f"{len(hosts)} of {len(nodes)} nodes are slow (below {line:.3g} GB/s): suspect the fabric, not a single node"
-        yield Finding(
-            Level.FAIL,
-            Cause.CONFIGURATION,
-            PAIRS,
-            CLUSTER,
-            said,
-            _speeds(slow, speed),
-            "Check MTU, routes and switches.",
-        )
+        remedy = "Check MTU, routes and switches."
+        yield Finding(Level.FAIL, Cause.CONFIGURATION, PAIRS, CLUSTER, said, _speeds(slow, speed), remedy)
         return
     for host in hosts:
         mine = of_host[host]
-        said = f"this node is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        said = f"is slow to and from every peer: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Do not train on this node. Check its NIC, cable and switch port."
-        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy)
+        yield Finding(
+            Level.FAIL, Cause.HARDWARE, PAIRS, host, said, _speeds(mine, speed), remedy, is_predicate=True
+        )
     if len(links) > max(MOST_LINKS, len(nodes)):
         mine = set().union(*(of_link[link] for link in links))
         said = f"{len(links)} links between {len(nodes)} nodes are slow, and no single node explains it: suspect the fabric; "
@@ -214,9 +209,12 @@ def judge_pairs(
         return
     for a, b in sorted(links):
         mine = of_link[a, b]
-        said = f"the link is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
+        said = f"is slow: {_range(mine, speed)}, threshold {line:.3g} GB/s"
         remedy = "Check the path between the two nodes. With only two nodes, either end may be the cause."
-        yield Finding(Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy)
+        yield Finding(
+            Level.FAIL, Cause.HARDWARE, PAIRS, f"{a}{LINK}{b}", said, _speeds(mine, speed), remedy,
+            is_predicate=True,
+        )  # fmt: skip
 
 
 def _upper_quartile(values: Sequence[float]) -> float:
@@ -270,4 +268,5 @@ def _evidence(check: str, subject: str, said: str) -> Finding:
         said,
         "",
         "Check whether that node started, and read its log.",
+        is_predicate=True,
     )

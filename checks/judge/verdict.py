@@ -16,6 +16,7 @@ from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
 from checks.judge.rules import apply, combined
 from checks.judge.rules.values import RuleContext
+from checks.judge.rules.wording import spoken
 from checks.model import (
     CLUSTER,
     LINK,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+from dataclasses import replace
 
 from checks.exit_codes import Exit
 from flows.cli.output import (
@@ -16,24 +17,34 @@ from flows.cli.output import (
     write_unjudged,
 )
 from tasks.gate.context import GateContext
-from tasks.gate.outcome import Outcome, ending_json, kept_verdict, outcome_json
+from tasks.gate.outcome import (
+    CANCELLED,
+    ENDING_WORDS,
+    Ending,
+    Outcome,
+    ending_json,
+    first_line,
+    kept_verdict,
+    outcome_json,
+)
+from tasks.render.context import NO_CONTEXT
 from tasks.text.inert import one_line
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
-    judged = outcome.judged
+    judged, line = outcome.judged, first_line(outcome, name)
+    context = replace(judged.context, first_line=line) if judged is not None else NO_CONTEXT
     if arguments.format == "json":
-        write_stdout(json_text(outcome_json(outcome)))
+        write_stdout(json_text(outcome_json(outcome, name)))
     elif judged is None:
-        word = "REJECTED" if outcome.code == Exit.REJECTED else "NOT JUDGED"
-        write_stdout(f"{word} {name}: {one_line(outcome.reason)}\n")
+        write_stdout(f"{one_line(line, 1000)}\n")
     else:
-        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, judged.context))
+        write_stdout(text_of(judged.report, judged.verdict, name, arguments.format, context))
         if arguments.format == "text":
             write_stdout("".join(f"{line}\n" for line in _after(outcome)))
     if judged is not None:
-        write_files(arguments, judged.report, judged.verdict, name, judged.context)
+        write_files(arguments, judged.report, judged.verdict, name, context)
     elif outcome.code == Exit.REJECTED:
         write_rejected(arguments, name, outcome.reason)
     else:
@@ -44,9 +55,11 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
 
 def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext) -> int:
     """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown."""
-    word = signal.Signals(number).name if number else "a person in Prefect"
-    reason = f"interrupted by {word}; the jobs that it had started were ended"
+    word = f"by {signal.Signals(number).name}" if number else "in Prefect"
+    reason = f"cancelled {word}; the jobs that it had started were ended"
     kept = kept_verdict(setting, gate_id)
+    if arguments.format != "json":
+        write_stdout(f"{CANCELLED} {setting.gate.name}: {reason}\n")
     if kept is None:
         _empty(arguments, setting.gate.name, gate_id, reason)
     else:
@@ -60,7 +73,7 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:
     """Print that a service failed before anything was judged."""
     if arguments.format != "json":
-        write_stdout(f"NOT JUDGED {name}: {one_line(reason)}\n")
+        write_stdout(f"{ENDING_WORDS[Ending.NO_CAPACITY]} {name}: {one_line(reason)}\n")
     _empty(arguments, name, gate_id, reason)
     return int(Exit.NO_CAPACITY)
 
@@ -68,7 +81,7 @@ def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reaso
 def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> None:
     write_unjudged(arguments, name, reason)
     if arguments.format == "json":
-        made = ending_json(None, None, None, None, None, gate_id, reason)
+        made = ending_json(None, None, None, None, None, gate_id, reason, f"{CANCELLED} {name}: {reason}")
         write_stdout(json_text(made))
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
 

@@ -69,7 +69,7 @@ def text_of(
     if form == "junit":
         from tasks.render.junit import junit
 
-        return junit(report, verdict, name)
+        return junit(report, verdict, name, context or NO_CONTEXT)
     from tasks.render.terminal import terminal
 
     return terminal(report, verdict, name, stdout_width(), stdout_colour(), context or NO_CONTEXT)
@@ -84,7 +84,7 @@ def write_files(
 ) -> None:
     """Write what --junit, --summary and --html ask for. Raises OutputError."""
     if arguments.junit is not None:
-        write_file(arguments.junit, text_of(report, verdict, name, "junit"))
+        write_file(arguments.junit, text_of(report, verdict, name, "junit", context))
     if arguments.summary is not None:
         write_file(arguments.summary, text_of(report, verdict, name, "markdown", context))
     if arguments.html is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
+from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import (
     json_text,
     rejection,
@@ -18,7 +19,7 @@ from flows.cli.output import (
     write_stdout,
     write_unjudged,
 )
-from tasks.gate.outcome import ending_json
+from tasks.gate.outcome import CANCELLED, ending_json
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, write_file
 from tasks.text.inert import one_line
@@ -50,12 +51,15 @@ def refuse(arguments: argparse.Namespace, message: str) -> int:
     return int(Exit.REJECTED)
 
 
-def no_verdict(arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL) -> int:
-    """Report that nobody can say how the run ended, or that nothing was judged."""
+def no_verdict(
+    arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL, cancelled: bool = False
+) -> int:
+    """Report that nobody can say how the run ended, that nothing was judged, or that it was cancelled."""
     if arguments.format == "json":
         write_stdout(json_text(ending_json(None, None, None, None, None, "", reason)))
     else:
-        write_stdout(f"NOT JUDGED: {one_line(reason)}\n")
+        word = CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]
+        write_stdout(f"{word} gate: {one_line(reason)}\n")
     write_unjudged(arguments, "gate", reason)
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     return int(code)
@@ -74,7 +78,8 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
     if said is None or said.code is None or said.document is None:
         why = followed.why or "the run ended without a result"
         why += f". Prefect says: {followed.message}" if followed.message else ""
-        return no_verdict(arguments, f"run {followed.run} ended {followed.state}, without a verdict: {why}")
+        ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
+        return no_verdict(arguments, ended, cancelled=followed.cancelled)
     try:
         _print(arguments, said, said.document)
     except OutputError as error:
@@ -96,13 +101,13 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
         else:
             write_unjudged(arguments, gate, reason)
         if arguments.format != "json":
-            write_stdout(f"{'REJECTED' if rejected else 'NOT JUDGED'} {gate}: {one_line(reason)}\n")
+            write_stdout(f"{one_line(str(document.get('first_line') or reason), 1000)}\n")
         return
     from tasks.orchestration.follow import kept_report
     from tasks.render.context import VerdictContext
 
     report, missing = kept_report(said)
-    context = VerdictContext(said=said.lines)
+    context = VerdictContext(said=said.lines, first_line=str(document.get("first_line") or ""))
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if said.left_out:

@@ -12,7 +12,7 @@ from checks.documents.report import digest, load, plain
 from checks.exit_codes import Exit
 from checks.judge.cost.cost import Cost
 from checks.judge.verdict import decide
-from checks.model import Answer, Report, Verdict, unreachable
+from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
 from checks.value_types import DecodeError
 from tasks.gate.context import GateContext
 from tasks.gate.question import ApprovalAnswer
@@ -20,8 +20,10 @@ from tasks.gate_file.cost_terms import cost_json
 from tasks.launchers.base import JobState, Placement
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
+from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, report_key
+from tasks.text.inert import one_line
 
 NOT_STARTED = "Training was not started."
 
@@ -122,6 +124,40 @@ class Outcome:
         return DECISION_EXITS[self.decision] if self.decision is not None else Exit.CANNOT_TELL
 
 
+# The first word about a gate that ended without a decision about its machines.
+ENDING_WORDS = {
+    Ending.REJECTED: "REJECTED",
+    Ending.NO_CAPACITY: "NO CAPACITY",
+    Ending.JOB_FAILED: "TRAINING FAILED",
+}
+CANCELLED = "CANCELLED"
+
+
+def first_line(outcome: Outcome, name: str) -> str:
+    """The first line about a gate's end, the same on every channel. `name` is the gate's.
+
+    Such as "NO-GO p5: node-1 sent no report (its process exited 7)", "NO CAPACITY p5: ...", "OVERRIDDEN by ana, training was started
+    despite: NO-GO p5: ...".
+    """
+    judged, answer, decision = outcome.judged, outcome.answer, outcome.decision
+    if decision is Decision.NOT_LAUNCHED:
+        return f"NOT LAUNCHED {one_line(name, 80)}: {outcome.reason}"
+    if outcome.ending in ENDING_WORDS:
+        return f"{ENDING_WORDS[outcome.ending]} {one_line(name, 80)}: {outcome.reason}"
+    if judged is None or (answer is not None and decision is Decision.REFUSED):
+        word = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
+        return f"{word} {one_line(name, 80)}: {outcome.reason}"
+    said = headline(judged.verdict, name)
+    if decision is Decision.OBSERVED:
+        return f"observed only, training was started: {said}"
+    if decision is Decision.OVERRIDDEN:
+        by = answer.by if answer else "a person"
+        return f"OVERRIDDEN by {by}, training was started despite: {said}"
+    if answer is not None and decision is Decision.LAUNCHED:
+        return f"launched, approved by {answer.by}: {said}"
+    return said
+
+
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
 
 
@@ -164,8 +200,8 @@ def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str]
     )
 
 
-def outcome_json(outcome: Outcome) -> dict[str, object]:
-    """The whole outcome."""
+def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
+    """The whole outcome of the gate with this name."""
     judged = outcome.judged
     return ending_json(
         decision=outcome.decision.value if outcome.decision else None,
@@ -175,6 +211,7 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
         html=outcome.html,
         gate_id=outcome.gate_id,
         reason=outcome.reason,
+        line=first_line(outcome, name),
         cost=judged.context.cost if judged else None,
         placement=outcome.placement,
         approval=outcome.answer,
@@ -189,6 +226,7 @@ def ending_json(
     html: str | None,
     gate_id: str,
     reason: str,
+    line: str = "",
     cost: Cost | None = None,
     placement: PlacementProof | None = None,
     approval: ApprovalAnswer | None = None,
@@ -208,4 +246,5 @@ def ending_json(
         "html": html,
         "gate_id": gate_id,
         "reason": reason,
+        "first_line": line or reason,
     }

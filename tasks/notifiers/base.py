@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from checks.model import ANSWER_WORDS, Answer
+
+CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
+
 
 class NotifyError(Exception):
     """The notification could not be sent. The message says why, and the remedy; never a secret."""
@@ -59,16 +63,21 @@ class Link:
 
 @dataclass(frozen=True)
 class Item:
-    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), and what to type."""
+    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type."""
 
     word: str
     cause: str
     where: str
     check: str
-    message: str
+    said: str
     remedy: str
     commands: tuple[str, ...]
     evidence: str
+
+    def __str__(self) -> str:
+        """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"; the cause of CANNOT TELL is always missing evidence."""
+        word = self.word if self.word == CANNOT_TELL else f"{self.word} {self.cause}"
+        return f"{word}: {self.said}"
 
 
 @dataclass(frozen=True)
@@ -86,15 +95,6 @@ class PendingQuestion:
     url: str
     by_slack: bool = True
     repair: str = ""
-
-
-@dataclass(frozen=True)
-class TitleFinding:
-    """The finding that a title names: `opening` comes before it ("NO-GO p5-prod"), and there are `more` other findings."""
-
-    opening: str
-    item: Item
-    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,6 @@ class Notification:
     no_picture: str = ""
     said: tuple[str, ...] = ()
     answered: AnswerLine | None = None
-    lead: TitleFinding | None = None
     measured_s: float = 0.0
 
 

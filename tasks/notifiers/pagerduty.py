@@ -63,6 +63,11 @@ def dedup_key(page: Notification) -> str:
     return f"{opening}/{len(culprits)}-nodes-{hashlib.sha256(','.join(culprits).encode()).hexdigest()[:32]}"
 
 
+def summary_of(page: Notification) -> str:
+    """What a telephone shows."""
+    return clipped(page.title, SUMMARY, "all of it is in the details")
+
+
 def _event(page: Notification, routing_key: str, items: list[dict[str, object]]) -> Event:
     links = [
         {"href": link.url, "text": link.text}
@@ -77,7 +82,7 @@ def _event(page: Notification, routing_key: str, items: list[dict[str, object]])
         "dedup_key": dedup_key(page),
         "client": "Prelaunch",
         "payload": {
-            "summary": clipped(page.title, SUMMARY, "all of it is in the details"),
+            "summary": summary_of(page),
             "source": page.culprits[0] if page.culprits else page.cluster,
             "severity": page.severity.value,
             "component": page.items[0].check if page.items else "gate",
@@ -102,7 +107,7 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
 
 
 def _item(item: Item) -> dict[str, object]:
-    what = f"{item.word} {item.cause} {item.where}: {item.check}: {item.message}"
+    what = str(item)
     said: dict[str, object] = {"what": clipped(what, FIELD)}
     said |= {"remedy": clipped(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.

@@ -79,6 +79,7 @@ class FollowedRun:
     final: bool
     announced: RunStatus | None
     why: str
+    cancelled: bool = False
 
 
 async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
@@ -221,7 +222,8 @@ def _followed(run: FlowRun, final: bool, announced: RunStatus | None, why: str) 
     ):
         # Said by an earlier try of this run, or before somebody ended it and its jobs: no go any more.
         announced, why = None, "its last status was a go, but the run did not end so"
-    return FollowedRun(str(run.id), name, message, final, announced, why)
+    cancelled = state is not None and (state.is_cancelled() or state.is_cancelling())
+    return FollowedRun(str(run.id), name, message, final, announced, why, cancelled)
 
 
 def _require_patience(error: httpx.HTTPError, run: UUID, heard: float, say: Say, until: float) -> None:

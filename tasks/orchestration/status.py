@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
 from checks.exit_codes import Exit
-from tasks.gate.outcome import Outcome, ending_json, outcome_json
+from tasks.gate.outcome import ENDING_WORDS, Ending, Outcome, ending_json, outcome_json
 from tasks.gate.session import Session
 from tasks.orchestration.artifacts import warn_on_failure
 from tasks.paging.content import title_of
@@ -54,7 +54,7 @@ async def publish_start(session: Session) -> None:
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
     """Publish how the gate ended."""
-    said = outcome_json(outcome)
+    said = outcome_json(outcome, session.setting.gate.name)
     left_out = _cut(said)
     lines = list(outcome.judged.context.said) if outcome.judged else []
     ended = {
@@ -73,7 +73,8 @@ async def publish_end(session: Session, outcome: Outcome) -> None:
 
 async def publish_rejection(reason: str) -> None:
     """Publish that nothing was started: the request is wrong, or another gate holds the cluster's lock."""
-    said = ending_json(None, None, None, None, None, "", reason)
+    line = f"{ENDING_WORDS[Ending.REJECTED]} gate: {reason}"
+    said = ending_json(None, None, None, None, None, "", reason, line)
     nowhere = {"schema_version": SCHEMA, "gate_id": "", "gate": "", "cluster": "", "store": ""}
     ended = {
         "phase": "ended",
@@ -82,7 +83,7 @@ async def publish_rejection(reason: str) -> None:
         "beside": [],
         "findings_left_out": 0,
     }
-    await _write(key_of("rejected"), f"Rejected: {reason}", {**nowhere, **ended})
+    await _write(key_of("rejected"), line, {**nowhere, **ended})
 
 
 def _about(session: Session) -> dict[str, object]:

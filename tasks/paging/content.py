@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from checks.exit_codes import Exit
-from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Level, Verdict
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome
+from checks.model import CLUSTER, Answer, Cause, Level, Verdict
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
 from tasks.gate.session import Session
 from tasks.notifiers.base import (
     AnswerLine,
@@ -21,12 +20,11 @@ from tasks.notifiers.base import (
     Notification,
     PendingQuestion,
     Severity,
-    TitleFinding,
 )
 from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline, named, opening
+from tasks.render.headline import coverage_text, explanation, sentence
 from tasks.render.views.nodes import places
 from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
@@ -36,8 +34,6 @@ from tasks.text.redact import redact
 ITEMS = 20
 EVIDENCE = 2000
 MEANING = "what it means"
-# Exit codes whose outcome says in its reason what happened: it is the title.
-REASONED = (Exit.REJECTED, Exit.JOB_FAILED, Exit.NO_CAPACITY)
 PAID = "MACHINES MAY STILL BE BILLED"
 # Pages about somebody's machines; of the others none is to blame.
 BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
@@ -60,14 +56,13 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         links=(*links, *_kept(session, outcome)),
         answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
     )
-    before = _before_headline(outcome)
     facts = (
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
         ("placement", str(outcome.placement or session.placed)),
         ("gate file", session.setting.file),
     )
-    base = _judged(base, judged, before) if judged is not None else replace(base, facts=_meaning(kind))
+    base = _judged(base, judged) if judged is not None else replace(base, facts=_meaning(kind))
     return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)
 
 
@@ -89,7 +84,7 @@ def question_of(
         links=links,
         question=asked,
     )
-    return finish_page(_judged(base, judged, ""), said)
+    return finish_page(_judged(base, judged), said)
 
 
 def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
@@ -102,7 +97,6 @@ def unreleased_page(page: Notification, said: tuple[str, ...]) -> Notification:
         audience=Audience.OWNER,
         severity=Severity.ERROR,
         items=(),
-        lead=None,
     )
 
 
@@ -111,7 +105,7 @@ def finish_page(page: Notification, reason: str) -> Notification:
     lines = [reason] if reason not in page.title else []
     lines += [value for key, value in page.facts if key == MEANING]
     for item in page.items:
-        lines += ["", _said(item)]
+        lines += ["", str(item)]
         lines += [f"  Remedy: {item.remedy}"] if item.remedy else []
         lines += [f"  $ {command}" for command in item.commands]
     lines += ["", f"{page.more_items} more findings are in the report."] if page.more_items else []
@@ -125,30 +119,16 @@ def finish_page(page: Notification, reason: str) -> Notification:
         title=_hidden(page.title),
         text=_hidden("\n".join(lines).strip("\n")),
         items=tuple(_item_hidden(item) for item in page.items),
-        lead=_lead_hidden(page.lead) if page.lead is not None else None,
         facts=tuple((key, _hidden(value)) for key, value in page.facts),
         costs=tuple(map(_hidden, page.costs)),
     )
 
 
-def _said(item: Item) -> str:
-    """Such as "FAIL HARDWARE node-1/rank-3: gpu.memory: ...", "CANNOT TELL node-0: no report from this node"."""
-    word = item.word if item.word == ANSWER_WORDS[Answer.CANNOT_TELL] else f"{item.word} {item.cause}"
-    # "report" is no check: what is said of it is about the subject as a whole.
-    return f"{word} {item.where}: " + (
-        item.message if item.check == "report" else f"{item.check}: {item.message}"
-    )
-
-
 def _item_hidden(item: Item) -> Item:
-    message, evidence, remedy = map(_hidden, (item.message, item.evidence, item.remedy))
+    said, evidence, remedy = map(_hidden, (item.said, item.evidence, item.remedy))
     return replace(
-        item, message=message, evidence=evidence, remedy=remedy, commands=tuple(map(_hidden, item.commands))
+        item, said=said, evidence=evidence, remedy=remedy, commands=tuple(map(_hidden, item.commands))
     )
-
-
-def _lead_hidden(lead: TitleFinding) -> TitleFinding:
-    return replace(lead, opening=_hidden(lead.opening), item=_item_hidden(lead.item))
 
 
 def _hidden(text: str) -> str:
@@ -157,31 +137,7 @@ def _hidden(text: str) -> str:
 
 def title_of(outcome: Outcome, name: str) -> str:
     """The title: one line, without secrets."""
-    return _hidden(_title(outcome, name))
-
-
-def _title(outcome: Outcome, name: str) -> str:
-    before = _before_headline(outcome)
-    if outcome.judged is not None and before is not None:
-        return before + headline(outcome.judged.verdict, name)
-    refused = outcome.judged is not None and outcome.code not in REASONED
-    return f"{ANSWER_WORDS[Answer.NO_GO] if refused else 'gate'} {name}: {outcome.reason}"
-
-
-def _before_headline(outcome: Outcome) -> str | None:
-    """What comes before the headline in the title; None if the reason of the outcome is the title instead."""
-    if outcome.judged is None or outcome.code in REASONED:
-        return None
-    answer = outcome.answer
-    if outcome.decision is Decision.OBSERVED:
-        return "observed only, training was started: "
-    if outcome.decision is Decision.OVERRIDDEN:
-        return f"OVERRIDDEN by {answer.by if answer else 'a person'}, training was started despite: "
-    if answer is not None and outcome.decision is Decision.REFUSED:
-        return None
-    if answer is not None and outcome.decision is Decision.LAUNCHED:
-        return f"launched, approved by {answer.by}: "
-    return ""
+    return _hidden(first_line(outcome, name))
 
 
 def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
@@ -263,8 +219,7 @@ def _answer_hidden(answer: AnswerLine) -> AnswerLine:
     return replace(answer, said=_hidden(answer.said), by=_hidden(answer.by))
 
 
-def _judged(page: Notification, judged: JudgedReport, before: str | None) -> Notification:
-    """`before` stands before the headline in the title; None if the title is another one."""
+def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict = judged.verdict
     groups = gathered(verdict.findings)
     items = items_of(verdict, judged.context)
@@ -274,23 +229,11 @@ def _judged(page: Notification, judged: JudgedReport, before: str | None) -> Not
         page,
         culprits=culprits_of(verdict) if page.kind in BLAMING else (),
         items=items,
-        lead=lead_of(verdict, page.gate, before, items) if before is not None else None,
         measured_s=moment(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
         costs=tuple(one_line(line, 600) for line in judged.context.said),
     )
-
-
-def lead_of(verdict: Verdict, name: str, before: str, items: tuple[Item, ...]) -> TitleFinding | None:
-    """What a headline names, as one of the page's findings; None if it names none of them alone."""
-    found = named(verdict)
-    if found is None:
-        return None
-    first, more = found
-    where, check = first.names, one_line(first.check, 80)
-    item = next((one for one in items if (one.where, one.check) == (where, check)), None)
-    return TitleFinding(f"{before}{opening(verdict, name)}", item, more) if item is not None else None
 
 
 def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
@@ -312,7 +255,7 @@ def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
         group.cause.value,
         group.names,
         group.where,
-        one_line(group.message, 600),
+        one_line(sentence(group, names=True), 900),
         one_line(remedy, 600),
         commands,
         evidence,

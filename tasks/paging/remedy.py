@@ -172,7 +172,7 @@ class GatePeople:
 def _item(act: Act) -> Item:
     """One act as a line of a page: what, how it ended, who allowed it, and the engine's words."""
     word = "FAIL" if act.state in (ActState.FAILED, ActState.REFUSED, ActState.AMBIGUOUS) else "INFO"
-    said = f"{act.state.value}: {one_line(act.said, 300) or 'no words'}"
+    said = f"{act.rung.value} of {act.node}: {act.state.value}, {one_line(act.said, 300) or 'no words'}"
     said += f" (allowed by {act.allowed_by})" if act.allowed_by else ""
     return Item(
         word,

@@ -14,7 +14,7 @@ from statistics import median
 from checks.documents.columns import by_check
 from checks.judge.baseline.samples import Side, gather
 from checks.judge.machine_identity import machines
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.model import Digests, Node, Outcome, Report, node_of
 from checks.policy import Policy
 from checks.value_types import natural

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import plain
+from checks.finding_details import Unmeasured
 from checks.judge.not_measured import summary
+from checks.judge.rules.wording import who
 from checks.model import (
     ANSWER_WORDS,
     CLUSTER,
@@ -20,12 +22,15 @@ from checks.model import (
     Count,
     Finding,
     Level,
-    Unmeasured,
     Verdict,
+    node_of,
 )
 from tasks.text.inert import one_line
 
 NAMED = 6
+# So many nodes, or ranks of one node, are named in a sentence; of more only the number is.
+MOST_NODES = 3
+MOST_RANKS = 8
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 
@@ -45,6 +50,7 @@ class Group:
     source: str = ""
     elements: tuple[str, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
+    is_predicate: bool = False
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -58,11 +64,28 @@ class Group:
         return f"{one_line(self.check, 80)}{more}"
 
     @property
+    def are_several(self) -> bool:
+        """Whether it is about more than one subject."""
+        return len(self.subjects) > 1
+
+    @property
     def who(self) -> str:
-        """Short: "node-1/rank-3", "3 ranks", "2 links"."""
-        if len(self.subjects) == 1:
-            return one_line(self.subjects[0], 120)
-        return f"{len(self.subjects)} {_kind(self.subjects)}"
+        """Short, in words: "node-1, rank 3", "node-1, node-2 and node-3", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
+        if not self.are_several:
+            return who(self.subjects[0])
+        kind = _kind(self.subjects)
+        nodes = {node_of(subject) for subject in self.subjects}
+        if kind == "nodes" and len(self.subjects) <= MOST_NODES:
+            return _and([who(subject) for subject in self.subjects])
+        if kind == "ranks" and len(nodes) == 1 and len(self.subjects) <= MOST_RANKS:
+            return f"{who(nodes.pop())}, ranks {_and([one.rpartition('-')[2] for one in self.subjects])}"
+        return f"{len(self.subjects)} {kind}"
+
+    @property
+    def who_named(self) -> str:
+        """The same; if only the number is said, with the first names: "37 nodes (node-12, node-13, ... and 31 more)"."""
+        said = self.who
+        return f"{said} ({self.names})" if said[:1].isdigit() else said
 
     @property
     def names(self) -> str:
@@ -96,6 +119,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
         f.action.value,
         f.source,
         f.kind or "",
+        str(f.is_predicate),
         *((f.unmeasured.value, f.unmeasured.reason) if f.unmeasured else ("", "")),
         *f.elements,
     )
@@ -156,8 +180,12 @@ def _group(members: Sequence[Finding]) -> Group:
     return Group(
         first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
         action=first.action, source=first.source, elements=first.elements,
-        unmeasured=(first.unmeasured,) if first.unmeasured else (),
+        unmeasured=(first.unmeasured,) if first.unmeasured else (), is_predicate=first.is_predicate,
     )  # fmt: skip
+
+
+def _and(items: Sequence[str]) -> str:
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _kind(subjects: Sequence[str]) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Verdict
+from checks.judge.rules.wording import plural
+from checks.model import ANSWER_WORDS, Answer, Cause, Coverage, Level, Verdict
 from tasks.render.findings import Group, group
 from tasks.text.inert import one_line
 
 
 def headline(verdict: Verdict, name: str) -> str:
-    """Such as "NO-GO local: collective.all_reduce on node-1/rank-3: wrong_elements is 12; observed ..."
+    """Such as "NO-GO local: node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)", or "GO local: 2 of 2 nodes, ...".
 
-    `name` is the cluster or the gate that the verdict is about.
+    `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on.
     """
-    start, what, observed = opening(verdict, name), _what(verdict), coverage_text(verdict.coverage)
-    if verdict.answer is Answer.GO or not what:
-        return f"{start}: {observed}; {what}" if what else f"{start}: {observed}"
-    return f"{start}: {what}; observed {observed}"
+    if verdict.answer is not Answer.GO:
+        return without_coverage(verdict, name)
+    what, observed = _what(verdict), coverage_text(verdict.coverage)
+    return (
+        f"{opening(verdict, name)}: {observed}; {what}" if what else f"{opening(verdict, name)}: {observed}"
+    )
 
 
 def without_coverage(verdict: Verdict, name: str) -> str:
@@ -35,15 +38,6 @@ def _what(verdict: Verdict) -> str:
 def opening(verdict: Verdict, name: str) -> str:
     """How the headline begins, such as "NO-GO local"."""
     return f"{ANSWER_WORDS[verdict.answer]} {one_line(name, 80)}"
-
-
-def named(verdict: Verdict) -> tuple[Group, int] | None:
-    """The finding about one subject that the headline names, and how many more there are; None if it names no such one."""
-    groups = _groups(verdict)
-    if not groups or verdict.answer is Answer.GO or verdict.suspect_policy:
-        return None
-    first = _culprits(verdict, groups)[0]
-    return (first, len(groups) - 1) if len(first.subjects) == 1 and first.check != "report" else None
 
 
 def answer_word(verdict: Verdict) -> str:
@@ -78,13 +72,20 @@ def coverage_text(coverage: Coverage) -> str:
     return ", ".join([*parts, f"{coverage.checks.observed} of {coverage.checks.required} observations"])
 
 
-def sentence(item: Group) -> str:
-    """Such as "compute.gemm on node-1/rank-3: wrong_elements is 12", or "compute.gemm on 3 ranks: ..."."""
-    message, check = one_line(item.message), one_line(item.check, 80)
+def sentence(item: Group, names: bool = False) -> str:
+    """The finding as one sentence: "node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)".
+
+    Without a predicate the check is named, because the message alone may not say what was looked at. `names`: of more subjects than
+    are named in a headline, the first ones are.
+    """
+    message, who = one_line(item.message), one_line(item.who_named if names else item.who, 600)
+    if item.unmeasured:
+        verb = "were" if item.also else "was"
+        return f"{who}: {item.where} {verb} {message}"
+    if item.is_predicate:
+        return f"{who} {plural(message) if item.are_several else message}"
     # "report" is no check: what is said of it is about the subject as a whole.
-    if len(item.subjects) == 1 and check == "report":
-        return f"{item.who}: {message}"
-    return f"{check} on {'the cluster' if item.subjects == (CLUSTER,) else item.who}: {message}"
+    return f"{who}: {message}" if item.check == "report" else f"{who}: {message} ({one_line(item.check, 80)})"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
@@ -93,8 +94,7 @@ def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     rest = f" (and {_plural(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
-        check, message = one_line(culprits[0].check, 80), one_line(culprits[0].message)
-        return f"suspect image or policy: {share}, first {check}: {message}{rest}"
+        return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
     return f"{sentence(culprits[0])}{rest}"
 
 

@@ -22,13 +22,15 @@ from checks.model import (
     Verdict,
     rank_subject,
 )
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import remedy_of
 from tasks.render.headline import headline
 from tasks.text.inert import clean, one_line
 
 
-def junit(report: Report | None, verdict: Verdict, name: str) -> str:
-    """One test suite; the number of failures and errors is zero only for GO."""
+def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
+    """One test suite; the number of failures and errors is zero only for GO. The property "headline" is the first line."""
+    said = one_line(context.first_line, 900) or headline(verdict, name)
     findings: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in verdict.findings:
         findings[finding.check, finding.subject].append(finding)
@@ -37,12 +39,12 @@ def junit(report: Report | None, verdict: Verdict, name: str) -> str:
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
-        suite.append(_properties(report, verdict))
+    suite.append(_properties(report, verdict, said))
     for check, subject, skip in planned:
         suite.append(_case(check, subject, skip, findings.pop((check, subject), []), rows, verdict))
-    for (check, subject), said in findings.items():
-        suite.append(_case(check, subject, "", said, rows, verdict))
-    _count(suite, headline(verdict, name), verdict)
+    for (check, subject), mine in findings.items():
+        suite.append(_case(check, subject, "", mine, rows, verdict))
+    _count(suite, said, verdict)
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
@@ -111,19 +113,23 @@ def _text(finding: Finding, verdict: Verdict) -> str:
     return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
 
 
-def _properties(report: Report, verdict: Verdict) -> xml.Element:
+def _properties(report: Report | None, verdict: Verdict, said: str) -> xml.Element:
     properties = xml.Element("properties")
     digests = verdict.digests
-    for name, value in (
-        ("answer", verdict.answer.value),
-        ("gate_id", report.gate_id),
-        ("instance_type", report.declared.instance_type),
-        ("profile", report.profile.value),
+    values = [("headline", said), ("answer", verdict.answer.value)]
+    if report is not None:
+        values += [
+            ("gate_id", report.gate_id),
+            ("instance_type", report.declared.instance_type),
+            ("profile", report.profile.value),
+        ]
+    values += [
         ("digest.report", digests.report),
         ("digest.policy", digests.policy),
         ("digest.facts", digests.facts),
-    ):
-        xml.SubElement(properties, "property", name=name, value=one_line(value, 200))
+    ]
+    for name, value in values:
+        xml.SubElement(properties, "property", name=name, value=one_line(value, 900))
     return properties
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import explanation, headline
+from tasks.render.headline import coverage_text, explanation, headline
 from tasks.render.views.nodes import State, check_lines
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
@@ -51,8 +51,13 @@ def terminal(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
         highlight=False, markup=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
-    console.print(Text(headline(verdict, name), style=_ANSWERS[verdict.answer]), soft_wrap=True)
+    console.print(
+        Text(one_line(context.first_line, 900) or headline(verdict, name), style=_ANSWERS[verdict.answer]),
+        soft_wrap=True,
+    )
     console.print(Text(explanation(verdict)))
+    if verdict.answer is not Answer.GO:
+        console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
     for line in (context.training, *context.said) if context.training else context.said:
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.judge.trend.model import CHANCE, LEAST_CHANGE, Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checks.documents.report import plain
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.judge.trend.model import LEAST_REPORTS, Course, Growth, Machine, Point, Trend
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line

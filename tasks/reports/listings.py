@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS
 from tasks.store.prune import Pruning
 from tasks.store.records import Record

@@ -15,6 +15,7 @@ from checks.documents.decode import nearest
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
+from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
@@ -29,7 +30,6 @@ from checks.model import (
     Profile,
     Report,
     Scope,
-    Unmeasured,
     Verdict,
 )
 from checks.policy import CheckPolicy, Policy

@@ -58,8 +58,8 @@ class Change:
 def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[tuple[Change, ...], int]:
     """The changes, worst first, and how many more there are than are listed.
 
-    Two findings are one if check, subject, cause and words are the same but for the numbers: a threshold that moved
-    within a message is no change.
+    Two findings are one if check, subject, cause and metric are the same; of findings without a metric the words, but for the
+    numbers. A threshold that moved, and a sentence that was reworded, is no change.
     """
     old, new = Counter(before), Counter(after)
     gone, come = _by_key((old - new).elements()), _by_key((new - old).elements())
@@ -89,8 +89,8 @@ def _change(how: ChangeKind, before: Level | None, after: Level | None, of: Kept
 def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], list[KeptFinding]]:
     found: dict[tuple[str, str, str, str], list[KeptFinding]] = {}
     for one in sorted(findings, key=lambda f: (f.level.rank, f.message)):
-        words = NUMBER.sub("#", one.message)
-        found.setdefault((one.check, one.subject, one.cause.value, words), []).append(one)
+        what = one.metric or NUMBER.sub("#", one.message)
+        found.setdefault((one.check, one.subject, one.cause.value, what), []).append(one)
     return found
 
 

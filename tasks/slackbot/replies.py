@@ -9,7 +9,7 @@ from checks.model import ANSWER_WORDS, Answer, Verdict
 from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
 from tasks.render.context import advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.headline import coverage_text, explanation, headline, sentence
 from tasks.render.remedy_commands import Place, engine_of
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
@@ -92,7 +92,7 @@ def why(past: Past) -> Reply:
 
 def _finding(item: Group, verdict: Verdict, place: Place) -> list[Block]:
     remedy, commands = advice(item, verdict, place)
-    said = f"{item.word} {item.cause.value} {item.names}: {item.where}: {item.message}"
+    said = f"{item.word} {item.cause.value}: {sentence(item, names=True)}"
     body = plain(f"{said}\n{remedy}" if remedy else said, 1200)
     return [body, code("\n".join(commands), 1200)] if commands else [body]
 

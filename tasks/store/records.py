@@ -14,6 +14,7 @@ from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
+from checks.judge.rules.wording import who
 from checks.model import SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
 from checks.value_types import DecodeError, Text
 from tasks.store.base import Store
@@ -38,6 +39,8 @@ class KeptFinding:
     check: str
     subject: str
     message: str
+    metric: str = ""
+    is_predicate: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ def load(data: bytes) -> KeptVerdict:
 
 def of(verdict: Verdict) -> KeptVerdict:
     """The same for a verdict that was made just now."""
-    findings = tuple(KeptFinding(f.level, f.cause, f.check, f.subject, f.message) for f in verdict.findings)
+    findings = tuple(
+        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate)
+        for f in verdict.findings
+    )
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
 
 
@@ -122,7 +128,9 @@ def record_of(
 ) -> Record:
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
-    said = "" if first is None else f"{first.level.value} {first.subject}: {first.check}: {first.message}"
+    said = ""
+    if first is not None:
+        said = f"{first.level.value} {who(first.subject)}{'' if first.is_predicate else ':'} {first.message}"
     of = verdict.digests
     return Record(
         SCHEMA_VERSION,

@@ -88,6 +88,7 @@ EXPRESSIONS = {
     "checks/judge/cost/failure_model.py": "the unit in the name of a metric",
     "checks/judge/culprits/silent_ranks.py": "what torch, gloo and NCCL say in a rank that waits",
     "checks/judge/rules/expected_questions.py": "the label of a measured point",
+    "checks/judge/rules/wording.py": "the placeholders of the words of a metric",
     "checks/judge/xid_overlay.py": "the PCI address in the label of a GPU",
     "tasks/notifiers/apprise.py": "the address of a service",
     "tasks/notifiers/slack/blocks.py": "Slack's marks, which are made inert",

@@ -32,6 +32,5 @@ def findings(check: str, *metrics: Mapping[str, Value]) -> list[Finding]:
 def verdicts(check: str, *metrics: Mapping[str, Value]) -> list[tuple[str, str, str]]:
     """(level, cause, metric) of each finding."""
     return [
-        (finding.level.value, finding.cause.value, finding.message.split()[0].partition("[")[0])
-        for finding in findings(check, *metrics)
+        (finding.level.value, finding.cause.value, finding.metric) for finding in findings(check, *metrics)
     ]

@@ -71,7 +71,8 @@ def test_drift_between_nodes(check: str, metric: str, level: str) -> None:
 
     assert verdicts(check, good, good, good) == []
     assert [(f.level.value, f.cause.value) for f in found] == [(level, "CONFIGURATION")]
-    assert f"{metric} is another, but on 2 of 3" in found[0].message
+    assert metric == found[0].metric
+    assert found[0].message.endswith(f" is another, but on 2 of 3 it is {good[metric]}")
 
 
 @pytest.mark.parametrize(

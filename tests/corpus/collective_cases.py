@@ -174,7 +174,7 @@ def of_parts() -> Iterator[Case]:
         "one_of_two_nodes_below_what_is_known",
         machines(INTRA, 1.0, 0.7),
         nodes=2,
-        names="node-1 all 8",
+        names="node-1 busbw_gbps all 8 are affected",
     )
     yield Case(INTRA, Sort.UNMEASURABLE, "one_gpu_a_node", one_gpu_a_node, "p5.4xlarge", nodes=2)
     # The instance table has no network rate for this type: nothing to hold it to is no health.

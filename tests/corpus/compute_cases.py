@@ -39,7 +39,7 @@ GEMM = [
     healthy(gemm.gemm, "this CPU", one(gemm.gemm)),
     healthy(gemm.gemm, "eight GPUs, every precision", eight(gemm.gemm, worlds=[EVERY]), P5),
     faulty(gemm.gemm, "a stuck element", one(gemm.gemm, [wrong(fakes.off_by_one)]), "wrong_elements"),
-    faulty(gemm.gemm, "one element once", one(gemm.gemm, [wrong(fakes.once(3))]), "wrong_elements is 1"),
+    faulty(gemm.gemm, "one element once", one(gemm.gemm, [wrong(fakes.once(3))]), "computes wrong matrix products (1 wrong value)"),
     faulty(gemm.gemm, "nothing computed", one(gemm.gemm, [wrong(fakes.zeros)]), "wrong_checksums"),
     faulty(gemm.gemm, "NaN", one(gemm.gemm, [wrong(fakes.not_a_number)]), "wrong_elements"),
     faulty(
@@ -49,7 +49,7 @@ GEMM = [
     faulty(
         gemm.gemm, "one GPU 12 % slower in bf16",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.88, 2), [EVERY]),
-        f"rank-5 bf16: sustained_tflops is 0.88 {NEIGHBOUR}", instance_type=P5,
+        f"rank-5 sustained_tflops sustains 624.8 TFLOP/s in matrix products in bf16, 88 % {NEIGHBOUR}", instance_type=P5,
     ),
     faulty(
         gemm.gemm, "one GPU 7 % slower",
@@ -59,22 +59,22 @@ GEMM = [
     replace(
         faulty(
             gemm.gemm, "one node of five slower as a whole", nodes_of(gemm.gemm, "sustained_tflops", 0.85, [EVERY]),
-            "node-4 bf16: sustained_tflops is 0.85 times the median of the nodes", instance_type=P5,
+            "node-4 sustained_tflops sustains 314.5 TFLOP/s in matrix products in tf32, 85 % of the", instance_type=P5,
         ),
         nodes=5,
     ),
     faulty(
-        gemm.gemm, "emulated", one(gemm.gemm, metrics={"gflops": 0.4}), "gflops is 0.4",
+        gemm.gemm, "emulated", one(gemm.gemm, metrics={"gflops": 0.4}), "gflops reaches 0.4 GFLOP/s in matrix products",
         cause=Cause.CONFIGURATION,
     ),
     faulty(
         gemm.gemm, "all GPUs crawl",
-        eight(gemm.gemm, {"tflops": (0.4, 0.4, 0.4, 0.4)}, [EVERY]), "bf16: tflops is 0.4",
+        eight(gemm.gemm, {"tflops": (0.4, 0.4, 0.4, 0.4)}, [EVERY]), "tflops reaches 0.4 TFLOP/s in matrix products in bf16",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
         gemm.gemm, "all GPUs alike at a twentieth of their rate",
-        eight(gemm.gemm, {"of_peak": 0.036}, [EVERY], which=0), "of_peak is 0.036",
+        eight(gemm.gemm, {"of_peak": 0.036}, [EVERY], which=0), "of_peak reaches 3.6 % of the GPU's peak in matrix products",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
@@ -84,16 +84,16 @@ GEMM = [
     faulty(
         gemm.gemm, "one GPU at 0.7 of what is known",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.7, 2), [EVERY]),
-        "bf16: sustained_tflops is 497, 0.70 of the expected 713", instance_type=P5,
+        "sustains 497 TFLOP/s in matrix products in bf16, 70 % of the expected value (713 TFLOP/s)", instance_type=P5,
     ),
     faulty(
         gemm.gemm, "one GPU at 0.85 of what is known",
         eight(gemm.gemm, slower(gemm.gemm, "sustained_tflops", 0.85, 2), [EVERY]),
-        "of the expected 713, below the threshold 0.9", instance_type=P5, level=Level.WARN,
+        "of the expected value (713 TFLOP/s), threshold 90 %", instance_type=P5, level=Level.WARN,
     ),
     faulty(
         gemm.gemm, "all GPUs at 0.7, which no peer tells", alike(gemm.gemm, "sustained_tflops", 0.7),
-        "cluster all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
+        "cluster sustained_tflops all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
         gemm.gemm, "one GPU above its data sheet",
@@ -132,23 +132,23 @@ SDC = [
     healthy(sdc.sdc, "eight GPUs, every precision", eight(sdc.sdc, worlds=[EVERY]), P5),
     faulty(
         sdc.sdc, "stuck: the same wrong answer every time", one(sdc.sdc, [wrong(fakes.off_by_one)]),
-        "fp32 orthogonal 0 is",
+        "computes wrong matrix products (2 wrong values, fp32 orthogonal 0,",
     ),
-    faulty(sdc.sdc, "one element once", one(sdc.sdc, [wrong(fakes.once(2))]), "unsteady_repeats is 1"),
+    faulty(sdc.sdc, "one element once", one(sdc.sdc, [wrong(fakes.once(2))]), "unsteady_repeats computes other results"),
     faulty(sdc.sdc, "NaN", one(sdc.sdc, [wrong(fakes.not_a_number)]), "wrong_elements"),
     faulty(sdc.sdc, "nothing computed", one(sdc.sdc, [wrong(fakes.zeros)]), "wrong_elements"),
     faulty(sdc.sdc, "rows swapped", one(sdc.sdc, [wrong(lambda r, call: r.flip(0))]), "wrong_elements"),
     faulty(
         sdc.sdc, "stuck in every precision", eight(sdc.sdc, {}, [EVERY, wrong(fakes.off_by_one)]),
-        "bf16 orthogonal 0 is", instance_type=P5,
+        "tf32 orthogonal 0, bf16 orthogonal 0,", instance_type=P5,
     ),
     faulty(
         sdc.sdc, "one GPU's digest is another", eight(sdc.sdc, {"digest": "0" * 64}, [EVERY]),
-        "node-0/rank-5 digest is 0000", instance_type=P5,
+        "node-0/rank-5 digest digest of the results is 0000", instance_type=P5,
     ),
     healthy(sdc.sdc, "nodes agree", nodes("a", "a", "a")),
-    faulty(sdc.sdc, "one node of three differs", nodes("a", "b", "a"), "node-1/rank-1 digest is b"),
-    faulty(sdc.sdc, "two nodes differ, either may be it", nodes("a", "b"), "cluster digest differs, and no value"),
+    faulty(sdc.sdc, "one node of three differs", nodes("a", "b", "a"), "node-1/rank-1 digest digest of the results is b"),
+    faulty(sdc.sdc, "two nodes differ, either may be it", nodes("a", "b"), "cluster digest digest of the results differs, and no"),
     blind(sdc.sdc, "out of memory", one(sdc.sdc, [patched(sdc, "_burst", OUT_OF_MEMORY)])),
     blind(sdc.sdc, "the device is lost", one(sdc.sdc, [patched(sdc, "_look", LOST)])),
     blind(
@@ -191,12 +191,12 @@ OVERLAP = [
     ),
     faulty(
         overlap.overlap, "one GPU slower once it communicates",
-        eight(overlap.overlap, {"overlap_gflops": 500_000.0}, [GROUP]), f"rank-5 overlap_gflops is 0.7812 {PEER}",
+        eight(overlap.overlap, {"overlap_gflops": 500_000.0}, [GROUP]), f"while it communicates, 78 % {PEER}",
         instance_type=P5,
     ),
     faulty(
         overlap.overlap, "computing and communicating in each other's way",
-        eight(overlap.overlap, {"of_sequential": 3.5}, [GROUP]), "of_sequential is 3.5",
+        eight(overlap.overlap, {"of_sequential": 3.5}, [GROUP]), "of_sequential needs 3.5 times as long",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
@@ -214,38 +214,38 @@ STEP = training_step.step
 TRAINING = [
     healthy(STEP, "this CPU", one(STEP)),
     healthy(STEP, "eight GPUs", eight(STEP), P5),
-    faulty(STEP, "NaN", one(STEP, [wrong(fakes.not_a_number)]), "nonfinite_losses: fp32 is"),
+    faulty(STEP, "NaN", one(STEP, [wrong(fakes.not_a_number)]), "nonfinite_losses computes a loss that is no number (12 steps, fp32"),
     faulty(
-        STEP, "no learning", one(STEP, [patched(training_step, "LEARNING_RATE", 0.0)]), "fp32: loss_ratio is 1",
+        STEP, "no learning", one(STEP, [patched(training_step, "LEARNING_RATE", 0.0)]), "loss_ratio does not learn in fp32",
         cause=Cause.CONFIGURATION,
     ),
     faulty(
-        STEP, "nothing computed", one(STEP, [wrong(fakes.zeros)]), "loss_ratio is 1", cause=Cause.CONFIGURATION
+        STEP, "nothing computed", one(STEP, [wrong(fakes.zeros)]), "loss_ratio does not learn", cause=Cause.CONFIGURATION
     ),
-    faulty(STEP, "no two runs alike", one(STEP, [wrong(fakes.noisy)]), "unequal_losses: fp32 is", level=Level.WARN),
+    faulty(STEP, "no two runs alike", one(STEP, [wrong(fakes.noisy)]), "unequal_losses computes another loss", level=Level.WARN),
     faulty(
-        STEP, "emulated", one(STEP, metrics={"tokens_per_s": (30.0, 29.0)}), "fp32: tokens_per_s is 30",
+        STEP, "emulated", one(STEP, metrics={"tokens_per_s": (30.0, 29.0)}), "tokens per second in fp32, threshold 50",
         cause=Cause.CONFIGURATION,
     ),
     faulty(
         STEP, "one GPU 20 % slower", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
-        f"rank-5 bf16: tokens_per_s is 0.8 {NEIGHBOUR}", instance_type=P5,
+        f"rank-5 tokens_per_s trains 192,000 tokens per second in bf16, 80 % {NEIGHBOUR}", instance_type=P5,
     ),
     faulty(
         STEP, "what the slowest rank costs the job", eight(STEP, slower(STEP, "tokens_per_s", 0.8)),
-        "rank-5 the share of the job's time lost to its bf16: tokens_per_s is 0.2", instance_type=P5,
+        "rank-5 tokens_per_s costs the job 20 % of its time", instance_type=P5,
     ),
     replace(
         faulty(
             STEP, "one node of five slower as a whole", nodes_of(STEP, "tokens_per_s", 0.88),
-            "node-4 bf16: tokens_per_s is 0.88 times the median of the nodes", instance_type=P5,
+            "node-4 tokens_per_s trains 211,200 tokens per second in bf16, 88 % of the median of the nodes", instance_type=P5,
         ),
         nodes=5,
     ),
     replace(healthy(STEP, "five nodes alike", nodes_of(STEP, "tokens_per_s", 0.99), P5), nodes=5),
     faulty(
         STEP, "faster than the silicon", one(STEP, [patched(training_step, "limit_tflops", lambda name: 1e-6)]),
-        "above_peak is 2", cause=Cause.EVIDENCE,
+        "above_peak measured 2 rates above what the hardware can do", cause=Cause.EVIDENCE,
     ),
     blind(STEP, "out of memory", one(STEP, [patched(training_step, "make_weights", OUT_OF_MEMORY)])),
     blind(

@@ -84,30 +84,30 @@ MEMORY = [
         BANDWIDTH, "nothing is written", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _untouched)]), "wrong_words"
     ),
     faulty(BANDWIDTH, "a word does not hold", one(BANDWIDTH, [world(_flips_a_word)]), "wrong_words"),
-    faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]), "wrong_words is 2"),
+    faulty(BANDWIDTH, "one sum is wrong", one(BANDWIDTH, [world(_adds_wrongly)]), "reads back other data than it wrote to memory (2"),
     faulty(
         BANDWIDTH, "swapped", one(BANDWIDTH, [patched(memory_bandwidth, "_timed", _slow)]), "copy_gbps",
         cause=Cause.CONFIGURATION,
     ),
     faulty(
         BANDWIDTH, "one GPU's HBM 15 % slower", _memory_p5({"copy_gbps": 2465.0}),
-        f"rank-5 copy_gbps is 0.85 {PEER}", instance_type=P5,
+        f"rank-5 copy_gbps copies 2,465 GB/s in memory, 85 % {PEER}", instance_type=P5,
     ),
     faulty(
         BANDWIDTH, "one GPU's triad 7 % slower", _memory_p5({"triad_gbps": 2790.0}), "rank-5",
         instance_type=P5, level=Level.WARN,
     ),
     faulty(
-        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "0.70 of the expected 2747",
+        BANDWIDTH, "one GPU's HBM at 0.7", _memory_p5({"triad_gbps": 1923.0}), "70 % of the expected value (2,747 GB/s)",
         instance_type=P5,
     ),
     faulty(
-        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "0.85 of the expected 2747",
+        BANDWIDTH, "one GPU's HBM at 0.85", _memory_p5({"triad_gbps": 2335.0}), "85 % of the expected value (2,747 GB/s)",
         instance_type=P5, level=Level.WARN,
     ),
     faulty(
         BANDWIDTH, "all GPUs' HBM at 0.7, which no peer tells", alike(BANDWIDTH, "triad_gbps", 0.7),
-        "cluster all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
+        "cluster triad_gbps all 8 are affected", instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
         BANDWIDTH, "faster than the HBM", alike(BANDWIDTH, "triad_gbps", 1.2), "the measurement is wrong",
@@ -251,25 +251,25 @@ TRANSFER = [
     ),
     healthy(transfer.transfer, "V100s, which are joined in part", cube_mesh(48.0), "p3.16xlarge"),
     faulty(
-        transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly: p2p_gbps is 0.4167",
+        transfer.transfer, "a slow NVLink of a V100", cube_mesh(10.0), "reached directly copies 10 GB/s to another GPU, 42 %",
         instance_type="p3.16xlarge",
     ),
-    faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "host to GPU is", instance_type=P5),
-    faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "to GPU 3 is", instance_type=P5),
+    faulty(transfer.transfer, "one bit of one word", links(_sent(_flip)), "wrong data (3 wrong words, host", instance_type=P5),
+    faulty(transfer.transfer, "shifted by a word", links(_sent(_shift)), "wrong data (786,432 wrong words", instance_type=P5),
     faulty(
         transfer.transfer, "nothing arrives", links(patched(transfer, "_timed", lambda *a: 0.001)),
-        "GPU to host is", instance_type=P5,
+        "GPU to host", instance_type=P5,
     ),
     faulty(
-        transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps is",
+        transfer.transfer, "a link of two lanes", links(_sent(_keep, 10_000.0)), "h2d_gbps copies ",
         instance_type=P5,
     ),
     faulty(
-        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster all 8 are affected",
+        transfer.transfer, "every GPU on half of its lanes", all_links(26.0, 390.0), "cluster h2d_gbps all 8 are affected",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
-        transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0), "p2p_gbps is 240, 0.72 of 335",
+        transfer.transfer, "NVLinks at 0.6, all of them", all_links(53.0, 240.0), "copies 240 GB/s to another GPU, 72 % of the low",
         instance_type=P5, cause=Cause.CONFIGURATION,
     ),
     faulty(
@@ -278,7 +278,7 @@ TRANSFER = [
     ),
     blind(transfer.transfer, "no expected values for the model", all_links(12.0, 20.0), instance_type="g6.48xlarge"),
     faulty(
-        transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"rank-2 GPU 6: p2p_gbps is 0.3077 {PEER}",
+        transfer.transfer, "one slow way to a neighbour", one_link(120.0), f"GPU 6 copies 120 GB/s to another GPU, 31 % {PEER}",
         instance_type=P5,
     ),
     blind(

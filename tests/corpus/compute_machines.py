@@ -189,5 +189,5 @@ def slower(check: Check, metric: str, factor: float, index: int | None = None) -
     return {metric: tuple(float(v or 0) * (factor if index in (None, i) else 1) for i, v in enumerate(sound))}
 
 
-PEER = "times the median of its peers"
-NEIGHBOUR = "times the median of its node"
+PEER = "of the median of its peers"
+NEIGHBOUR = "of the median of its node"

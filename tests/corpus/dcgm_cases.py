@@ -111,7 +111,11 @@ DIAG = [
     _faulty("dcgm 4 memory", diagnosed("diag_4_r2_memory_fail.json", FAILED), "GPU 5: memory: error 4"),
     _faulty("dcgm 4 exit code 0 all the same", diagnosed("diag_4_r2_memory_fail.json"), "GPU 5: memory"),
     _faulty("dcgm 4 nvlink down", diagnosed("diag_4_r2_nvlink.json", FAILED), "GPU 3: pcie: error 14"),
-    _faulty("dcgm 4 seven GPUs", diagnosed("diag_4_r2_seven_gpus.json"), "gpus_missing is 1"),
+    _faulty(
+        "dcgm 4 seven GPUs",
+        diagnosed("diag_4_r2_seven_gpus.json"),
+        "gpus_missing lacks 1 GPU in DCGM's results",
+    ),
     _faulty(
         "dcgm 3.3 row remap",
         diagnosed("diag_33_r2_row_remap.json", FAILED),
@@ -161,7 +165,7 @@ HEALTH = [
     _faulty(
         "seven GPUs",
         watched("health_ok.json", discovery="discovery_seven.txt"),
-        "gpus_missing is 1",
+        "gpus_missing lacks 1 GPU in DCGM's results",
         check="dcgm.health",
     ),
     _faulty("driver", watched("health_driver.json"), "GPU 0: Driver", CONFIGURATION, check="dcgm.health"),

@@ -88,7 +88,7 @@ DEVICES = [
         FAULTY,
         "one of four is missing",
         info(FOUR, Reply(endpoints(DEVICES4[:3]))),
-        names="rdm_domains is 3, but the instance type has 4",
+        names="rdm_domains number of EFA devices that libfabric offers is 3, but the instance type has 4",
         **CONFIG,
     ),
     _devices(
@@ -96,14 +96,14 @@ DEVICES = [
         "as many endpoints as devices, for half of them",
         info("p5en.48xlarge", Reply(HALF)),
         "p5en.48xlarge",
-        names="rdm_domains is 8",
+        names="rdm_domains number of EFA devices that libfabric offers is 8, but the instance type has 16",
         **CONFIG,
     ),
     _devices(
         FAULTY,
         "a port is down",
         info(FOUR, Reply(LEGACY), states={"rdmap32s27": "1: DOWN"}),
-        names="rdmap32s27 is 1",
+        names="port_states rdmap32s27 has a port that is not active (state 1)",
     ),
     _devices(
         FAULTY,
@@ -116,7 +116,7 @@ DEVICES = [
         FAULTY,
         "tcp was looked at",
         info(FOUR, Reply(recording("fi_info_tcp.txt")), tree=(), provider="tcp"),
-        names="provider is tcp",
+        names="provider provider of libfabric is tcp, it must be efa",
         **CONFIG,
     ),
     _devices(UNMEASURABLE, "not installed", info(FOUR, None)),
@@ -185,13 +185,19 @@ def _plugin(sort: Sort, name: str, observe: Observe, **more: object) -> Case:
 PLUGIN = [
     _plugin(HEALTHY, "the file of 1.14 and later", installed("aws-ofi-nccl 1.16.2-aws")),
     _plugin(HEALTHY, "the file's old name", installed("aws-ofi-nccl 1.13.2", file="libnccl-net.so")),
-    _plugin(FAULTY, "absent", installed(None), names="absent: plugin_numbers is 0", **CONFIG),
+    _plugin(
+        FAULTY,
+        "absent",
+        installed(None),
+        names="plugin_numbers has version 0.0.0 of the NCCL plugin (absent)",
+        **CONFIG,
+    ),
     _plugin(
         FAULTY,
         "stale",
         installed("aws-ofi-nccl 1.4.0"),
         level=Level.WARN,
-        names="below the threshold 1,007,000",
+        names="has version 1.4.0 of the NCCL plugin",
         **CONFIG,
     ),
     _plugin(

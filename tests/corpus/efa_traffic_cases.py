@@ -75,15 +75,17 @@ LOOPBACK = [
         FAULTY,
         "one device of two hangs",
         looped({FIRST: "hang"}, DEVICES4[:2], each_s=2.0),
-        names=f"{FIRST} is fi_pingpong did not finish within",
+        names=f"{FIRST}: fi_pingpong did not finish within",
     ),
     _loop(
         FAULTY,
         "one device of two fails",
         looped({FIRST: "refuse"}, DEVICES4[:2]),
-        names=f"{FIRST} is exit code 1",
+        names=f"{FIRST}: exit code 1",
     ),
-    _loop(FAULTY, "messages are lost", looped({FIRST: "acks"}), names=f"{FIRST} is 1, it must be 0"),
+    _loop(
+        FAULTY, "messages are lost", looped({FIRST: "acks"}), names=f"{FIRST} left 1 message unacknowledged"
+    ),
     _loop(FAULTY, "no device can be opened", looped({FIRST: "gone"}), names="No data available", **CONFIG),
     _loop(
         FAULTY, "every device hangs", looped({FIRST: "hang"}, each_s=1.5), names="security group", **CONFIG
@@ -165,7 +167,7 @@ PINGPONG = [
         FAULTY,
         "a pair hangs",
         ringed({FIRST: "hang"}, each_s=1.5),
-        names=f"node-0 -> node-1 ({FIRST}-rdm) is fi_pingpong did not finish within",
+        names=f"node-0 -> node-1 ({FIRST}-rdm): fi_pingpong did not finish within",
         **CONFIG,
     ),
     _ring(FAULTY, "error 4126", ringed({FIRST: "4126"}), names="node-1 -> node-0", **CONFIG),
@@ -226,10 +228,24 @@ OLD = {key: value for key, value in COUNTERS.items() if "retrans" not in key}
 COUNTED = [
     _count(HEALTHY, "traffic alone", counted(SENT)),
     _count(HEALTHY, "a few retransmissions", counted({**SENT, "retrans_pkts": 40})),
-    _count(FAULTY, "drops", counted({**SENT, "rx_drops": 500}), names="rdmap144s27: rx_drops is 500"),
-    _count(FAULTY, "a few drops", counted({**SENT, "rx_drops": 1}), level=Level.WARN, names="rx_drops is 1"),
     _count(
-        FAULTY, "failed requests", counted({**SENT, "rdma_write_wr_err": 101}), names="error_events is 101"
+        FAULTY,
+        "drops",
+        counted({**SENT, "rx_drops": 500}),
+        names="rx_drops rdmap144s27 dropped 500 received packets",
+    ),
+    _count(
+        FAULTY,
+        "a few drops",
+        counted({**SENT, "rx_drops": 1}),
+        level=Level.WARN,
+        names="rx_drops rdmap144s27 dropped 1 received packet",
+    ),
+    _count(
+        FAULTY,
+        "failed requests",
+        counted({**SENT, "rdma_write_wr_err": 101}),
+        names="error_events rdmap144s27 reported 101 errors while the checks ran",
     ),
     _count(FAULTY, "a peer that does not answer", counted({**SENT, "unresponsive_remote_events": 150})),
     _count(FAULTY, "retransmissions", counted({**SENT, "retrans_pkts": 5000}), level=Level.WARN, **CONFIG),

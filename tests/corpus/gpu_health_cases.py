@@ -29,7 +29,7 @@ CASES = [
         memory_errors.ecc,
         "uncorrected in DRAM",
         node(memory_errors.ecc, told={f"5/{COUNTER}:1:0:2": 1}),
-        "GPU 5 (0000:a8:00.0) is 1",
+        "dram_uncorrected_volatile GPU 5 (0000:a8:00.0) has 1 uncorrected error in its memory since the drive",
     ),
     faulty(
         memory_errors.ecc,
@@ -128,13 +128,13 @@ CASES = [
         memory_errors.row_remap,
         "pending",
         node(memory_errors.row_remap, told={"5/nvmlDeviceGetRemappedRows": [0, 1, 1, 0]}),
-        "remap_pending: GPU 5",
+        "remap_pending GPU 5 (0000:a8:00.0) waits for a reset that replaces a broken row of its memory",
     ),
     faulty(
         memory_errors.row_remap,
         "failed",
         node(memory_errors.row_remap, told={"5/nvmlDeviceGetRemappedRows": [0, 1, 0, 1]}),
-        "remap_failed: GPU 5",
+        "remap_failed GPU 5 (0000:a8:00.0) could not replace a broken row of its memory",
     ),
     faulty(
         memory_errors.row_remap,
@@ -153,7 +153,7 @@ CASES = [
         memory_errors.row_remap,
         "a bank without spare rows",
         node(memory_errors.row_remap, told={"5/nvmlDeviceGetRowRemapperHistogram": {"max": 2559, "none": 1}}),
-        "banks_none: GPU 5",
+        "banks_none GPU 5 (0000:a8:00.0) has 1 memory bank without a spare row",
     ),
     faulty(
         memory_errors.row_remap,
@@ -219,7 +219,7 @@ CASES = [
             memory_errors.recovery_action,
             f"action {action}",
             node(memory_errors.recovery_action, told={"5/field:230": action}),
-            f"GPU 5 (0000:a8:00.0): recovery_action is {action}, above the threshold 0",
+            f"GPU 5 (0000:a8:00.0) calls for a repair (the driver's recovery action {action})",
         )
         for action in range(1, 8)
     ),

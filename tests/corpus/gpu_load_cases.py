@@ -32,13 +32,13 @@ NVLINK = [
         nvlink,
         "a link down",
         links({}, {"5/nvmlDeviceGetNvLinkState:7": 0}),
-        "GPU 5 (0000:a8:00.0): links_active is 17",
+        "links_active GPU 5 (0000:a8:00.0): number of active NVLinks is 17, but the instance type has 18",
     ),
     faulty(
         nvlink,
         "all links down",
         links({}, {f"5/nvmlDeviceGetNvLinkState:{link}": 0 for link in range(18)}),
-        "links_active is 0",
+        "number of active NVLinks is 0",
     ),
     faulty(
         nvlink,
@@ -47,7 +47,7 @@ NVLINK = [
             {"*/nvmlDeviceGetNvLinkState": error(UNSUPPORTED)},
             {"*/nvmlDeviceGetNvLinkState": error(UNSUPPORTED)},
         ),
-        "links_active is 0",
+        "number of active NVLinks is 0",
     ),
     faulty(
         nvlink,
@@ -115,7 +115,7 @@ LOADED = [
             under_load.clocks,
             name,
             rank(under_load.clocks, told={f"5/{REASONS}": 0x4 | bit}),
-            f"GPU 5 (0000:a8:00.0): {name}",
+            f"{name} GPU 5 (0000:a8:00.0) was ",
         )
         for name, bit in {
             "hw_slowdown": 0x8,
@@ -170,7 +170,7 @@ LOADED = [
         under_load.thermal,
         "at its limit",
         rank(under_load.thermal, told={"5/nvmlDeviceGetMarginTemperature": -1}),
-        "margin_c is -1",
+        "margin_c GPU 5 (0000:a8:00.0) has a margin of -1 °C to the temperature at which it slows down",
     ),
     faulty(
         under_load.thermal,
@@ -213,13 +213,13 @@ LOADED = [
         under_load.pcie,
         "generation 1",
         rank(under_load.pcie, told={"5/nvmlDeviceGetCurrPcieLinkGeneration": 1}),
-        "GPU 5 (0000:a8:00.0): pcie_generation",
+        "pcie_generation GPU 5 (0000:a8:00.0): PCIe generation is 1, but the instance type has 5",
     ),
     faulty(
         under_load.pcie,
         "8 of 16 lanes",
         rank(under_load.pcie, told={"5/nvmlDeviceGetCurrPcieLinkWidth": 8}),
-        "pcie_width is 8",
+        "pcie_width GPU 5 (0000:a8:00.0): PCIe width is 8, but the instance type has 16",
     ),
     faulty(
         under_load.pcie,

@@ -153,20 +153,32 @@ CASES = [
     *(
         Case(MOUNTS, Sort.FAULTY, name, mounted(made), cause=CONFIGURATION, names=names)
         for name, made, names in (
-            ("a file server that hangs", ROOT + line("/hung"), "hung: /hung (nfs4, 10.0.4.2:/data)"),
+            (
+                "a file server that hangs",
+                ROOT + line("/hung"),
+                "hung /hung (nfs4, 10.0.4.2:/data) does not answer",
+            ),
             ("one hangs, one answers", ROOT + line("/hung") + line("/fsx", device="0:53"), "/hung (nfs4"),
             ("an unknown filesystem that hangs", ROOT + line("/hung", "newfs", "srv"), "/hung (newfs"),
-            ("a stale handle", ROOT + line("/stale"), "failing: /stale"),
-            ("an I/O error", ROOT + line("/broken", "ext4", "/dev/sdb", "8:16"), "failing: /broken"),
+            (
+                "a stale handle",
+                ROOT + line("/stale"),
+                "failing /stale (nfs4, 10.0.4.2:/data) fails or is stale",
+            ),
+            (
+                "an I/O error",
+                ROOT + line("/broken", "ext4", "/dev/sdb", "8:16"),
+                "failing /broken (ext4, /dev/sdb) fails or is stale",
+            ),
             (
                 "the disk turned read-only",
                 ROOT.replace("ext4 /dev/nvme0n1p1 rw", "ext4 /dev/nvme0n1p1 ro"),
-                "read_only: / (ext4",
+                "read_only / (ext4, /dev/nvme0n1p1) has become read-only",
             ),
             (
                 "read-only by its own word",
                 ROOT + line("/flipped", "xfs", "/dev/sdc", "8:32"),
-                "read_only: /flipped",
+                "read_only /flipped (xfs, /dev/sdc) has become read-only",
             ),
             ("/ itself hangs", ROOT.replace(" / / ", " / /hung/../ "), "hung"),
         )

@@ -232,7 +232,7 @@ CASES = [
         SXID_FATAL,
         "nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 20034, Severity 1 Engine instance 41 Sub-engine instance 00",
         "nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 20034, Data {0x50610002, 0x10100030}",
-        names="fatal is 1,",
+        names="fatal has 1 fatal NVSwitch error (SXid) in the kernel log",
     ),
     faulty(
         sxid,

@@ -127,33 +127,31 @@ def of_transport() -> Iterator[Case]:
     )
     tcp = logged(other("log_socket.txt"), "g5.xlarge", 2)
     yield case(Sort.HEALTHY, "tcp_without_efa", tcp, kind="g5.xlarge")
-    yield case(Sort.FAULTY, "socket_fallback", logged(other("log_socket.txt")), "fallback_channels is 4")
-    yield case(
-        Sort.FAULTY, "libfabric_over_tcp", logged(other("log_tcp_provider.txt")), "fallback_channels is 4"
-    )
-    yield case(Sort.FAULTY, "no_gpudirect", logged(other("log_no_gpudirect.txt")), "gpudirect_off is True")
+    yield case(Sort.FAULTY, "socket_fallback", logged(other("log_socket.txt")), "carries 4 channels")
+    yield case(Sort.FAULTY, "libfabric_over_tcp", logged(other("log_tcp_provider.txt")), "carries 4 channels")
+    yield case(Sort.FAULTY, "no_gpudirect", logged(other("log_no_gpudirect.txt")), "GPUDirect switched off")
     some = efa(lambda text: text.replace("/GDRDMA", "", 1))
-    yield case(Sort.FAULTY, "gpudirect_on_some", logged(some), "without_gpudirect is 1", level=Level.WARN)
+    yield case(Sort.FAULTY, "gpudirect_on_some", logged(some), "1 channel without GPUD", level=Level.WARN)
     yield case(
-        Sort.FAULTY, "shared_memory", logged(shm, "p5.48xlarge", 1), "without_nvlink is 2", kind="p5.48xlarge"
+        Sort.FAULTY, "shared_memory", logged(shm, "p5.48xlarge", 1), "without NVLink", kind="p5.48xlarge"
     )
     few = efa(lambda text: text.replace("found 1 nics", "found 15 nics"))
     yield case(
         Sort.FAULTY,
         "nics_missing",
         logged(few, "p5en.48xlarge", 2),
-        "nics_missing is 1",
+        "does not use 1 netw",
         kind="p5en.48xlarge",
     )
     yield case(Sort.FAULTY, "versions_drift", drifted, "2.26.2")
     warned = efa(lambda text: text.replace("NCCL INFO Connected", "misc/socket.cc:9 NCCL WARN Connected", 1))
-    yield case(Sort.FAULTY, "warned", logged(warned), "warnings is 1", level=Level.WARN)
+    yield case(Sort.FAULTY, "warned", logged(warned), "has 1 warning", level=Level.WARN)
     socket = other("log_socket.txt")
     yield case(
         Sort.FAULTY,
         "sockets_on_a_t4",
         logged(socket, "g4dn.metal", 2),
-        "fallback_channels is 4",
+        "carries 4 channels",
         kind="g4dn.metal",
     )
 
@@ -239,12 +237,12 @@ def of_tests() -> Iterator[Case]:
     yield case(Sort.HEALTHY, a100, printed(a100), instance_type="p4de.24xlarge")
     for name in ("all_reduce_2.16.txt", "all_reduce_2.17.txt"):
         yield case(Sort.HEALTHY, name, printed(name))
-    known = {"cause": Cause.CONFIGURATION, "names": "of the expected 441"}
+    known = {"cause": Cause.CONFIGURATION, "names": "value (441.6 GB/s)"}
     yield case(
         Sort.FAULTY,
         "an_a100_that_is_declared_as_a_p5",
         printed(a100),
-        **{**known, "names": "0.50 of the expected 476"},
+        **{**known, "names": "50 % of the expected"},
     )
     yield case(Sort.FAULTY, "half_of_the_known_rate", at_rate(125.0), **known)
     yield case(Sort.FAULTY, "a_sixth_below_the_known_rate", at_rate(217.0), **known, level=Level.WARN)
@@ -252,26 +250,26 @@ def of_tests() -> Iterator[Case]:
     yield case(Sort.FAULTY, "faster_than_nvlink", at_rate(600.0), **above)
     yield case(Sort.UNMEASURABLE, "no_baseline", at_rate(250.0), instance_type="p6-b200.48xlarge")
     wrong = "wrong_2.16.txt"
-    yield case(Sort.FAULTY, "wrong", printed(wrong, code=7), "wrong_elements: all_reduce_perf is 1572871")
-    yield case(Sort.FAULTY, "wrong_old_exit_0", printed(wrong), "out_of_bounds: all_reduce_perf is 3")
-    yield case(Sort.FAULTY, "wrong_without_footer", printed(wrong, without("Avg bus")), "is 1572871")
+    yield case(Sort.FAULTY, "wrong", printed(wrong, code=7), "wrong_elements computes wrong results (1,")
+    yield case(Sort.FAULTY, "wrong_old_exit_0", printed(wrong), "results (3 rows out of bounds)")
+    yield case(Sort.FAULTY, "wrong_without_footer", printed(wrong, without("Avg bus")), "(1,572,871")
     failed = r"values : 0 OK", "values : 2 FAILED"
     yield case(
         Sort.FAULTY,
         "footer_alone",
         printed("all_reduce_2.11.txt", lambda text: re.sub(*failed, text)),
-        "out_of_bounds: all_reduce_perf is 2",
+        "results (2 rows out of bounds)",
     )
     other = {"cause": Cause.CONFIGURATION}
     crawl = "crawls_2.16.txt"
-    yield case(Sort.FAULTY, "crawls", printed(crawl), "busbw_in_place_gbps is 0.", **other)
+    yield case(Sort.FAULTY, "crawls", printed(crawl), "busbw_in_place_gbps rea", **other)
     half = "half_2.16.txt"
-    yield case(Sort.FAULTY, "half_of_the_gpus", printed(half), "ranks_missing: all_reduce_perf is 4", **other)
+    yield case(Sort.FAULTY, "half_of_the_gpus", printed(half), "all_reduce_perf ran with 4 ranks", **other)
     slow = r"(Avg bus bandwidth    : \S+) *", r"\1 FAILED"
     below = printed("all_reduce_2.17.txt", lambda text: re.sub(*slow, text), code=7)
     yield case(Sort.FAULTY, "below_its_own_minimum", below, "below_own_minimum", **other)
     few = installed(("all_reduce_perf", "alltoall_perf", "sendrecv_perf"))
-    yield case(Sort.FAULTY, "two_programs_missing", few, "programs_missing is 2", level=Level.WARN, **other)
+    yield case(Sort.FAULTY, "two_programs_missing", few, "lacks 2 programs", level=Level.WARN, **other)
     yield from (case(Sort.UNMEASURABLE, name, observe) for name, observe in unmeasurable().items())
 
 

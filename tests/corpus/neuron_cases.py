@@ -133,14 +133,29 @@ CASES: list[Case] = [
     healthy(DEVICES, "trn1.32xlarge", listed("ls_trn1.json")),
     healthy(DEVICES, "trn1.2xlarge", listed("ls_trn1_2xlarge.json", 1, SMALL), SMALL),
     healthy(DEVICES, "trn2.48xlarge", listed("ls_trn2.json", 16, TRN2), TRN2),
-    faulty(DEVICES, "a device is gone", listed("ls_trn1_fifteen.json", 15), "devices_found is 15"),
-    faulty(DEVICES, "gone for neuron-ls alone", listed("ls_trn1_last_gone.json", 16), "devices_found is 15"),
-    faulty(DEVICES, "gone in /dev alone", listed("ls_trn1.json", 15), "devices_found is 15"),
+    faulty(
+        DEVICES,
+        "a device is gone",
+        listed("ls_trn1_fifteen.json", 15),
+        "devices_found number of devices is 15, but the instance type has 16",
+    ),
+    faulty(
+        DEVICES,
+        "gone for neuron-ls alone",
+        listed("ls_trn1_last_gone.json", 16),
+        "devices_found number of devices is 15, but the instance type has 16",
+    ),
+    faulty(
+        DEVICES,
+        "gone in /dev alone",
+        listed("ls_trn1.json", 15),
+        "devices_found number of devices is 15, but the instance type has 16",
+    ),
     faulty(
         DEVICES,
         "none at all, and neuron-ls fails",
         listed("nccom_no_driver.txt", 0, code=1),
-        "devices_found is 0",
+        "devices_found number of devices is 0, but the instance type has 16",
     ),
     faulty(
         DEVICES,
@@ -148,8 +163,18 @@ CASES: list[Case] = [
         listed("ls_trn1_one_core.json"),
         "device 9 (0000:19:1c.0) is 1; the other 15 are 2",
     ),
-    faulty(DEVICES, "a link is down", listed("ls_trn1_link_down.json"), "device 2 (0000:12:1c.0) is 1"),
-    faulty(DEVICES, "half a link", listed("ls_trn1_half_link.json"), "links_one_way: device 6"),
+    faulty(
+        DEVICES,
+        "a link is down",
+        listed("ls_trn1_link_down.json"),
+        "links_missing device 2 (0000:12:1c.0) and device 3 (0000:13:1c.0) lack 1 link",
+    ),
+    faulty(
+        DEVICES,
+        "half a link",
+        listed("ls_trn1_half_link.json"),
+        "links_one_way device 6 (0000:16:1c.0) has 1 link in one direction only",
+    ),
     faulty(DEVICES, "other processes", listed("ls_trn1_busy.json"), "device 4", Cause.APPLICATION),
     faulty(
         DEVICES,
@@ -168,10 +193,16 @@ CASES: list[Case] = [
     healthy(ECC, "no error", counted()),
     healthy(ECC, "counters elsewhere", counted(lambda r: tree(r, folder="hardware/ecc"))),
     faulty(
-        ECC, "memory", counted(lambda r: tree(r, counts={(11, "mem_ecc_uncorrected"): "2"})), "device 11 is 2"
+        ECC,
+        "memory",
+        counted(lambda r: tree(r, counts={(11, "mem_ecc_uncorrected"): "2"})),
+        "mem_ecc_uncorrected device 11 has 2 uncorrected errors in its memory",
     ),
     faulty(
-        ECC, "sram", counted(lambda r: tree(r, counts={(0, "sram_ecc_uncorrected"): "1"})), "device 0 is 1"
+        ECC,
+        "sram",
+        counted(lambda r: tree(r, counts={(0, "sram_ecc_uncorrected"): "1"})),
+        "sram_ecc_uncorrected device 0 has 1 uncorrected error in its SRAM",
     ),
     faulty(
         ECC,
@@ -224,13 +255,17 @@ CASES: list[Case] = [
         CONFIGURATION,
     ),
     faulty(
-        COLLECTIVES, "slow", ran(Reply(text_of("nccom_allr_slow.txt"))), "allr: busbw_gbps is", CONFIGURATION
+        COLLECTIVES,
+        "slow",
+        ran(Reply(text_of("nccom_allr_slow.txt"))),
+        "busbw_gbps reaches 1.031 GB/s in allr",
+        CONFIGURATION,
     ),
     faulty(
         COLLECTIVES,
         "the second operation",
         ran(Reply(text_of("nccom_allr.txt"), "allr"), Reply(text_of("nccom_allr_slow.txt")), operations=2),
-        "allg: busbw_gbps is",
+        "busbw_gbps reaches 1.031 GB/s in allg",
         CONFIGURATION,
     ),
     unmeasurable(COLLECTIVES, "no driver", ran(Reply(text_of("nccom_no_driver.txt"), code=1))),

@@ -60,19 +60,25 @@ def of_check(name: str) -> Iterator[Case]:
     slow = rate / 20
     whole: dict[str, Any] = {"cause": Cause.CONFIGURATION}
     yield case(Sort.HEALTHY, "all alike", lambda a, b: {})
-    yield case(Sort.FAULTY, "a slow node", on_node(2, bandwidth_gbps=slow), names="bandwidth to and from it")
-    yield case(Sort.FAULTY, "a slow link", on_link(bandwidth_gbps=slow), names="between the two")
+    yield case(
+        Sort.FAULTY, "a slow node", on_node(2, bandwidth_gbps=slow), names="is slow to and from its peers"
+    )
+    yield case(Sort.FAULTY, "a slow link", on_link(bandwidth_gbps=slow), names="<->node-2  is slow")
     yield case(Sort.FAULTY, "a dead link", on_link(**VAIN), names="no answer within 4 s")
     corrupt: dict[str, float | int | str | None] = {"wrong_elements": 1, "failures": "1 wrong elements"}
     yield case(
         Sort.FAULTY,
         "one sends wrong data",
         lambda a, b: corrupt if b // per == 3 else {},
-        names="correct data",
+        names="delivers wrong data to its peers",
     )
-    yield case(Sort.FAULTY, "one pauses", on_node(1, slowest_us=1.1e5), names="slowest answer")
+    yield case(
+        Sort.FAULTY, "one pauses", on_node(1, slowest_us=1.1e5), names="pauses for long to and from its peers"
+    )
     late = on_node(1, latency_us=50_000.0)
-    yield case(Sort.FAULTY, "one answers late", late, names="latency", level=Level.WARN)
+    yield case(
+        Sort.FAULTY, "one answers late", late, names="answers late to and from its peers", level=Level.WARN
+    )
     yield case(
         Sort.FAULTY, "all slow", lambda a, b: {"bandwidth_gbps": rate / 1000}, names="as a whole", **whole
     )

@@ -39,7 +39,8 @@ def test_the_case_is_judged_as_it_should(
         assert {finding.cause for finding in verdict.findings} == {Cause.EVIDENCE}, said
         return
     fitting = [f for f in verdict.findings if (f.level, f.cause) == (case.level, case.cause)]
-    assert any(case.names in f"{f.subject} {f.message} {f.evidence}" for f in fitting), said
+    told = [f"{f.subject} {f.metric} {f.message} {f.evidence}" for f in fitting]
+    assert any(case.names in each for each in told), said
 
 
 def _not_applicable(case: Case) -> str:

@@ -209,13 +209,23 @@ def _of_nvml() -> Iterator[Case]:
     yield case(
         BLIND, "a driver that offers no action", ends({f"*/{action}": error(3)}, {f"*/{action}": error(3)})
     )
-    yield case(FAULTY, "one is gone at the end", ends({}, {}, (8, 7)), "end is 1")
-    yield case(FAULTY, "one is lost at the end", ends({}, {"5/*": error(LOST)}), "end is 1")
-    yield case(FAULTY, "one was missing at the start", ends({}, {}, (7, 8)), "start is 1")
+    yield case(FAULTY, "one is gone at the end", ends({}, {}, (8, 7)), "lacks 1 GPU at the end of the checks")
+    yield case(
+        FAULTY,
+        "one is lost at the end",
+        ends({}, {"5/*": error(LOST)}),
+        "lacks 1 GPU at the end of the checks",
+    )
+    yield case(
+        FAULTY, "one was missing at the start", ends({}, {}, (7, 8)), "lacks 1 GPU at the start of the checks"
+    )
     yield case(FAULTY, "the driver asks for a reset at the end", ends({}, {f"2/{action}": 1}), "GPU 2")
     yield case(FAULTY, "the driver asked for a restart at the start", ends({f"4/{action}": 2}), "GPU 4")
     yield case(
-        FAULTY, "another GPU in its place", ends({}, {"3/nvmlDeviceGetUUID": "GPU-other"}), "exchanged is 2"
+        FAULTY,
+        "another GPU in its place",
+        ends({}, {"3/nvmlDeviceGetUUID": "GPU-other"}),
+        "exchanged has 2 UUIDs in only one of two looks at its GPUs",
     )
     yield case(BLIND, "no first look", ends(None))
     yield case(BLIND, "an action that is refused", ends({}, {f"1/{action}": error(DENIED)}))
@@ -251,7 +261,11 @@ def _of_sysfs() -> Iterator[Case]:
     yield case(FAULTY, "memory that was not corrected", counted({f"{memory}/ue_count": "1\n"}), "mc0")
     yield case(FAULTY, "many corrected errors", counted({f"{memory}/ce_count": "500\n"}), "mc0", level=WARN)
     yield case(
-        FAULTY, "fatal before the run", counted({port: "2\n"}, {port: "2\n"}), "fatal_before is 2", level=WARN
+        FAULTY,
+        "fatal before the run",
+        counted({port: "2\n"}, {port: "2\n"}),
+        "fatal_before had 2 fatal PCIe errors before the checks",
+        level=WARN,
     )
     yield case(FAULTY, "a device that is gone", counted(away), "0000:10:1c.0")
     yield case(BLIND, "a counter that went back", counted({f"{memory}/ce_count": "2\n"}))

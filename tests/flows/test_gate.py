@@ -96,7 +96,7 @@ def test_wrong_sums_refuse_and_name_the_rank(
     assert "node-1/rank-3" in state.message
     assert logs(tmp_path, "train") == ""
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert page.startswith("NO-GO test: collective.all_reduce on node-1/rank-3: ")
+    assert page.startswith("NO-GO test: node-1, rank 3 computes wrong sums")
     stored = tmp_path / "store" / "gates" / outcome.gate_id
     pages = [page, (stored / "report.html").read_text(), (stored / "summary.md").read_text()]
     assert all("Training was not started." in text for text in pages)
@@ -119,8 +119,8 @@ def _require_the_same_again(folder: Path, gate_id: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("silent", "its command ended with exit code 7; its log ends: fake node node-0: silent"),
-        ("lone", "node-1: its command ended with exit code 7"),
+        ("silent", "sent no report (its process exited 7)"),
+        ("lone", "sent no report (its process exited 7)"),
     ],
 )
 def test_missing_evidence_is_cannot_tell(tmp_path: Path, play: Play, part: str, said: str) -> None:
@@ -136,7 +136,7 @@ def test_missing_evidence_is_cannot_tell(tmp_path: Path, play: Play, part: str, 
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("half", "its report is incomplete: it ends before the last check"),
+        ("half", "sent an incomplete report ("),
         ("truncated", "its report cannot be read"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_refused_gate_is_one_message(
     _, outcome = gate_it(gate_with(slack, tmp_path))
 
     message = slack.only()
-    assert message.text.startswith("NO-GO test: node-1, rank 3: wrong_elements is")
+    assert message.text.startswith("NO-GO test: node-1, rank 3 computes wrong sums")
     assert message.past[0].startswith("looking at test, ")
     calls = [reply for reply in slack.thread(message) if reply.broadcast]
     assert [call.text.partition(" ")[0] for call in calls] == ["<@U123>"]

@@ -122,12 +122,12 @@ OUTPUTS = (
     Defect(
         "nccl-tests: wrong elements, printed as `1.04858e+06`",
         TRAIN, "the row vanishes, PASS",
-        explained(all_reduce({1 << 20: "1.04858e+06"})), NO_GO, "wrong_elements",
+        explained(all_reduce({1 << 20: "1.04858e+06"})), NO_GO, "wrong value",
     ),
     Defect(
         "nccl-tests under mpirun: `[1,0]<stdout>:` before each row",
         TRAIN, "no row is seen, PASS",
-        explained(all_reduce({1 << 20: "3"}, prefix="[1,0]<stdout>:")), NO_GO, "wrong_elements",
+        explained(all_reduce({1 << 20: "3"}, prefix="[1,0]<stdout>:")), NO_GO, "wrong value",
     ),
     Defect(
         "nccl-tests that died before its first row",
@@ -137,12 +137,12 @@ OUTPUTS = (
     Defect(
         "nccl-tests of two nodes over NET/Socket, at a fiftieth of the rate",
         "nccl-tests", "`0 OK`, exit 0",
-        explained(all_reduce(hosts=TWO, rate_gbps=6.0), P5, 2), NO_GO, "proven_gbit_s is 48",
+        explained(all_reduce(hosts=TWO, rate_gbps=6.0), P5, 2), NO_GO, "bandwidth that NCCL's log proves is 48 Gbit/s",
     ),
     Defect(
         "nccl-tests of two p5 over EFA, at half of what such nodes reach",
         TRAIN, "above 0.5 GB/s, PASS",
-        explained(all_reduce(hosts=TWO, rates=HALF), P5, 2), NO_GO, "0.50 of",
+        explained(all_reduce(hosts=TWO, rates=HALF), P5, 2), NO_GO, "50 % of",
     ),
     Defect(
         "the same at the published rate: 289 GB/s at 128 MiB",
@@ -157,7 +157,7 @@ OUTPUTS = (
     Defect(
         "the same, below `Successfully ran diagnostic`",
         TRAIN, "success",
-        explained(recording("dcgm/diag_33_r2_partial_fail.txt")), NO_GO, "hardware_failures",
+        explained(recording("dcgm/diag_33_r2_partial_fail.txt")), NO_GO, "fails DCGM's diagnostic",
     ),
     Defect(
         "dcgmi that hangs",
@@ -182,7 +182,7 @@ OUTPUTS = (
     Defect(
         "dcgmi diag: every test `Skip`",
         GCP, "ignored",
-        explained(recording("dcgm/diag_4_r2_all_skip.json")), CANNOT_TELL, "not_passed",
+        explained(recording("dcgm/diag_4_r2_all_skip.json")), CANNOT_TELL, "did not pass",
     ),
     Defect(
         "dcgmi diag: `Not Run`",
@@ -192,7 +192,7 @@ OUTPUTS = (
     Defect(
         "dcgmi diag: persistence mode is off, all else is well",
         GCP, "the node fails",
-        explained(recording("dcgm/diag_4_r1_persistence.json")), GO, "config_warnings",
+        explained(recording("dcgm/diag_4_r1_persistence.json")), GO, "a setting that DCGM's diagnostic warns about",
     ),
     Defect(
         "nvidia-smi that has failed, on a p5",
@@ -202,7 +202,7 @@ OUTPUTS = (
     Defect(
         "nvidia-smi: one GPU, on a p5.48xlarge",
         TRAIN, "never compared, PASS",
-        explained(recording("gpu/h100_healthy.xml"), P5), NO_GO, "gpus_missing",
+        explained(recording("gpu/h100_healthy.xml"), P5), NO_GO, "lacks 7 GPUs",
     ),
     Defect(
         "nvidia-smi: memory in use is `[N/A]`",
@@ -218,7 +218,7 @@ OUTPUTS = (
     Defect(
         "nvidia-smi: a row could not be remapped",
         AZURE, "reads another column, PASS",
-        explained(replaced("gpu/h100_healthy.xml", "(<remapped_row_failure>)No<", r"\1Yes<")), NO_GO, "remap_failed",
+        explained(replaced("gpu/h100_healthy.xml", "(<remapped_row_failure>)No<", r"\1Yes<")), NO_GO, "could not replace a broken row",
     ),
     Defect(
         "the same",
@@ -228,7 +228,7 @@ OUTPUTS = (
     Defect(
         "nvidia-smi: the hardware slows the clocks for heat",
         AZURE, "logged, success",
-        explained(replaced("gpu/h100_healthy.xml", f"(<{HEAT}>)Not Active<", r"\1Active<")), NO_GO, "hw_thermal",
+        explained(replaced("gpu/h100_healthy.xml", f"(<{HEAT}>)Not Active<", r"\1Active<")), NO_GO, "slowed by heat",
     ),
     Defect(
         "fi_info that lists tcp alone, on a p4d",
@@ -238,7 +238,7 @@ OUTPUTS = (
     Defect(
         "fi_info: 8 of 16 devices, with two endpoints each",
         TRAIN, "16 devices",
-        explained(efa_cases.HALF, "p5en.48xlarge"), NO_GO, "rdm_domains is 8",
+        explained(efa_cases.HALF, "p5en.48xlarge"), NO_GO, "is 8, but the instance type has 16",
     ),
     Defect(
         "fi_info is not installed",
@@ -249,7 +249,7 @@ OUTPUTS = (
         "a GPU whose products are wrong, the same way each time",
         OCI, "both runs agree, PASS",
         node("compute.sdc", machines.one(sdc.sdc, [machines.wrong(fakes.off_by_one)]), "cpu"),
-        NO_GO, "wrong_elements",
+        NO_GO, "wrong value",
     ),
     Defect(
         "its own report: `Fail - GPU: 1`, and an exit code that is not 0",

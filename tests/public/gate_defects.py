@@ -134,7 +134,7 @@ HALTED = "pid=4242, name=python, 2027 0000 2027"
 GATES = (
     Defect(
         "a report without any observation of one node", f"{CRE}/issues/5", "passes what was not measured",
-        gate(each(of("", "node-2"), lambda row: None)), CANNOT_TELL, "reported nothing",
+        gate(each(of("", "node-2"), lambda row: None)), CANNOT_TELL, "ended or hung before it could report",
     ),
     Defect(
         "a report in which one value is null", f"{CRE}/pull/6", "passes what was not measured",
@@ -143,7 +143,7 @@ GATES = (
     ),
     Defect(
         "a report that lacks a node which was dropped from the run", f"{CRE}/issues/57", "PASSED",
-        gate(dropped(3)), CANNOT_TELL, "no report from this node",
+        gate(dropped(3)), CANNOT_TELL, "sent no report",
     ),
     Defect(
         "a check that hung and was ended at its deadline", f"{CRE}/issues/82", "a hang in place of an error",
@@ -151,7 +151,7 @@ GATES = (
     ),
     Defect(
         "NCCL's log after EFA was removed: channels over Socket", f"{CRE}/pull/434", "still certified",
-        explained(recording("nccl/log_socket.txt"), "p5.4xlarge", 2), NO_GO, "fallback_channels",
+        explained(recording("nccl/log_socket.txt"), "p5.4xlarge", 2), NO_GO, "over another transport",
     ),
     Defect(
         "nccl-tests whose sweep was cut", f"{CRE}/issues/418", "judged",
@@ -163,7 +163,7 @@ GATES = (
         gate(lambda report: replace(dropped(1)(report), collection=("node-1: AccessDenied",))), CANNOT_TELL, "AccessDenied",
     ),
     Defect(
-        "a report of zero nodes", f"{ISV}/issues/645", "passes", gate(dropped(0, 1, 2, 3)), CANNOT_TELL, "no report from this node",
+        "a report of zero nodes", f"{ISV}/issues/645", "passes", gate(dropped(0, 1, 2, 3)), CANNOT_TELL, "sent no report",
     ),
     Defect(
         "a plan from which a check is missing", f"{ISV}/issues/652", "passes where nothing is configured",
@@ -187,8 +187,8 @@ GATES = (
     ),
     Defect(
         "a GPU that computes at a third of its rate", f"{DCGM}/122", "passes the extended run",
-        gate(each(lambda row: row.check == "compute.gemm" and row.subject == "node-1/rank-9", metric("sustained_tflops", third))),
-        NO_GO, "sustained_tflops",
+        gate(each(lambda row: row.check == "compute.gemm" and row.subject == "node-1/rank-9", metric("33 % of the median", third))),
+        NO_GO, "33 % of the median",
     ),
     Defect(
         "the kernel's log with Xid 62", f"{DCGM}/235", "not in DCGM's field",
@@ -201,7 +201,7 @@ GATES = (
     ),
     Defect(
         "DCGM finds seven of eight GPUs: one is off the bus", "NVIDIA/dcgm-exporter/issues/348", "its series end, nothing fires",
-        explained(recording("dcgm/diag_4_r2_seven_gpus.json"), P5), NO_GO, "gpus_missing",
+        explained(recording("dcgm/diag_4_r2_seven_gpus.json"), P5), NO_GO, "lacks 1 GPU",
     ),
     Defect(
         "a node whose report ends before its checks did", "IBM/autopilot/issues/68", "counts as healthy",
@@ -210,7 +210,7 @@ GATES = (
     ),
     Defect(
         "two of six nodes were never tested", "AMD-AGI/Primus/pull/707", "passes", gate(dropped(4, 5), P5, 6),
-        CANNOT_TELL, "no report from this node",
+        CANNOT_TELL, "sent no report",
     ),
     Defect(
         "all NCCL checks of a GB200 cluster are skipped", f"{AICR}/issues/640", "skips in silence",
@@ -218,11 +218,11 @@ GATES = (
     ),
     Defect(
         "nvidia-smi's own count: 7 of 8 GPUs", f"{AICR}/issues/1858", "an opaque error",
-        gate(each(of("gpu.inventory", "node-2"), metric("gpus_missing", lambda value: 1))), NO_GO, "gpus_missing is 1",
+        gate(each(of("gpu.inventory", "node-2"), metric("lacks 1 GPU", lambda value: 1))), NO_GO, "lacks 1 GPU",
     ),
     Defect(
         "all_reduce of two p5 at 0.6 of what such nodes reach, above a fixed floor", f"{AICR}/issues/2784", "passes",
-        explained(all_reduce(hosts=TWO, rates={1 << 30: 0.6 * 233.04}), P5, 2), NO_GO, "0.60 of",
+        explained(all_reduce(hosts=TWO, rates={1 << 30: 0.6 * 233.04}), P5, 2), NO_GO, "60 % of",
     ),
     Defect(
         "all_reduce of two p4de at their published rate, below a floor for larger types", f"{AICR}/issues/1256", "fails",
@@ -247,7 +247,7 @@ GATES = (
     ),
     Defect(
         "all_reduce of one p5 at 160 GB/s: above one floor for every type", "NVIDIA/NVSentinel",
-        "above 150 GB/s, passes", explained(all_reduce(rates={1 << 30: 91.5}), P5), NO_GO, "below the threshold 0.8",
+        "above 150 GB/s, passes", explained(all_reduce(rates={1 << 30: 91.5}), P5), NO_GO, "threshold 80 %",
     ),
     Defect(
         "what NCCL's RAS prints while a job hangs: no error", "NVIDIA/nccl/issues/1730", "OK",
@@ -278,15 +278,15 @@ GATES = (
     ),
     Defect(
         "nvidia-smi: five uncorrectable errors of DRAM", AZURE, "below a threshold of 20,000,000",
-        explained(replaced("gpu/h100_healthy.xml", DRAM, r"\g<1>5<", 2)), NO_GO, "dram_uncorrected",
+        explained(replaced("gpu/h100_healthy.xml", DRAM, r"\g<1>5<", 2)), NO_GO, "5 uncorrected errors in its memory",
     ),
     Defect(
         "nccl-tests of one rank, as a build without MPI prints it under torchrun", "NVIDIA/nccl-tests", "`0 OK`",
-        explained(recording("nccl/one_rank_2.16.txt")), CANNOT_TELL, "ranks is 1",
+        explained(recording("nccl/one_rank_2.16.txt")), CANNOT_TELL, "ran with 1 rank",
     ),
     Defect(
         "nccl-tests whose results were not compared: `N/A`", TRAIN, "the row vanishes, PASS",
-        explained(recording("nccl/unverified_2.16.txt")), CANNOT_TELL, "rows_unverified",
+        explained(recording("nccl/unverified_2.16.txt")), CANNOT_TELL, "unverified rows",
     ),
     Defect(
         "dcgmi diag 3.1, JSON, of eight healthy GPUs", "GoogleCloudPlatform/cluster-health-scanner",

@@ -272,7 +272,7 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
 
     assert ("Rejected", busy) == (state.name, isinstance(state.data, ClusterBusy))
     assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED
-    assert end_cancelled_gate(error).is_cancelled()
+    assert end_cancelled_gate(str(error)).is_cancelled()
 
 
 def test_what_is_kept_of_an_outcome() -> None:

@@ -14,7 +14,7 @@ from checks.documents.report import clip
 from checks.judge.baseline.model import Band, Baseline
 from checks.judge.baseline.samples import Group, Key, Series, Side, gather, group_of, label_text
 from checks.judge.rules.expected_questions import LEAST_BYTES
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Node, Report, node_of
 from checks.policy import Over, Policy
 

@@ -22,7 +22,7 @@ from checks.judge.baseline.samples import (
     measured,
 )
 from checks.judge.robust_statistics import MAD_SCALE
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, SCHEMA_VERSION, Level, Report, Verdict, node_of
 from checks.policy import Policy
 from checks.version import ENGINE

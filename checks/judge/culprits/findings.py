@@ -231,13 +231,20 @@ class CheckFindings:
         if level is Level.WARN and suspect.cost is not None:
             cause = Cause.CONFIGURATION
         evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
-        message, subject = wording.suspect(reading.matrix, reading.decoded, suspect, also), suspect.subject
+        message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.what)
+        subject, is_predicate = suspect.subject, True
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]
         if suspect.kind in (Kind.RAIL, Kind.SWITCH):  # neither of them is a machine that could be replaced
-            message, subject = f"{subject}: {message}", CLUSTER
+            message, subject, is_predicate = (
+                f"{wording.part(suspect.kind, subject)} {message}",
+                CLUSTER,
+                False,
+            )
         elif probability < SURE:
-            message, subject = wording.candidate(subject, message), CLUSTER
-        return Finding(level, cause, self.check, subject, message, evidence, remedy)
+            message, subject, is_predicate = wording.candidate(subject, message), CLUSTER, False
+        return Finding(
+            level, cause, self.check, subject, message, evidence, remedy, is_predicate=is_predicate
+        )
 
 
 def _is_corrupt(reading: Reading) -> bool:

@@ -133,7 +133,7 @@ def _suspects(found: Sequence[DecodedTable]) -> Iterator[Finding]:
 
 def _named(one: DecodedTable, suspect: Suspect, also: Sequence[str]) -> Finding:
     kind = {Kind.LINK: "link ", Kind.SWITCH: "switch "}.get(suspect.kind, "")
-    said = f"{kind}{suspect.subject}: {wording.suspect(one.table.matrix, one.decoded, suspect, also)}"
+    said = f"{kind}{suspect.subject} {wording.suspect(one.table.matrix, one.decoded, suspect, also)}"
     said += "" if one.table.name == one.table.matrix.what else f" (in {one.table.name})"
     sure = suspect.probability >= SURE
     cause, remedy = (Cause.HARDWARE, wording.REMEDIES[suspect.kind]) if sure else (Cause.EVIDENCE, AGAIN)

@@ -116,7 +116,7 @@ def of_slow_nodes(reading: Reading, tests: Table, wanted: float) -> Iterator[tup
         yield (
             Finding(
                 level, Cause.HARDWARE, reading.check, one.subject, wording.slow_node(reading.matrix, reading.decoded, one),
-                wording.cells(reading.matrix, one.cells, tests), wording.REMEDIES[Kind.NODE],
+                wording.cells(reading.matrix, one.cells, tests), wording.REMEDIES[Kind.NODE], is_predicate=True,
             ),
             one.nodes,
         )  # fmt: skip

@@ -158,31 +158,32 @@ def _said(
         yield _suspected(policy, found, check, CLUSTER, said, (), TOGETHER)
         return
     for node in lost:
-        said = f"{node} left no report{_waiters(found, found.check)}"
-        yield _suspected(policy, found, found.check, node, said, ())
+        said = f"left no report{_waiters(found, found.check)}"
+        yield _suspected(policy, found, found.check, node, said, (), is_predicate=True)
     for node, ranks in of_node.items():
         check = first[ranks[0]]
         subject = ranks[0] if len(ranks) == 1 else node
-        said = f"{_who(ranks, node, declared.ranks_per_node, found.why)}{_waiters(found, check)}"
-        yield _suspected(policy, found, check, subject, said, ranks)
+        alone = subject != node
+        who = found.why.value if alone else _who(ranks, node, declared.ranks_per_node, found.why)
+        said = f"{who}{_waiters(found, check)}"
+        yield _suspected(policy, found, check, subject, said, ranks, is_predicate=alone)
 
 
 def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
-    """For example "rank 5 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
+    """For example "ranks 5, 6 on node-1 did not report", or "none of the 8 ranks on node-1 reported"."""
     if len(ranks) == per_node > 1 and why is _Why.SILENT:
         return f"none of the {per_node} ranks on {node} reported"
     numbers = [rank.rpartition("-")[2] for rank in ranks]
     more = len(numbers) - MOST_NAMED
     named = ", ".join(numbers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"rank{'' if len(ranks) == 1 else 's'} {named} on {node} {why.value}"
+    return f"ranks {named} on {node} {why.value}"
 
 
 def _waiters(found: _Break, check: str) -> str:
     count = len(found.waited)
     if not count:
-        return "; the others did"
-    where = "" if check == found.check else f" in {found.check}"
-    return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it{where}"
+        return f"; the others did in {check}"
+    return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it in {found.check}"
 
 
 def _suspected(
@@ -193,10 +194,14 @@ def _suspected(
     said: str,
     ranks: Sequence[str],
     remedy: str = REMEDY,
+    *,
+    is_predicate: bool = False,
 ) -> Suspected:
     required = policy.checks.get(check, CheckPolicy()).required
     level = Level.FAIL if required else Level.WARN
-    finding = Finding(level, Cause.EVIDENCE, check, subject, said, _evidence(found), remedy)
+    finding = Finding(
+        level, Cause.EVIDENCE, check, subject, said, _evidence(found), remedy, is_predicate=is_predicate
+    )
     return Suspected(finding, frozenset(ranks))
 
 

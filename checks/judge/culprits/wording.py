@@ -17,8 +17,9 @@ from checks.culprit.matrix import (
     Suspect,
 )
 from checks.documents.report import clip
-from checks.judge.culprits.from_report import Table
-from checks.model import PairOutcome
+from checks.judge.culprits.from_report import MatrixSubject, Table
+from checks.judge.rules.wording import distinct_digits, figure
+from checks.model import LINK, PairOutcome
 
 AGAIN = "Run the gate again. If the finding returns, read the node's log."
 FABRIC_REMEDY = (
@@ -55,6 +56,16 @@ MAJORITY_REMEDY = (
     "Compare these nodes with a cluster of the same kind, or set floor_gbps in the policy's options: a test below it is "
     "bad, whatever is usual."
 )
+# What a bad part does, by what was measured.
+FAULTS = {
+    MatrixSubject.DATA: "delivers wrong data",
+    MatrixSubject.BANDWIDTH: "is slow",
+    MatrixSubject.PAUSE: "pauses for long",
+    MatrixSubject.LOST: "loses segments",
+    MatrixSubject.RESENT: "sends segments again",
+    MatrixSubject.LATENCY: "answers late",
+}
+MICROSECONDS = "µs"
 MOST_CELLS = 40
 MOST_NAMES = 4
 # Judgement: of a node with fewer bad tests than these it is not said that they are its.
@@ -63,19 +74,13 @@ LEAST_IN_COMMON = 3
 OTHERS = 0.2
 
 
-def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]) -> str:
-    """What was measured of the suspect, how probable it is, and what else could be the reason."""
-    said = f"{matrix.what} {_where(found)}: {found.bad} of {found.tests} tests are bad"
-    usual = result.noise.usual
-    if found.ratio is not None and matrix.better is Better.LOWER:
-        said += f", their median is {number(found.ratio * usual, matrix.unit)}"
-    elif found.ratio is not None:
-        said += f", their median is {found.ratio:.3g} times the typical {number(usual, matrix.unit)}"
-    elif matrix.unit:
-        said += ", none gave a value"
-    if result.noise.line > 0 and matrix.unit:
-        word = "below" if matrix.better is Better.HIGHER else "above"
-        said += f" (bad is {word} {number(result.noise.line, matrix.unit)})"
+def suspect(
+    matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str], what: MatrixSubject | None = None
+) -> str:
+    """What is wrong with the suspect, as a predicate: by how much, how probable it is, and what else could be the reason. `what` is
+    None for a matrix of another tool.
+    """
+    said = f"{_fault(matrix, what)}{_where(found)}: {_value(matrix, result, found)}{found.bad} of {found.tests} tests are bad"
     if found.passed:
         said += ", all in one period, and they were good when they were measured again"
     if found.cost is not None:
@@ -83,23 +88,55 @@ def suspect(matrix: Matrix, result: Decoded, found: Suspect, also: Sequence[str]
     said += f"; probability {percent(found.probability)}"
     if found.runner_up is not None:
         other = found.runner_up
-        said += f", next {other.kind.value} {other.subject} {percent(other.probability)}"
+        said += f", next {part(other.kind, other.subject)} {percent(other.probability)}"
     return said + (f"; also {', '.join(also)}" if also else "")
+
+
+def _fault(matrix: Matrix, what: MatrixSubject | None) -> str:
+    if what is not None:
+        return FAULTS[what]
+    return "is slow" if matrix.better is Better.HIGHER else f"has a high {matrix.what}"
+
+
+def _value(matrix: Matrix, result: Decoded, found: Suspect) -> str:
+    if not matrix.unit:
+        return ""
+    usual, line = result.noise.usual, result.noise.line
+    said, digits = "no value", 3
+    if found.ratio is not None:
+        median = found.ratio * usual
+        digits = distinct_digits(
+            3, lambda some: figure(median, some) == figure(line, some) and median != line
+        )
+        said = f"median {number(median, matrix.unit, digits)}"
+    said += f", usual {number(usual, matrix.unit)}" if matrix.better is Better.HIGHER else ""
+    return f"{said}, threshold {number(line, matrix.unit, digits)}; " if line > 0 else f"{said}; "
+
+
+def part(kind: Kind, subject: str) -> str:
+    """The part with its kind: "node node-3"; a rail's name says it by itself ("rail 2")."""
+    return subject if kind is Kind.RAIL else f"{kind.value} {subject}"
 
 
 def candidate(subject: str, message: str) -> str:
     """A part that may be at fault, and is not named because something else is too likely."""
-    return f"{subject} is a candidate, but it is not certain enough to name it: {message}"
+    return f"{subject} is a candidate, but it is not certain enough to name it; it {message}"
 
 
 def _where(found: Suspect) -> str:
+    """The direction: of a link from which end to which, "" if both are bad."""
     if found.kind is Kind.LINK:
+        first, _, second = found.subject.partition(LINK)
         return {
-            Direction.BOTH: "between the two",
-            Direction.OUT: "from the first to the second",
-            Direction.IN: "from the second to the first",
+            Direction.BOTH: "",
+            Direction.OUT: f" from {first} to {second}",
+            Direction.IN: f" from {second} to {first}",
         }[found.way]
-    return {Direction.BOTH: "to and from it", Direction.OUT: "from it", Direction.IN: "towards it"}[found.way]
+    return {
+        Direction.BOTH: " to and from its peers",
+        Direction.OUT: " to its peers",
+        Direction.IN: " from its peers",
+    }[found.way]
 
 
 def fabric(matrix: Matrix, result: Decoded) -> str:
@@ -189,10 +226,9 @@ def slow_paths(matrix: Matrix, paths: SlowPaths) -> str:
 
 def slow_node(matrix: Matrix, result: Decoded, found: Suspect) -> str:
     """A node is a little slower than the others."""
-    ways = {Direction.BOTH: "to and from it", Direction.OUT: "from it", Direction.IN: "towards it"}
     return (
-        f"{matrix.what} {ways[found.way]} is {percent(1 - (found.ratio or 0.0))} below that of the other nodes (median over its"
-        f" {found.tests} tests, typical value {number(result.noise.usual, matrix.unit)}); probability {percent(found.probability)}"
+        f"is {percent(1 - (found.ratio or 0.0))} slower than the other nodes{_where(found)} (median of its {found.tests} tests, usual"
+        f" {number(result.noise.usual, matrix.unit)}); probability {percent(found.probability)}"
     )
 
 
@@ -260,9 +296,9 @@ def _reasons(tests: Table) -> dict[tuple[int, int], str]:
     return found
 
 
-def number(value: float, unit: str) -> str:
+def number(value: float, unit: str, digits: int = 3) -> str:
     """The value with its unit."""
-    return f"{value:.3g} {unit}".strip()
+    return f"{figure(value, digits)} {MICROSECONDS if unit == 'us' else unit}".strip()
 
 
 def percent(probability: float) -> str:

@@ -7,25 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
+from checks.finding_details import Unmeasured
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import combined, expected, links, prefilter, relative
 from checks.judge.rules import values as bounds
 from checks.judge.rules.tails import Tails
-from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, figure, label_of, show
-from checks.model import (
-    CLUSTER,
-    EVIDENCE_BYTES,
-    Action,
-    Cause,
-    Finding,
-    Level,
-    Observation,
-    Unmeasured,
-    node_of,
-    worst,
-)
+from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of
+from checks.judge.rules.wording import figure, noun_of, quantity, show, unequal, unit_of
+from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of, worst
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
 
@@ -217,7 +208,8 @@ def _uniform(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) 
         odd = [index for index, item in enumerate(value) if str(item) != usual]
         if odd:
             named = ", ".join(f"{label_of(rule, row, index)} is {show(value[index])}" for index in odd[:8])
-            said = f"{rule.metric} differs within the node: {named}; the other {len(value) - len(odd)} are {show(usual)}"
+            said = f"{noun_of(check, rule.metric)} differs within the node: {named}; the other "
+            said += f"{len(value) - len(odd)} are {show(usual)}"
             yield Finding(
                 Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
                 elements=_labels(rule, row, odd),
@@ -239,25 +231,28 @@ def _facts(
         if type(expected) is not int and rule.accept_unknown and known.instance is not None:
             continue
         if type(expected) is not int:
-            said = f"{rule.metric} was not compared: the instance table has no {rule.fact} for this type"
+            said = f"{noun_of(check, rule.metric)} was not compared: the instance table has no {rule.fact} for this type"
             yield Finding(Level.WARN, Cause.EVIDENCE, check, row.subject, said, row.evidence, "")
             continue
         for cell in cells:
             if cell.value < expected * (1 - rule.tolerance):
-                said = f"{cell.label} is {figure(cell.value)}, but the instance type has {figure(expected)}"
+                said = f"{_of_cell(check, cell)}, but the instance type has {figure(expected)}"
                 yield Finding(
                     Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
                     elements=(cell.element,) if cell.element else (),
                 )  # fmt: skip
             elif cell.value > expected * (1 + rule.tolerance):
-                said = f"{cell.label} is {figure(cell.value)}, but the instance table has {figure(expected)}"
+                said = f"{_of_cell(check, cell)}, but the instance table has {figure(expected)}"
                 remedy = "Correct the declared instance type, or the instance table."
                 yield Finding(Level.WARN, Cause.CONFIGURATION, check, row.subject, said, row.evidence, remedy)
 
 
+def _of_cell(check: str, cell: bounds.Cell) -> str:
+    label = f"{cell.element}: {noun_of(check, cell.metric)}" if cell.element else noun_of(check, cell.metric)
+    return f"{label} is {quantity(cell.value, unit_of(cell.metric))}"
+
+
 def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
-    is_fault = rule.equals == ""  # the elements are sentences, which need no expected value
-    wanted = "" if is_fault else f", it must be {rule.equals!r}"
     seen: dict[Cell, links.Towards] = {}
     for row in rows:
         value = row.metrics.get(rule.metric)
@@ -268,29 +263,33 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
         known = [item for item in items if item is not None]
         if len(known) < len(items) or not items:
             yield _unmeasured(check, rule, row, "has elements without a value", blind)
-        strange = [item for item in known if type(item) is not type(rule.equals)]
+        strange = [item for item in known if not _is_comparable(item, rule.equals)]
         if strange:
             said = f"is {show(strange[0])!r}, which cannot be compared with {rule.equals!r}"
             yield _unmeasured(check, rule, row, said, blind)
         odd = [
             (index, item)
             for index, item in enumerate(items)
-            if type(item) is type(rule.equals) and item != rule.equals
+            if _is_comparable(item, rule.equals) and item != rule.equals
         ]
         if links.are_judged(rule, row):
             seen |= links.cells_of(rule, row, [index for index, _ in odd])
         elif odd:
-            word = ":" if is_fault else " is"
-            where = ", ".join(f"{label_of(rule, row, index)}{word} {show(item)}" for index, item in odd[:8])
-            more = f" and {len(odd) - 8} more" if len(odd) > 8 else ""
-            shown = f": {where}{more}" if isinstance(value, tuple) else f"{word} {show(value)}"
-            said = f"{rule.metric}{shown}{wanted}"
-            elements = _labels(rule, row, [index for index, _ in odd]) if isinstance(value, tuple) else ()
+            listed = isinstance(value, tuple)
+            labelled = [(label_of(rule, row, index) if listed else "", item) for index, item in odd]
+            said, is_predicate = unequal(check, rule.metric, labelled, rule.equals)
+            elements = _labels(rule, row, [index for index, _ in odd]) if listed else ()
             yield Finding(
                 Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
-                elements=elements,
+                elements=elements, is_predicate=is_predicate,
             )  # fmt: skip
-    yield from links.judge(check, rule, seen, wanted)
+    yield from links.judge(check, rule, seen)
+
+
+def _is_comparable(value: object, wanted: object) -> bool:
+    """Whether both are of one type; 1 and 1.0 are numbers, True is none."""
+    numbers = {type(value), type(wanted)} <= {int, float}
+    return numbers or type(value) is type(wanted)
 
 
 def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
@@ -303,7 +302,7 @@ def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level)
                 said = f"is {show(text)!r}, which is not a driver version"
                 yield _unmeasured(check, rule, row, said, blind)
             elif found < least:
-                said = f"{rule.metric} is {show(text)}, older than {rule.min_version}"
+                said = f"{noun_of(check, rule.metric)} is {show(text)}, older than {rule.min_version}"
                 yield Finding(
                     Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy
                 )
@@ -319,7 +318,7 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
             said = "is missing, or some elements have no value"
             yield _unmeasured(check, rule, table[place], said, blind)
         else:
-            values[subject] = str(value)
+            values[subject] = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     ranked = sorted(Counter(values.values()).items(), key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) < 2:
         return
@@ -329,7 +328,9 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
     if (
         2 * most <= len(values) or alone
     ):  # there is no majority, or it consists of one node's own ranks: no node is blamed
-        said = f"{rule.metric} differs, and no value has a majority: {_who_has(values, ranked)}"
+        said = (
+            f"{noun_of(check, rule.metric)} differs, and no value has a majority: {_who_has(values, ranked)}"
+        )
         shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
         yield Finding(
             Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy
@@ -337,7 +338,7 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         return
     for subject, value in values.items():
         if value != usual:
-            said = f"{rule.metric} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
+            said = f"{noun_of(check, rule.metric)} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
             yield Finding(Level(rule.level), rule.cause, check, subject, said, "", rule.remedy)
 
 

@@ -12,21 +12,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checks.documents.columns import Rows
+from checks.finding_details import Comparison
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, good_side, noise_of, of_small_group, spread_of
 from checks.judge.rules.prefilter import are_near, nodes_of, suspects
-from checks.judge.rules.relative import Series, better_side, of_nodes, reach, series_of
+from checks.judge.rules.relative import better_side, reach
+from checks.judge.rules.series import Series, of_nodes, series_of
 from checks.judge.rules.tails import NORMAL, Tails, tails_of
-from checks.judge.rules.values import Cell, Chances, RuleContext, held
+from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
+from checks.judge.rules.wording import MEDIANS, REFERENCES, percent
 from checks.model import Finding, Observation, node_of
 from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
-SUFFIX = {
-    Over.PEERS: " times the median of its peers",
-    Over.NODE: " times the median of its node",
-    Over.FLEET: " times the median of the nodes",
-}
 MOST_NAMED = 4
 
 Judged = tuple[Rule, Sequence[Observation]]
@@ -145,10 +143,17 @@ def _outliers(
         ratios, nodes, chance, rule.deviations, better=better_side(rule), known=tails.of_medians(most)
     )
     for subject, median in medians.items():
-        cell = Cell(subject, _label(mine[subject]), median, mine[subject][0].evidence)
-        for found in held(check, rule, cell, middle, SUFFIX[rule.over]):
-            if abs(median / middle - 1.0) >= reach(rule, noise, found.level, median / middle):
-                yield found
+        ratio = median / middle
+        crossed = crossing(rule, ratio)
+        if crossed is None or abs(ratio - 1.0) < reach(rule, noise, crossed[0], ratio):
+            continue
+        level, relation, line = crossed
+        of, what = MEDIANS[rule.over], _label(mine[subject])
+        said = f"is at {percent(ratio)} of {REFERENCES[of]}, by {what}, threshold {percent(line)}"
+        yield Finding(
+            level, rule.cause, check, subject, said, mine[subject][0].evidence, rule.remedy,
+            is_predicate=True, compared=Comparison(median, "", relation, line, of, middle),
+        )  # fmt: skip
 
 
 def _label(shares: Sequence[_Share]) -> str:
@@ -167,11 +172,11 @@ def _shares(rule: Rule, rows: Sequence[Observation]) -> Iterator[_Share]:
         for part in parts.values():
             middle = median_of(part.values) if len(part.values) >= rule.min_peers else 0.0
             if middle > 0:
-                labels = part.labels or [part.label] * len(part.values)
+                elements = part.elements or [part.element] * len(part.values)
                 yield from (
-                    _Share(subject, label, value / middle, evidence)
-                    for subject, label, value, evidence in zip(
-                        part.subjects, labels, part.values, part.evidence, strict=True
+                    _Share(subject, label_text(part.metric, element), value / middle, evidence)
+                    for subject, element, value, evidence in zip(
+                        part.subjects, elements, part.values, part.evidence, strict=True
                     )
                 )
 
@@ -183,10 +188,11 @@ def _by_node(series: Series) -> dict[str, Series]:
         places.setdefault(node_of(subject), []).append(place)
     return {
         node: Series(
-            series.label,
+            series.metric,
             [series.subjects[place] for place in mine],
             [series.values[place] for place in mine],
             [series.evidence[place] for place in mine],
+            series.element,
         )
         for node, mine in places.items()
     }

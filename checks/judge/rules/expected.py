@@ -14,12 +14,14 @@ from itertools import chain
 from typing import Any, cast
 
 from checks.documents.columns import Rows
+from checks.finding_details import Comparison, Reference, Relation, Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
 from checks.judge.rules.prefilter import parts_of, span
-from checks.judge.rules.values import RuleContext, cells_of, figure
-from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, Unmeasured, node_of
+from checks.judge.rules.values import RuleContext, cells_of, crossing
+from checks.judge.rules.wording import bounded, noun_of, unit_of, who
+from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
 from checks.policy import Expect, Rule
 
 LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."
@@ -168,7 +170,8 @@ def _held(rule: Rule, value: float, expected: Expected) -> tuple[Level, float, b
     """The level, the ratio from which it follows, and whether that is a ratio to the roofline."""
     above = expected.most is not None and value > expected.most
     ratio = value / expected.most if above and expected.most else value / _reference(expected)
-    return Level.FAIL if above else _line(rule, ratio, expected)[0], ratio, above
+    crossed = _line(rule, ratio, expected)
+    return Level.FAIL if above else crossed[0] if crossed else Level.PASS, ratio, above
 
 
 def _reference(expected: Expected) -> float:
@@ -179,45 +182,33 @@ def _is_wide(expected: Expected) -> bool:
     return expected.low < WIDE * expected.value
 
 
-def _said(rule: Rule, mark: _Mark) -> str:
-    expected, origin = mark.expected, mark.expected.provenance
-    named = f"{_label(rule, mark)} is {figure(mark.value)}"
+def _comparison(rule: Rule, mark: _Mark) -> Comparison:
+    expected, unit = mark.expected, unit_of(rule.metric)
     if mark.above and expected.most is not None:
-        return f"{named}, more than the hardware can do ({figure(expected.most)}): the measurement is wrong"
-    what = f"the expected {figure(expected.value)}"
+        return Comparison(mark.value, unit, Relation.ABOVE, expected.most, Reference.POSSIBLE)
+    reference = Reference.EXPECTED
     if expected.is_floor:
-        what = f"the minimum for its links ({figure(expected.value)})"
+        reference = Reference.MINIMUM
     elif expected.is_limit:
-        what = f"the limit of {figure(expected.value)}"
+        reference = Reference.LIMIT
     elif _is_wide(expected):
-        what = f"{figure(expected.low)}, the low end of the expected value ({figure(expected.value)})"
-    line = _line(rule, mark.ratio, expected)[1]
-    return f"{named}, {mark.ratio:.2f} of {what}, {line} ({origin.kind.value}: {origin.source})"
+        reference = Reference.LOW_END
+    _, relation, line = _line(rule, mark.ratio, expected) or (mark.level, Relation.BELOW, 1.0)
+    return Comparison(mark.value, unit, relation, line, reference, _reference(expected))
 
 
-def _label(rule: Rule, mark: _Mark) -> str:
-    cells = () if mark.question.label else cells_of(rule, mark.row)[0]
-    return next((cell.label for cell in cells if cell.index == mark.index), mark.question.label)
+def _element(rule: Rule, mark: _Mark) -> str:
+    """The label of the element: of the metric's own list, or how it was measured."""
+    if mark.question.label:
+        return mark.question.label
+    return next((cell.element for cell in cells_of(rule, mark.row)[0] if cell.index == mark.index), "")
 
 
-def _elements(rule: Rule, mark: _Mark) -> tuple[str, ...]:
-    cells = () if mark.question.label else cells_of(rule, mark.row)[0]
-    return tuple(cell.element for cell in cells if cell.index == mark.index and cell.element)
-
-
-def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, str]:
-    """The level, and the threshold that was crossed. A published limit is used as it is, and has no WARN range above it."""
+def _line(rule: Rule, ratio: float, expected: Expected) -> tuple[Level, Relation, float] | None:
+    """The threshold that was crossed, as in `crossing`. A published limit is used as it is, and has no WARN range above it."""
     if expected.is_limit:
-        return (Level.FAIL, "below it") if ratio < 1 else (Level.PASS, "")
-    for level, low, high in (
-        (Level.FAIL, rule.fail_below, rule.fail_above),
-        (Level.WARN, rule.warn_below, rule.warn_above),
-    ):
-        if low is not None and ratio < low:
-            return level, f"below the threshold {figure(low)}"
-        if high is not None and ratio > high:
-            return level, f"above the threshold {figure(high)}"
-    return Level.PASS, ""
+        return (Level.FAIL, Relation.BELOW, 1.0) if ratio < 1 else None
+    return crossing(rule, ratio)
 
 
 def _worst(marks: Sequence[_Mark]) -> list[_Mark]:
@@ -242,12 +233,18 @@ def _spoken(check: str, rule: Rule, marks: Sequence[_Mark], compared: Sequence[s
         cause = Cause.EVIDENCE if above else _cause(rule, some, compared)
         for subject, group in _grouped(some, compared).items():
             worst = min(group, key=lambda mark: (_rank(mark), mark.subject))
-            said = _said(rule, worst)
+            crossed, element = _comparison(rule, worst), _element(rule, worst)
+            said, is_predicate = bounded(check, rule.metric, element, crossed)
             if len(group) > 1:
-                said = f"all {len(group)} are affected, {worst.subject} most: {said}"
+                it = f"it {said}" if is_predicate else said
+                said, is_predicate = (
+                    f"all {len(group)} are affected; the worst is {who(worst.subject)}: {it}",
+                    False,
+                )
             made = Finding(
                 worst.level, cause, check, subject, said, worst.row.evidence, rule.remedy,
-                elements=_elements(rule, worst),
+                elements=(element,) if element and not worst.question.label else (),
+                is_predicate=is_predicate, compared=crossed,
             )  # fmt: skip
             yield made if above else replace(made, source=str(worst.expected.provenance))
 
@@ -298,7 +295,7 @@ def _unknown(check: str, rule: Rule, plans: Sequence[Sequence[Question]]) -> Ite
         (floor, "was only compared with the minimum for its links"),
     ):
         if about:
-            said = f"no baseline: {rule.metric} {held}: {_listed(about)}"
+            said = f"no baseline: {noun_of(check, rule.metric)} {held}: {_listed(about)}"
             small = not too_small.isdisjoint(about)
             kind = FindingKind.ONLY_SMALL_MESSAGES if small else FindingKind.NO_BASELINE
             yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", LEARN, kind=kind)

@@ -20,6 +20,7 @@ from checks.judge.rules.expected_values import (
     transport_of,
 )
 from checks.judge.rules.values import RuleContext
+from checks.judge.rules.wording import quantity
 from checks.model import Declared, Observation
 from checks.policy import Expect, Rule
 
@@ -33,8 +34,9 @@ POINT = re.compile(r"(\w+?)(?:_perf)? (\d+) B, (\d+) ranks")
 class Question:
     """`about` says what is asked, in the same words for all sizes of one collective; "" if the element is not compared.
 
-    `label` is the name of the element, if the metric does not say it. `too_small`: no message was large enough to show bandwidth. No
-    baseline can replace that, because what was not sent was not measured.
+    `label` says how the element was measured ("all_gather at 256 MiB over 8 ranks"), if the metric's own list does not say it.
+    `too_small`: no message was large enough to show bandwidth. No baseline can replace that, because what was not sent was not
+    measured.
     """
 
     about: str
@@ -120,13 +122,10 @@ def _of_collective(
             found = floor_busbw(facts, *asked, largest=True)
         else:
             found = expected_busbw(facts, *asked) or floor_busbw(facts, *asked)
-        label = f"{rule.metric} of {group.collective} at {_size(size)} over {group.ranks} ranks"
+        what = "all_reduce of each rail" if group.collective == RAILS else group.collective
+        label = f"{what} at {quantity(size, 'B')} over {group.ranks} ranks"
         made.append(Question(said, found, "" if rule.each else label, size < LEAST_BYTES))
     return made
-
-
-def _size(size: int) -> str:
-    return f"{size >> 20} MiB" if size >> 20 else f"{size} B"
 
 
 def _point(check: str, at: object, declared: Declared) -> tuple[Group, int] | None:

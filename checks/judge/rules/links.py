@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from checks.documents.report import clip
 from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
-from checks.judge.rules.values import show
+from checks.judge.rules.wording import unequal
 from checks.model import CLUSTER, LINK, Finding, Level, Observation
 from checks.policy import Rule
 
@@ -21,9 +21,9 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Towards:
-    """What nodes measured towards their peers: the value as text, whether it is bad, and what the check wrote about it."""
+    """What nodes measured towards their peers: the value, whether it is bad, and what the check wrote about it."""
 
-    value: str
+    value: object
     bad: bool
     evidence: str = ""
 
@@ -45,14 +45,14 @@ def cells_of(rule: Rule, row: Observation, odd: Collection[int]) -> Mapping[Cell
     names, values = row.metrics[rule.each], row.metrics[rule.metric]
     pairs = zip(names, values, strict=True) if isinstance(names, tuple) and isinstance(values, tuple) else ()
     return {
-        (row.subject, str(name)): Towards(show(value), place in odd, row.evidence)
+        (row.subject, str(name)): Towards(value, place in odd, row.evidence)
         for place, (name, value) in enumerate(pairs)
         if value is not None
     }
 
 
-def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards], wanted: str) -> Iterator[Finding]:
-    """One finding per node or link at fault; `wanted` says what the values must be.
+def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards]) -> Iterator[Finding]:
+    """One finding per node or link at fault.
 
     A node is at fault if its links to several peers are bad and other nodes have good ones. Of two nodes it is always the link.
     """
@@ -66,33 +66,48 @@ def judge(check: str, rule: Rule, seen: Mapping[Cell, Towards], wanted: str) -> 
         hosts.remove(host)
         links |= {_link(cell) for cell in of_host[host]}
     for host in hosts:
-        said = (
-            f"{rule.metric} is {_text(of_host[host], seen)}{wanted}; between other nodes it is as it must be"
-        )
-        yield _finding(check, rule, host, said, of_host[host], seen)
+        said, is_predicate = _said(check, rule, of_host[host], seen)
+        said += "; other nodes do not show this between each other"
+        yield _finding(check, rule, host, said, of_host[host], seen, is_predicate)
     if len(links) > max(MOST_LINKS, len({end for link in ends for end in link})):
         cells = {cell for link in links for cell in of_link[link]}
-        said = f"{rule.metric} is wrong on {len(links)} links, and no single node explains it: suspect the network{wanted}"
-        yield _finding(check, rule, CLUSTER, said, cells, seen)
+        said, is_predicate = _said(check, rule, cells, seen)
+        said += f"; {len(links)} links are affected, and no single node explains it: suspect the network"
+        yield _finding(check, rule, CLUSTER, said, cells, seen, is_predicate)
         return
     for link in sorted(links):
-        said = f"{rule.metric} is {_text(of_link[link], seen)}{wanted}"
-        yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", said, of_link[link], seen)
+        said, is_predicate = _said(check, rule, of_link[link], seen)
+        yield _finding(check, rule, f"{link[0]}{LINK}{link[1]}", said, of_link[link], seen, is_predicate)
 
 
 def _finding(
-    check: str, rule: Rule, subject: str, said: str, cells: set[Cell], seen: Mapping[Cell, Towards]
+    check: str,
+    rule: Rule,
+    subject: str,
+    said: str,
+    cells: set[Cell],
+    seen: Mapping[Cell, Towards],
+    is_predicate: bool,
 ) -> Finding:
     texts = dict.fromkeys(seen[cell].evidence for cell in sorted(cells))
     evidence = clip("\n".join(filter(None, texts)))[0]
-    return Finding(Level(rule.level), rule.cause, check, subject, said, evidence, rule.remedy)
+    return Finding(
+        Level(rule.level), rule.cause, check, subject, said, evidence, rule.remedy, is_predicate=is_predicate
+    )
 
 
 def _link(cell: Cell) -> Cell:
     return min(cell), max(cell)
 
 
-def _text(cells: set[Cell], seen: Mapping[Cell, Towards]) -> str:
+def _said(check: str, rule: Rule, cells: set[Cell], seen: Mapping[Cell, Towards]) -> tuple[str, bool]:
+    """What is wrong, by the value that differs most, and in which directions."""
     shown = sorted(cells)
+    values = [seen[cell].value for cell in shown]
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    said, is_predicate = unequal(
+        check, rule.metric, [("", max(numbers) if numbers else values[0])], rule.equals
+    )
     more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return ", ".join(f"{seen[a, b].value} from {a} to {b}" for a, b in shown[:SHOWN]) + more
+    ways = ", ".join(f"from {a} to {b}" for a, b in shown[:SHOWN])
+    return f"{said} ({ways}{more})", is_predicate

@@ -149,7 +149,7 @@ def _unless_alike(rule: Rule, rows: Rows, column: Sequence[Any]) -> Sequence[Obs
     if kinds == {tuple} and not all("/" in subject for subject in subjects):
         return rows
     parts = parts_of(column)
-    if parts is None or (kinds == {tuple} and labels_of(rule, rows, len(parts)) is None):
+    if parts is None or (kinds == {tuple} and elements_of(rule, rows, len(parts)) is None):
         return rows
     enough = min(Counter(nodes).values()) >= rule.min_peers
     far = [part for part in parts if not (enough and are_near(rule, span(part)))]
@@ -176,17 +176,17 @@ def parts_of(column: Sequence[Any]) -> list[Sequence[Any]] | None:
     return [list(map(itemgetter(index), column)) for index in range(len(column[0]))] or None
 
 
-def labels_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
-    """The names of the elements, if all rows have the same ones."""
+def elements_of(rule: Rule, rows: Rows, length: int) -> list[str] | None:
+    """The labels of the elements, if all rows have the same ones."""
     if not rule.each:
-        return [f"{rule.metric}[{index}]" for index in range(length)]
+        return [f"[{index}]" for index in range(length)]
     column = rows.column(rule.each)
     names = column[0]
     if type(names) is not tuple or len(set(names)) != length or column.count(names) != len(column):
         return None
     if set(map(type, names)) != {str} or len(names) != length:
         return None
-    return [f"{name}: {rule.metric}" for name in names]
+    return list(map(str, names))
 
 
 def are_near(rule: Rule, found: tuple[float, float] | None) -> bool:

@@ -2,115 +2,28 @@
 
 With fewer subjects than a rule's `min_peers` there is no comparison: if fewer are declared the rule does not apply, and if fewer
 were measured than are declared it says so.
-
-The numbers that a rule compares form one series per label; an object for a single value is made only for values that differ.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
-from checks.documents.columns import Rows
+from checks.finding_details import Comparison
 from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
-from checks.judge.rules.prefilter import are_near, labels_of, parts_of, span
+from checks.judge.rules.prefilter import are_near
+from checks.judge.rules.series import Series, of_cells, of_nodes, series_of
 from checks.judge.rules.tails import NORMAL
-from checks.judge.rules.values import Cell, RuleContext, cells_of, edges, figure, held
-from checks.model import CLUSTER, Cause, Finding, Level, Observation, Unmeasured, node_of
+from checks.judge.rules.values import Cell, RuleContext, cells_of, crossing, edges, held, label_text
+from checks.judge.rules.wording import MEDIANS, figure, percent, quantity, spoken, stated, unit_of
+from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
 from checks.policy import Over, Rule
-
-
-@dataclass(frozen=True)
-class Series:
-    """Numbers that are compared, each with its subject and evidence. `labels` is set if each number has a label of its own."""
-
-    label: str
-    subjects: Sequence[str]
-    values: Sequence[float]
-    evidence: Sequence[str]
-    labels: Sequence[str] = ()
-
-    @cached_property
-    def span(self) -> tuple[float, float] | None:
-        """The smallest and the greatest value, if all can be compared."""
-        return span(self.values)
-
-    def cell(self, place: int) -> Cell:
-        """One number."""
-        label = self.labels[place] if self.labels else self.label
-        return Cell(self.subjects[place], label, float(self.values[place]), self.evidence[place])
-
 
 # A finding that names nobody lists at most so many candidates.
 CANDIDATES = 8
-
-Faults = Sequence[tuple[Observation, Unmeasured]]
-
-
-def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
-    """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
-    if isinstance(rows, Rows):
-        found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
-        if found is not None:
-            return sorted(found, key=lambda one: one.label), ()
-    return _one_by_one(rule, rows)
-
-
-def of_cells(label: str, cells: Sequence[Cell]) -> Series:
-    """A series of values with the same label."""
-    return Series(
-        label,
-        [cell.subject for cell in cells],
-        [cell.value for cell in cells],
-        [cell.evidence for cell in cells],
-        [cell.label for cell in cells],
-    )
-
-
-def of_nodes(series: Series) -> Series:
-    """One number per node: the median of its ranks."""
-    nodes = list(map(node_of, series.subjects))
-    if len(set(nodes)) == len(nodes):
-        return Series(series.label, nodes, series.values, series.evidence)
-    places: dict[str, list[int]] = {}
-    for place, node in enumerate(nodes):
-        places.setdefault(node, []).append(place)
-    values = [median_of([series.values[place] for place in mine]) for mine in places.values()]
-    evidence = [series.evidence[mine[0]] for mine in places.values()]
-    return Series(series.label, list(places), values, evidence)
-
-
-def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
-    """The series by columns, if every row has the same elements with the same names; None otherwise."""
-    column, columns = rows.column(rule.metric), rows.columns
-    parts = parts_of(column)
-    if parts is None:
-        return None
-    labels = [rule.metric] if type(column[0]) is not tuple else labels_of(rule, rows, len(parts))
-    if labels is None:
-        return None
-    found = [
-        Series(label, columns.subjects, part, columns.evidence)
-        for label, part in zip(labels, parts, strict=True)
-    ]
-    return found if all(series.span is not None for series in found) else None
-
-
-def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
-    alike: dict[str, list[Cell]] = {}
-    faults: list[tuple[Observation, Unmeasured]] = []
-    for row in rows:
-        cells, fault = cells_of(rule, row)
-        if fault:
-            faults.append((row, fault))
-        for cell in cells:
-            alike.setdefault(cell.label, []).append(cell)
-    return [of_cells(label, alike[label]) for label in sorted(alike)], faults
-
 
 # For durations a smaller value is better; everything else that is compared is a rate ("tokens_per_s").
 TIMES = ("_s", "_ms", "_us")
@@ -141,12 +54,10 @@ def judge(
         if rule.over is Over.SLOWEST:
             yield from _slowest(check, rule, series, subjects, known)
         elif rule.over is Over.PEERS:
-            yield from _together(check, rule, series, subjects, " times the median of its peers", known)
+            yield from _together(check, rule, series, subjects, known)
         elif not _nodes_are_near(rule, series):
             nodes = known.declared.nodes if known.declared else subjects
-            yield from _together(
-                check, rule, of_nodes(series), nodes, " times the median of the nodes", known
-            )
+            yield from _together(check, rule, of_nodes(series), nodes, known)
 
 
 def _nodes_are_near(rule: Rule, series: Series) -> bool:
@@ -163,10 +74,10 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleCont
     """Compares the ranks of a node label by label, and the elements of a node's own array with each other."""
     groups: dict[str, dict[str, list[Cell]]] = {}
     for cell in cells:
-        label = cell.label if "/" in cell.subject else rule.metric
-        groups.setdefault(label, {}).setdefault(node_of(cell.subject), []).append(cell)
-    for label, nodes in sorted(groups.items()):
-        series = {node: of_cells(label, alike) for node, alike in sorted(nodes.items())}
+        element = cell.element if "/" in cell.subject else ""
+        groups.setdefault(element, {}).setdefault(node_of(cell.subject), []).append(cell)
+    for element, nodes in sorted(groups.items()):
+        series = {node: of_cells(rule.metric, element, alike) for node, alike in sorted(nodes.items())}
         ratios = [
             ratio
             for one in series.values()
@@ -176,10 +87,10 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleCont
         excused: list[_Excused] = []
         for node, one in series.items():
             declared = _declared(nodes[node], known)
-            yield from _among(
-                check, rule, one, declared, " times the median of its node", noise, excused, node
-            )
-        yield from _about_excused(check, rule, label, len(ratios), noise, excused, known)
+            yield from _among(check, rule, one, declared, noise, excused, node)
+        yield from _about_excused(
+            check, rule, label_text(rule.metric, element), len(ratios), noise, excused, known
+        )
 
 
 def ratios_of(values: Sequence[float], least: int) -> list[float]:
@@ -214,9 +125,7 @@ def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
 _Excused = tuple[Finding, float]
 
 
-def _together(
-    check: str, rule: Rule, series: Series, declared: int, suffix: str, known: RuleContext
-) -> Iterator[Finding]:
+def _together(check: str, rule: Rule, series: Series, declared: int, known: RuleContext) -> Iterator[Finding]:
     """The findings about the values of one series, of which none is compared with anything else."""
     values, excused = series.values, list[_Excused]()
     if len(values) >= rule.min_peers and are_near(rule, series.span):
@@ -227,7 +136,7 @@ def _together(
         noise = _noise(rule, ratios, nodes, known)
     else:
         noise = Noise()
-    yield from _among(check, rule, series, declared, suffix, noise, excused)
+    yield from _among(check, rule, series, declared, noise, excused)
     yield from _about_excused(check, rule, series.label, len(values), noise, excused, known)
 
 
@@ -242,7 +151,6 @@ def _among(
     rule: Rule,
     series: Series,
     declared: int,
-    suffix: str,
     noise: Noise,
     excused: list[_Excused],
     subject: str = CLUSTER,
@@ -266,7 +174,7 @@ def _among(
     for place, value in enumerate(values):
         ratio = value / middle
         if not low <= ratio <= high:
-            for found in held(check, rule, series.cell(place), middle, suffix):
+            for found in held(check, rule, series.cell(place), middle, MEDIANS[rule.over]):
                 if abs(ratio - 1.0) >= reach(rule, noise, found.level, ratio):
                     yield found
                 else:
@@ -301,7 +209,7 @@ def _about_excused(
         if some and (excess or (level is Level.FAIL and len(some) > MOST_OUTLIERS * values)):
             worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
             said = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
-            said += f"that none of them is an outlier: {worst.subject}, {worst.message}"
+            said += f"that none of them is an outlier: {spoken(worst)}"
             lenient = rule.over is Over.FLEET and rule.deviations > 0
             yield Finding(
                 Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
@@ -319,7 +227,7 @@ def _about_excused(
     worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
     if noise.expected(values, abs(ratio - 1.0)) < DOUBTFUL:
         said = f"{len(failed)} of {values} values are beyond the FAIL threshold, and whether noise explains that is doubtful: "
-        said += f"{worst.subject}, {worst.message}"
+        said += spoken(worst)
         yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
 
 
@@ -364,14 +272,30 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
         yield Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, said, "", "The measurement is broken.")
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
-    label = f"the share of the job's time lost to its {series.label}"
-    share = Cell(worst.subject, label, lost, worst.evidence)
-    found = list(held(check, rule, share, 1.0, f" ({figure(worst.value)}, median {figure(middle)})"))
+    found = _waited_for(check, rule, worst, lost, middle)
     if found and not _is_outlier(rule, series, worst.value, found[0].level, known):
-        said = f"no single one is at fault, all vary: {worst.subject}, {found[0].message}"
+        said = f"no single one is at fault, all vary: {spoken(found[0])}"
         excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
         found = [excused] if found[0].level is Level.FAIL else []
     yield from found
+
+
+def _waited_for(check: str, rule: Rule, worst: Cell, lost: float, middle: float) -> list[Finding]:
+    """The finding about the slowest subject, for which the others wait for the share `lost` of the job's time."""
+    crossed = crossing(rule, lost)
+    if crossed is None:
+        return []
+    level, relation, line = crossed
+    value, continues = stated(check, worst.metric, worst.element, worst.value)
+    median = quantity(middle, unit_of(worst.metric))
+    said = f"costs the job {percent(lost)} of its time: {'it ' if continues else ''}{value}, where the median is {median}; "
+    said += f"threshold {percent(line)}"
+    return [
+        Finding(
+            level, rule.cause, check, worst.subject, said, worst.evidence, rule.remedy,
+            is_predicate=True, compared=Comparison(lost, "", relation, line),
+        )
+    ]  # fmt: skip
 
 
 def _is_outlier(rule: Rule, series: Series, value: float, level: Level, known: RuleContext) -> bool:

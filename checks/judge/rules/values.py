@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checks.facts.instances import Facts, Instance
+from checks.finding_details import Comparison, Reference, Relation, Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.tails import Tails
-from checks.model import CLUSTER, Declared, Finding, Level, Observation, Unmeasured
+from checks.judge.rules.wording import bounded, figure, unit_of
+from checks.model import CLUSTER, Declared, Finding, Level, Observation
 from checks.policy import FALSE_NAMES, Over, Rule
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value: its subject, its label ("busbw_gbps[2]"), the index of its element in the array, and that element's own label
-    ("[2]").
+    """One value: its subject, its metric, its element's label if the metric is an array ("GPU 3", or "[2]" if nothing names it), and
+    the index of the element.
     """
 
     subject: str
-    label: str
+    metric: str
     value: float
     evidence: str
     index: int = 0
     element: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of the value: "busbw_gbps[2]", "GPU 3: memory_used_mib"."""
+        return label_text(self.metric, self.element)
 
 
 def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], Unmeasured | None]:
@@ -41,11 +48,11 @@ def cells_of(rule: Rule, row: Observation) -> tuple[list[Cell], Unmeasured | Non
     fault = None if items else Unmeasured(metric, "is an empty list")
     for index, item in enumerate(items):
         element = label_of(rule, row, index) if isinstance(value, tuple) else ""
-        label = f"{element}: {metric}" if element and rule.each else f"{metric}{element}"
         if isinstance(item, (int, float)) and not isinstance(item, bool) and abs(item) < 1e300:
-            cells.append(Cell(row.subject, label, float(item), row.evidence, index, element))
+            cells.append(Cell(row.subject, metric, float(item), row.evidence, index, element))
         else:
-            fault = Unmeasured(label, f"is {item!r:.40}, not a number that can be compared")
+            reason = "has no value" if item is None else f"is {item!r:.40}, not a number that can be compared"
+            fault = Unmeasured(label_text(metric, element), reason)
     return cells, fault
 
 
@@ -57,20 +64,9 @@ def label_of(rule: Rule, row: Observation, index: int) -> str:
     return f"[{index}]"
 
 
-def figure(value: float) -> str:
-    """The number with at least four digits, as people write it: "19,961" and not "1.996e+04"."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def show(value: object) -> str:
-    """The value as text. A long text is cut in its middle."""
-    text = str(value)
-    if len(text) <= 120:
-        return text
-    start, end = text[:70], text[-40:]
-    if " " in start and " " in end:  # cut at a space, so that a part of a word is not read as a word
-        start, end = start.rpartition(" ")[0], end.partition(" ")[2]
-    return f"{start} ... {end}"
+def label_text(metric: str, element: str) -> str:
+    """Such as "GPU 3: memory_used_mib"; "busbw_gbps[2]" for an element that nothing names."""
+    return f"{element}: {metric}" if element and not element.startswith("[") else f"{metric}{element}"
 
 
 def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
@@ -95,11 +91,10 @@ def judge(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
         if cells:
             ordered = sorted(cells, key=lambda cell: (cell.value, cell.subject, cell.label))
             for extreme in (ordered[0], ordered[-1]):
-                cell = Cell(CLUSTER, extreme.label, extreme.value, extreme.evidence)
-                yield from held(check, rule, cell, 1.0, "")
+                yield from held(check, rule, replace(extreme, subject=CLUSTER))
     else:
         for cell in cells:
-            yield from held(check, rule, cell, 1.0, "")
+            yield from held(check, rule, cell)
 
 
 def edges(rule: Rule) -> tuple[float, float]:
@@ -109,22 +104,36 @@ def edges(rule: Rule) -> tuple[float, float]:
     return max(lows, default=0.0), min(highs, default=math.inf)
 
 
-def held(check: str, rule: Rule, cell: Cell, unit: float, suffix: str) -> Iterator[Finding]:
-    """The finding that the rule makes about the value in this unit; none if the value is within the thresholds."""
-    value = cell.value / unit
+def held(
+    check: str, rule: Rule, cell: Cell, of: float | None = None, reference: Reference = Reference.THRESHOLD
+) -> Iterator[Finding]:
+    """The finding that the rule makes about the value, as a ratio to the reference value `of` if there is one; none if it is within
+    the thresholds.
+    """
+    value = cell.value if of is None else cell.value / of
+    crossed = crossing(rule, value)
+    if crossed is None:
+        return
+    level, relation, line = crossed
+    compared = Comparison(cell.value, unit_of(cell.metric), relation, line, reference, of)
+    said, is_predicate = bounded(check, cell.metric, cell.element, compared)
+    yield Finding(
+        level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy,
+        elements=(cell.element,) if cell.element else (), is_predicate=is_predicate, compared=compared,
+    )  # fmt: skip
+
+
+def crossing(rule: Rule, value: float) -> tuple[Level, Relation, float] | None:
+    """The worst level whose threshold the value crosses, on which side, and that threshold; None if it is within all of them."""
     for level, low, high in (
         (Level.FAIL, rule.fail_below, rule.fail_above),
         (Level.WARN, rule.warn_below, rule.warn_above),
     ):
-        line = low if low is not None and value < low else high if high is not None and value > high else None
-        if line is not None:
-            side = "below" if line == low and value < line else "above"
-            said = f"{cell.label} is {figure(value)}{suffix}, {side} the threshold {figure(line)}"
-            elements = (cell.element,) if cell.element else ()
-            yield Finding(
-                level, rule.cause, check, cell.subject, said, cell.evidence, rule.remedy, elements=elements
-            )
-            return
+        if low is not None and value < low:
+            return level, Relation.BELOW, low
+        if high is not None and value > high:
+            return level, Relation.ABOVE, high
+    return None
 
 
 @dataclass(frozen=True)

@@ -200,5 +200,5 @@ class ApprovalWait:
 def _goes_on(state: State) -> bool:
     """Whether the run continues. Raises RunCancelled if it was cancelled."""
     if state.is_cancelling() or state.is_final():
-        raise RunCancelled(f"the run was ended while it waited for approval: {state.name}")
+        raise RunCancelled("cancelled while waiting for approval")
     return state.is_running()

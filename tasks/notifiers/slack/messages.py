@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.model import CLUSTER, LINK
 from tasks.notifiers.base import AnswerLine, Item, Kind, Link, Notification, PendingQuestion, Status
 from tasks.notifiers.slack.blocks import (
     CONTEXT,
@@ -102,7 +101,7 @@ def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
     if asked.override:
         approve |= {"style": "danger", "confirm": _CONFIRM}
     refuse = _button(REFUSE, "Do not launch", value)
-    elements = [approve, refuse, _button(RECHECK, "Check again", value)]
+    elements = [refuse, approve, _button(RECHECK, "Check again", value)]
     return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": elements}
 
 
@@ -112,30 +111,8 @@ def _button(action: str, text: str, value: dict[str, str]) -> Block:
 
 
 def first_line(page: Notification) -> str:
-    """Such as "NO-GO p5-prod: node ip-10-0-3-7: hardware_failures: GPU 5: memory: error 44 (dcgm.diag)".
-
-    The finding that the title names is put for people. A title that names none stays, without the coverage, which stands below.
-    """
-    if (lead := page.lead) is not None:
-        more = f" (and {lead.more} more finding{'' if lead.more == 1 else 's'})" if lead.more else ""
-        return one_line(f"{lead.opening}: {_said(lead.item)}{more}", LINE)
-    title = one_line(page.title, 2 * LINE) or f"{page.kind} {page.gate or page.cluster}"
-    coverage = dict(page.facts).get("coverage", "")
-    return one_line(title.replace(f"; observed {coverage}", "") if coverage else title, LINE)
-
-
-def subject_in_words(where: str) -> str:
-    """ "n1/rank-3" -> "node n1, rank 3", and "node-1/rank-3" -> "node-1, rank 3"; several, a link and the cluster stay as they are."""
-    if where == CLUSTER or LINK in where or ", " in where:
-        return where
-    node, _, part = where.partition("/")
-    named = node if node.lower().startswith("node") else f"node {node}"
-    return f"{named}, {part.replace('-', ' ', 1)}" if part else named
-
-
-def _said(item: Item) -> str:
-    said = f"{subject_in_words(item.where)}: {item.message}"
-    return said if item.check == "report" else f"{said} ({item.check})"
+    """The title: "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: error 44"."""
+    return one_line(page.title, LINE) or f"{page.kind} {page.gate or page.cluster}"
 
 
 @dataclass(frozen=True)
@@ -235,7 +212,7 @@ def elapsed(seconds: float) -> str:
 
 
 def _finding(item: Item, evidence: bool = False) -> list[Block]:
-    said = f"{item.word} {item.cause} {item.where}: {item.check}: {item.message}"
+    said = str(item)
     said += f"\nRemedy: {item.remedy}" if item.remedy else ""
     blocks = [plain(said)]
     blocks += [code("\n".join(item.commands))] if item.commands else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.documents.columns import by_check
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.model import Observation, Outcome, Report, Value, node_of
 from tasks.text.inert import one_line
 

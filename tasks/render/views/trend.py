@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from checks.judge.rules.values import figure
+from checks.judge.rules.wording import figure
 from checks.judge.trend.model import LEAST_REPORTS, Course, Machine, Point, Trend
 from tasks.render.context import PastNumber
 from tasks.render.trend_text import course_text, growth_text, spark

@@ -71,6 +71,6 @@ def test_sizes_that_were_left_out_are_said_once() -> None:
         )
         for rank in range(8)
     ]  # fmt: skip
-    found = {one for one in apply("nccl.all_reduce", line, rows, 8) if "left_out" in one.message}
+    found = {one for one in apply("nccl.all_reduce", line, rows, 8) if one.metric == "sizes_left_out"}
 
     assert [("cluster", Level.WARN, Cause.EVIDENCE)] == [(one.subject, one.level, one.cause) for one in found]

@@ -68,7 +68,7 @@ def test_one_machine_under_two_names_is_one_machine(kind: str, shared: str) -> N
     (found,) = _findings(_with_identity(kind, shared))
 
     assert (Level.FAIL, Cause.EVIDENCE, "node-1") == (found.level, found.cause, found.subject)
-    assert "this node and node-0 are the same machine" in found.message
+    assert "is the same machine as node-0" in found.message
 
 
 @pytest.mark.parametrize(("kind", "shared"), [(P5, ()), ("cpu", ("boot_id", "product_uuid"))])

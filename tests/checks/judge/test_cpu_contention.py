@@ -51,7 +51,7 @@ def test_slow_while_others_took_the_cpu_is_evidence() -> None:
     (found,) = _found(_row(0, 0.44, BUSY))
 
     assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
-    assert "copy_gbps is 0.44, below the threshold 0.5; node-0 was busy: load 25 on 2 CPUs" in found.message
+    assert "copies 0.44 GB/s in memory, threshold 0.5; node-0 was busy: load 25 on 2 CPUs" in found.message
     assert found.remedy.startswith("Stop other work")
 
 
@@ -110,7 +110,9 @@ def test_a_good_second_value_does_not_hide_a_bad_first_one() -> None:
 
     (found,) = _found(_row(0, 9.0, QUIET, **first, **quiet))
     assert (Level.WARN, Cause.CONFIGURATION) == (found.level, found.cause)
-    assert found.message.startswith("copy_gbps is 0.44, below the threshold 0.5 in the first measurement")
+    assert found.message.startswith(
+        "copies 0.44 GB/s in memory, threshold 0.5 (first measurement; the second"
+    )
     assert [] == _said(_row(0, 9.0, QUIET, **first, **busy))
     assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(_row(0, 0.4, QUIET, **first, **busy))
     assert ["node-0/rank-0 WARN CONFIGURATION"] == _said(_row(0, 9.0, BUSY, **first, **quiet))

@@ -180,7 +180,7 @@ def test_a_policy_may_require_a_driver(driver: str, level: Level | None) -> None
     mine: list[Finding] = [f for f in found.findings if f.check == "gpu.inventory"]
 
     assert ([level] if level else []) == [f.level for f in mine]
-    assert all(f"driver is {driver}, older than 570" == f.message for f in mine)
+    assert all(f"driver version is {driver}, older than 570" == f.message for f in mine)
 
 
 def test_a_driver_that_cannot_be_compared_is_not_measured() -> None:

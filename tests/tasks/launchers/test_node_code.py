@@ -302,7 +302,7 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
     [
         (("check",), "unknown instance type None. Give --instance-type, such as cpu."),
         (("check", "--instance-type", "cpu", "--out", "/proc/nowhere"), "No such file or directory"),
-        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("nonsense",), "unknown command 'nonsense'"),
     ],
 )
 def test_what_the_file_for_nodes_refuses(tmp_path: Path, words: tuple[str, ...], says: str) -> None:

@@ -16,7 +16,7 @@ ITEM = Item(
     "HARDWARE",
     "node-1/gpu-5",
     "gpu.memory",
-    "uncorrectable errors: 3",
+    "node-1, GPU 5 has 3 uncorrected errors in its memory",
     "Replace the GPU.",
     ("nvidia-smi -q -d ECC -i 5",),
     "volatile: 3",
@@ -46,7 +46,7 @@ def page(kind: Kind = Kind.REFUSED, **more: Any) -> Notification:
         "costs": ("launching anyway loses 40 USD",),
     } | more
     gate_id = told.pop("gate_id", "g-1")
-    title = told.pop("title", "NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3")
+    title = told.pop("title", "NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory")
     return Notification(
         gate_id, "p5", title, told.pop("text", "All of it."), told.pop("url", "https://x.test/r.html"), **told
     )

@@ -70,7 +70,7 @@ def test_a_mail_holds_the_page_and_its_picture(notifier: NotifierFor, post: Mail
     body, picture = mail.get_body(), next(iter(mail.iter_attachments()))
 
     assert "env:APPRISE_URLS (mailto)" == where
-    assert "NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3" == mail["Subject"]
+    assert "NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory" == mail["Subject"]
     assert body is not None and "text/plain" == body.get_content_type()
     assert ["All of it.", "", "Delivery failed: slack: no answer"] == body.get_content().splitlines()
     assert ("report.png", "image/png", PNG) == (

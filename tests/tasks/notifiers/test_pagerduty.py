@@ -76,7 +76,7 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
     event, payload = incident.events[0], incident.payload
 
     assert "prelaunch/p5/node-1" == incident.dedup_key
-    assert ("NO-GO p5-prod: node-1/gpu-5: gpu.memory: uncorrectable errors: 3", "critical", "node-1") == (
+    assert ("NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory", "critical", "node-1") == (
         payload["summary"],
         payload["severity"],
         payload["source"],
@@ -91,7 +91,7 @@ def test_a_refusal_opens_an_incident_that_says_what_to_do(bench: Bench) -> None:
         "training": "was not started",
         "findings": [
             {
-                "what": "FAIL HARDWARE node-1/gpu-5: gpu.memory: uncorrectable errors: 3",
+                "what": "FAIL HARDWARE: node-1, GPU 5 has 3 uncorrected errors in its memory",
                 "remedy": "Replace the GPU.",
                 "type": ["nvidia-smi -q -d ECC -i 5"],
                 "evidence": "volatile: 3",

@@ -143,7 +143,7 @@ def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     made = replace(outcome(None, None, Ending.NO_CAPACITY), reason="refused: token hunter2hunter2")
 
-    assert "gate p5: refused: token [removed]" == title_of(made, "p5")
+    assert "NO CAPACITY p5: refused: token [removed]" == title_of(made, "p5")
 
 
 @pytest.mark.parametrize(

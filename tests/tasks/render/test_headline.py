@@ -1,18 +1,68 @@
-"""The headline, and what it says apart from the coverage."""
+"""The first line of a verdict: one plain sentence about whom, what, how bad, against which threshold."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import pytest
 
-from tasks.render.headline import headline, without_coverage
+from checks.finding_details import Unmeasured
+from checks.judge.not_measured import not_measured
+from checks.model import Cause, Finding, Level
+from tasks.render.findings import gathered
+from tasks.render.headline import headline, sentence, without_coverage
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 
-def test_the_headline_is_also_had_without_the_coverage() -> None:
-    """A picture shows the coverage in numbers; a message may hold the very words that come before it in a headline."""
+def test_only_a_go_says_how_much_was_observed() -> None:
+    """A page of a NO-GO shows it apart; a telephone shows the first words alone."""
     found = verdict_of(wrong_sums(healthy()))
-    odd = replace(found, findings=tuple(replace(f, message="lost; observed twice") for f in found.findings))
 
-    assert without_coverage(odd, "local").endswith("lost; observed twice")
-    assert headline(odd, "local").startswith(f"{without_coverage(odd, 'local')}; observed ")
+    assert headline(found, "local") == without_coverage(found, "local")
+    assert "observations" not in headline(found, "local")
     assert "GO local" == without_coverage(verdict_of(healthy()), "local")
+
+
+def _found(subject: str, message: str, check: str = "gpu.modes", is_predicate: bool = False) -> Finding:
+    return Finding(Level.FAIL, Cause.HARDWARE, check, subject, message, is_predicate=is_predicate)
+
+
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [
+        ([_found("n/rank-3", "computes wrong sums", is_predicate=True)], "node n, rank 3 computes wrong sums"),
+        ([_found("node-1", "GPU 2 has persistence mode off")], "node-1: GPU 2 has persistence mode off (gpu.modes)"),
+        ([_found("cluster", "driver version differs")], "the cluster: driver version differs (gpu.modes)"),
+        ([_found("a<->b", "is slow", is_predicate=True)], "the link between node a and node b is slow"),
+        ([_found("node-1", "the clock is odd", "report")], "node-1: the clock is odd"),
+        (
+            [_found(f"node-{n}", "has ECC off", is_predicate=True) for n in range(2)],
+            "node-0 and node-1 have ECC off",
+        ),
+        (
+            [_found(f"node-1/rank-{n}", "computes wrong sums", is_predicate=True) for n in (0, 3, 5)],
+            "node-1, ranks 0, 3 and 5 compute wrong sums",
+        ),
+        ([_found(f"node-{n}", "has ECC off", is_predicate=True) for n in range(37)], "37 nodes have ECC off"),
+        (
+            [not_measured("gpu.ecc", "node-1", Unmeasured("", "nvidia-smi is not installed"), Level.FAIL)],
+            "node-1: gpu.ecc was not measured: nvidia-smi is not installed",
+        ),
+        (
+            [not_measured(check, "node-1", Unmeasured("", "no driver"), Level.FAIL) for check in ("gpu.ecc", "gpu.pcie")],
+            "node-1: gpu.ecc and 1 more check were not measured: no driver",
+        ),
+    ],
+)  # fmt: skip
+def test_a_finding_is_one_sentence(findings: list[Finding], said: str) -> None:
+    """Who in words; then what, in the number of the subject. A check is named if the message alone may not say what it is about."""
+    (item,) = gathered(findings)
+
+    assert said == sentence(item)
+
+
+def test_a_page_names_some_of_many() -> None:
+    """A headline only counts them."""
+    (item,) = gathered([_found(f"node-{n}", "has ECC off", is_predicate=True) for n in range(37)])
+
+    assert sentence(item, names=True) == (
+        "37 nodes (node-0, node-1, node-2, node-3, node-4, node-5 and 31 more) have ECC off"
+    )

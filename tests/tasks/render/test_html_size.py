@@ -11,7 +11,7 @@ from checks.model import Cause, Finding, Level
 from tasks.render.html import html
 from tests.sample_reports import healthy, verdict_of
 
-LIMIT = 3_000_000
+LIMIT = 2_000_000
 
 
 def test_the_second_page_of_a_process_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_the_second_page_of_a_process_needs_no_compiler(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "evidence", ["<&>" * 1365, "'" * 4095, "\U0001f600" * 4095], ids=["tags", "quotes", "wide"]
 )
-def test_a_thousand_nodes_that_all_fail_differently_are_below_3_mb(evidence: str) -> None:
+def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb(evidence: str) -> None:
     """Each with 4 KiB of evidence: the page has the first of it, every node, and says how much more there is."""
     report = healthy(1000, 1, network=False)
     findings = tuple(

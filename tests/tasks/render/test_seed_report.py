@@ -95,7 +95,7 @@ def test_a_fault_is_that_nodes_and_the_clusters() -> None:
     assert (False, True) == tuple(
         found["nodes"][f"node_{n}"]["summary"]["test_results"]["gpu_detection"] for n in (1, 0)
     )
-    assert any("gpus_missing" in said for said in found["cluster_summary"]["issues"])
+    assert any("lacks 1 GPU" in said for said in found["cluster_summary"]["issues"])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERRORED, Outcome.SKIPPED])

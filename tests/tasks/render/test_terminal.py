@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.verdict import unreadable
-from checks.model import Answer, Cause, Finding, Level, Report, Unmeasured, Verdict
+from checks.model import Answer, Cause, Finding, Level, Report, Verdict
 from checks.policy import OnWarn
 from tasks.render.findings import gathered, group
 from tasks.render.headline import explanation, headline
@@ -60,15 +61,14 @@ def test_a_no_go_names_the_culprit() -> None:
     """Who, which check, what was measured."""
     said = headline(verdict_of(wrong_sums(healthy())), "local")
 
-    assert said.startswith("NO-GO local: collective.all_reduce on node-1/rank-3: wrong_elements is 12")
-    assert said.endswith("observed 2 of 2 nodes, 4 of 4 ranks, 25 of 25 observations")
+    assert said == "NO-GO local: node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)"
 
 
 def test_a_no_go_names_the_known_fault_before_missing_evidence() -> None:
     """And how much else there is."""
     said = headline(verdict_of(wrong_sums(without_node(healthy(3, 2), "node-0"), "node-1/rank-3")), "local")
 
-    assert said.startswith("NO-GO local: collective.all_reduce on node-1/rank-3: ") and "more finding" in said
+    assert said.startswith("NO-GO local: node-1, rank 3 computes wrong sums") and "more finding" in said
 
 
 def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
@@ -76,7 +76,7 @@ def test_cannot_tell_names_who_is_missing_and_asks_for_no_replacement() -> None:
     report = without_node(healthy(4, 2), "node-3")
     verdict = verdict_of(report)
 
-    assert headline(verdict, "local").startswith("CANNOT TELL local: node-3: no report from this node")
+    assert headline(verdict, "local").startswith("CANNOT TELL local: node-3 sent no report")
     assert "cannot tell" in explanation(verdict)
     for page in _pages(report, verdict).values():
         assert not re.search(r"replac(e|ing) (the|this|it|node)|out of use", page, re.IGNORECASE)
@@ -86,9 +86,9 @@ def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
     """GO, with how many and which first; ASK asks."""
     report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
 
-    assert "; 1 warning, first system.clock on node-0: " in headline(verdict_of(report), "local")
+    assert "; 1 warning, first node-0: synchronised is False" in headline(verdict_of(report), "local")
     ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
-    assert headline(ask, "local").startswith("ASK local: system.clock on node-0: ")
+    assert headline(ask, "local").startswith("ASK local: node-0: synchronised is False")
     assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))
 
 
@@ -116,7 +116,7 @@ def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     ]
     groups = group([*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", "node-1", "gone")])
 
-    assert ["3 ranks", "node-1"] == [item.who for item in groups]
+    assert ["node-0, ranks 0, 1 and 2", "node-1"] == [item.who for item in groups]
     assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
     assert ("node-0/rank-1", "e1") in groups[0].evidence
 

@@ -57,7 +57,7 @@ def test_the_clusters_gates_are_there_oldest_first(store: Store, index: Index) -
     assert [gate_id(i) for i in range(3)] == [gate.gate_id for gate in past.gates]
     assert [Answer.GO, Answer.NO_GO, Answer.GO] == [gate.answer for gate in past.gates]
     assert [False, False, True] == [gate.is_this for gate in past.gates]
-    assert "wrong_elements" in past.gates[1].finding
+    assert "computes wrong sums" in past.gates[1].finding
     assert "3 gates, 2 go, 1 no-go" == past.said
 
 

@@ -89,7 +89,9 @@ def test_what_one_matrix_explains_another_only_adds_to() -> None:
     slow = {"bandwidth_gbps": 0.1, "latency_us": 9e4, "slowest_us": 2e5, "retransmits": 50}
     (found,) = _found(tournament(8, 1, lambda a, b: slow if 3 in (a, b) else {}))
 
-    assert "node-3" == found.subject and found.message.startswith("bandwidth to and from it: 56 of 56 tests")
+    assert "node-3" == found.subject and found.message.startswith(
+        "is slow to and from its peers: median 0.1 GB/s, usual 2 GB/s, threshold 1 GB/s; 56 of 56 tests are bad"
+    )
     for word in ("slowest answer", "segments lost", "latency"):
         assert f"{word}: " in found.message.partition("also")[2]
 
@@ -122,13 +124,20 @@ def test_one_rank_of_a_node_is_named_as_a_rank() -> None:
     assert {"node-3/rank-13": "FAIL HARDWARE"} == _said(report)
 
 
+def test_a_median_just_beyond_its_threshold_looks_different() -> None:
+    """Three digits of both would be "1 GB/s"."""
+    (found,) = _found(tournament(8, 1, lambda a, b: {"bandwidth_gbps": 0.9996} if 3 in (a, b) else {}))
+
+    assert "median 0.9996 GB/s, usual 2 GB/s, threshold 1 GB/s" in found.message
+
+
 def test_a_rail_is_said_of_the_cluster() -> None:
     """No node is condemned for a rail's switch."""
     report = tournament(8, 4, lambda a, b: {"bandwidth_gbps": 0.1} if a % 4 == b % 4 == 2 else {})
     (found,) = _found(report)
 
     assert (CLUSTER, Cause.HARDWARE) == (found.subject, found.cause)
-    assert found.message.startswith("rail 2: bandwidth")
+    assert found.message.startswith("rail 2 is slow to and from its peers: median 0.1 GB/s")
 
 
 def test_all_equally_slow_is_nobodys_fault() -> None:

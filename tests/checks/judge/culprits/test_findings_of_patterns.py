@@ -135,7 +135,7 @@ def test_a_node_a_little_slower_than_the_others_is_a_warning() -> None:
     (one,) = found(one_slow_node(0.85))
 
     assert ("node-5", "WARN HARDWARE") == said([one])[0]
-    assert "below that of the other nodes" in one.message
+    assert "% slower than the other nodes to and from its peers (median of its 120 tests" in one.message
 
 
 def test_a_policy_that_asks_for_such_nodes_refuses_them() -> None:

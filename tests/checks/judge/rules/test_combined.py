@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.columns import Rows
+from checks.finding_details import Reference, Relation
 from checks.judge.rules.apply import apply
 from checks.judge.rules.combined import chances, examine
 from checks.judge.rules.values import Chances, RuleContext
@@ -86,8 +87,17 @@ def test_a_node_whose_ranks_are_all_slower_is_named_as_one(seed: int) -> None:
 
     assert len(others) < 2 and {"node-7"} >= {node_of(subject) for subject in _named(others)}
     assert (Level.WARN, Cause.HARDWARE, "node-7") == (found.level, found.cause, found.subject)
-    assert found.message.startswith("the median of 8 values of 8 ranks (copy_gbps) is 0.9")
-    assert "times the median of its peers, below the threshold 0.95" in found.message
+    compared = found.compared
+    assert compared and compared.of
+    assert (Reference.PEERS, Relation.BELOW, 0.95) == (
+        compared.reference,
+        compared.relation,
+        compared.threshold,
+    )
+    assert 0.9 <= compared.value / compared.of < 0.95
+    assert found.message.startswith("is at 9") and found.message.endswith(
+        " % of the median of its peers, by the median of 8 values of 8 ranks (copy_gbps), threshold 95 %"
+    )
     assert ("copy_gbps", "s") == (found.metric, found.source)
 
 
@@ -108,7 +118,8 @@ def test_a_rank_is_compared_with_its_own_node_in_all_metrics() -> None:
     found = _judged(replace(PEERS, over=Over.NODE), 40, 8, 0.014, speed, metrics=3)
 
     assert {"node-7/rank-59"} == _named(found)
-    assert "times the median of its node" in found[0].message
+    assert found[0].compared and Reference.NODE is found[0].compared.reference
+    assert "% of the median of its node, by the median of 3 values" in found[0].message
 
 
 def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
@@ -117,15 +128,19 @@ def test_a_node_is_compared_with_the_fleet_in_all_metrics() -> None:
     (found,) = _found(replace(PEERS, over=Over.FLEET), rows, 80, 1, 3)
 
     assert "node-7" == found.subject and "of node-7/rank-7" == found.evidence
-    assert found.message.startswith("the median of 3 values (copy_gbps, triad_gbps, read_gbps) is 0.9")
-    assert "times the median of the nodes" in found.message
+    assert found.compared and Reference.FLEET is found.compared.reference
+    assert found.message.startswith("is at 9")
+    assert (
+        "% of the median of the nodes, by the median of 3 values (copy_gbps, triad_gbps, read_gbps)"
+        in found.message
+    )
 
 
 def test_a_single_value_is_not_judged_twice() -> None:
     """One rank per node and one metric: the value is its own median, which is no second evidence."""
     (found,) = _judged(PEERS, 40, 1, 0.01, _slow(7, 0.5))
 
-    assert "the median of" not in found.message.partition(" times ")[0]
+    assert found.message.startswith("copies ") and "by the median of" not in found.message
 
 
 def test_who_is_named_already_is_not_named_again() -> None:
@@ -288,8 +303,10 @@ def test_of_few_nodes_a_median_beyond_the_fail_threshold_is_named(nodes: int) ->
     (found,) = (f for f in _medians(nodes, 0.86) if f.subject == "node-3")
 
     assert (Level.FAIL, "of node-3/rank-24") == (found.level, found.evidence)
-    assert found.message.startswith(
-        "the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps) is 0.8"
+    assert found.message.startswith("is at 8")
+    assert (
+        "by the median of 24 values of 8 ranks (copy_gbps, triad_gbps, read_gbps), threshold 90 %"
+        in found.message
     )
 
 

@@ -93,15 +93,11 @@ def test_a_fabric_that_is_slow_alike_is_one_finding() -> None:
     (found,) = judged("nccl.all_reduce", COLLECTIVE, [swept(1.0, rates=(0.7 * 287.01, 0.5 * 436.95))] * 16)
 
     assert ("cluster", Level.FAIL, Cause.CONFIGURATION) == (found.subject, found.level, found.cause)
-    for said in (
-        "all 16 are affected",
-        "busbw_gbps of all_reduce at 1024 MiB over 16 ranks",
-        "is 218.5",
-        "0.50 of the expected 436.9",
-        "below the threshold 0.8",
-        "awsome",
-    ):
-        assert said in found.message
+    assert found.message == (
+        "all 16 are affected; the worst is node-0, rank 0: it reaches 218.5 GB/s in all_reduce at 1 GiB over 16 ranks, "
+        "50 % of the expected value (436.9 GB/s), threshold 80 %"
+    )
+    assert "awsome" in found.source
     assert "2 x p5.48xlarge over EFA" in found.source and "Look." == found.remedy
 
 
@@ -118,7 +114,7 @@ def test_a_node_that_is_slow_beside_others_is_to_blame() -> None:
     (found,) = judged("nccl.intra_node", COLLECTIVE, metrics)
 
     assert ("node-1", Cause.HARDWARE) == (found.subject, found.cause)
-    assert "all 8 are affected, node-1/rank-10 most" in found.message
+    assert "all 8 are affected; the worst is node-1, rank 10: it reaches 300 GB/s" in found.message
 
 
 def test_a_gpu_that_is_slow_beside_others_is_to_blame() -> None:
@@ -128,9 +124,10 @@ def test_a_gpu_that_is_slow_beside_others_is_to_blame() -> None:
     (found,) = judged("compute.gemm", GEMM, metrics)
 
     assert ("node-0/rank-3", Level.FAIL, Cause.HARDWARE) == (found.subject, found.level, found.cause)
-    assert found.message.startswith(
-        "bf16: sustained_tflops is 500, 0.70 of the expected 713, below the threshold 0.8"
+    assert found.message == (
+        "sustains 500 TFLOP/s in matrix products in bf16, 70 % of the expected value (713 TFLOP/s), threshold 80 %"
     )
+    assert ("bf16",) == found.elements
     assert "log 3" == found.evidence
 
 
@@ -153,7 +150,10 @@ def test_what_exceeds_the_part_was_not_measured() -> None:
     (found,) = judged("compute.memory_bandwidth", MEMORY, [{"copy_gbps": 3400.0}] * 8)
 
     assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
-    assert "more than the hardware can do (3350): the measurement is wrong" in found.message
+    assert (
+        "copies 3,400 GB/s in memory, more than the hardware can do (3,350 GB/s): the measurement is wrong"
+        in found.message
+    )
 
 
 def test_the_line_is_drawn_from_the_low_end_of_what_is_uncertain() -> None:
@@ -163,7 +163,7 @@ def test_the_line_is_drawn_from_the_low_end_of_what_is_uncertain() -> None:
     (found,) = judged("compute.transfer", transfer, [{"p2p_gbps": (250.0, 390.0)}])
 
     assert [] == fine
-    assert "0.75 of 335.3, the low end of the expected value (414), below the threshold 0.8" in found.message
+    assert "75 % of the low end of the expected value (335.3 GB/s), threshold 80 %" in found.message
 
 
 def test_somebodys_fail_line_is_not_moved() -> None:
@@ -174,7 +174,7 @@ def test_somebodys_fail_line_is_not_moved() -> None:
     )
 
     assert [Level.FAIL] == [found.level for found in below] and [] == above
-    assert "of the limit of 525" in below[0].message
+    assert "99 % of the published minimum (525 GB/s)" in below[0].message
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,8 @@ def test_a_precision_of_which_nothing_is_known_is_named() -> None:
     found = judged("compute.gemm", GEMM, [metrics] * 8, known("p6-b200.48xlarge", 1))
 
     assert [Level.FAIL, Level.WARN] == [one.level for one in found]
-    assert "bf16: sustained_tflops is 900" in found[0].message and "fp32 products on B200" in found[1].message
+    assert "sustains 900 TFLOP/s in matrix products in bf16" in found[0].message
+    assert "fp32 products on B200" in found[1].message
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,10 @@ def test_a_program_is_held_to_its_own_ranks_and_size() -> None:
     (found,) = judged("nccl.tests", rule, [{"busbw_gbps": (441.0, 218.0), "points": points}])
 
     assert [] == fine
-    assert found.message.startswith(f"{points[1]}: busbw_gbps is 218, 0.50 of the expected 436.9")
+    assert found.message.startswith(
+        f"reaches 218 GB/s in {points[1]}, 50 % of the expected value (436.9 GB/s)"
+    )
+    assert (points[1],) == found.elements
 
 
 def test_peers_over_pcie_are_not_held_to_nvlink() -> None:
@@ -333,7 +337,7 @@ def test_wrong_results_and_slow_ones_are_both_said(check: str) -> None:
     found = list(apply(check, line, rows(check, [metrics] * 8), 8, known(P5, 1)))
 
     assert {Level.FAIL} == {one.level for one in found} and all(
-        "wrong_elements" in one.message for one in found
+        one.metric == "wrong_elements" and "3 wrong values" in one.message for one in found
     )
 
 

@@ -48,12 +48,14 @@ def test_of_two_nodes_the_link_is_the_subject_and_both_are_candidates() -> None:
         ("WARN", "narrowed_bytes", "n0<->n1"),
         ("FAIL", "interface_mtu_bytes", CLUSTER),
     ]
-    assert findings[0].message == "narrowed_bytes is 300 from n0 to n1, it must be 0"
+    assert findings[0].message == (
+        "carries packets that are smaller by 300 bytes than the interfaces allow (from n0 to n1)"
+    )
     assert findings[0].evidence == "evidence of n0"
     assert "on the interfaces of both nodes" in findings[0].remedy
     assert (
         findings[1].message
-        == "interface_mtu_bytes differs, and no value has a majority: 1200 on n1; 1500 on n0"
+        == "MTU of the interface differs, and no value has a majority: 1200 on n1; 1500 on n0"
     )
 
 
@@ -73,7 +75,7 @@ def test_a_single_bad_link_between_good_nodes_is_named() -> None:
     findings = found(nodes, frozenset({("n1", "n3"), ("n3", "n1")}))
 
     assert told(findings) == [("FAIL", "full_size_lost", "n1<->n3")]
-    assert findings[0].message == "full_size_lost is 1 from n1 to n3, 1 from n3 to n1, it must be 0"
+    assert findings[0].message == "loses packets of full size (from n1 to n3, from n3 to n1)"
     assert findings[0].evidence == "evidence of n1\nevidence of n3"
 
 
@@ -97,7 +99,10 @@ def test_two_halves_with_different_mtus_name_the_network() -> None:
         ("WARN", "narrowed_bytes", CLUSTER),
         ("FAIL", "interface_mtu_bytes", CLUSTER),
     ]
-    assert f"wrong on {half * half} links" in findings[0].message
+    assert (
+        f"{half * half} links are affected, and no single node explains it: suspect the network"
+        in findings[0].message
+    )
     assert findings[1].message.endswith(
         f": 1200 on n32, n33, n34, n35 and {half - 4} more; 1500 on n00, n01, n02, n03 and {half - 4} more"
     )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.finding_details import Relation
 from checks.judge.rules.apply import apply
 from checks.judge.rules.relative import comparisons
 from checks.judge.rules.values import RuleContext
@@ -60,7 +61,8 @@ def test_the_elements_of_a_nodes_array_are_compared_with_each_other() -> None:
     values = (10.0,) * 5 + (8.0,) + (10.0,) * 2
     found = _judged(rule, {"node-0": values}, nodes=1, ranks=8, gpus=8)
     assert [("FAIL", "HARDWARE", "node-0")] == _said(found)
-    assert "m[5] is 0.8 times the median of its node" in found[0].message
+    assert ("[5]",) == found[0].elements
+    assert found[0].message == "m[5] is 8, 80 % of the median of its node (10), threshold 90 %"
 
 
 def test_a_node_is_held_to_the_fleet_by_the_median_of_its_ranks() -> None:
@@ -98,15 +100,23 @@ def test_a_fleet_that_agrees_to_the_bit_still_names_the_odd_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "slow"), [("tokens_per_s", 70.0), ("busbw_gbps", 70.0), ("step_ms", 100.0 / 0.7)]
+    ("metric", "slow", "said"),
+    [
+        ("tokens_per_s", 70.0, "it trains 70 tokens per second, where the median is 100"),
+        ("busbw_gbps", 70.0, "it reaches 70 GB/s, where the median is 100 GB/s"),
+        ("step_ms", 100.0 / 0.7, "step ms is 142.9 ms, where the median is 100 ms"),
+    ],
 )
-def test_the_straggler_is_named_with_the_share_of_the_job_that_it_costs(metric: str, slow: float) -> None:
+def test_the_straggler_is_named_with_the_share_of_the_job_that_it_costs(
+    metric: str, slow: float, said: str
+) -> None:
     """All wait for the slowest: a rate at 0.7 of the median, or a step 1/0.7 as long, costs three tenths."""
     rule = Rule(metric, "s", Over.SLOWEST, warn_above=0.1, fail_above=0.2)
     rows = _ranks((100.0, 100.0), (100.0, slow), (100.0, 100.0))
     found = _judged(rule, rows, nodes=3, ranks=2)
     assert [("FAIL", "HARDWARE", "node-1/rank-3")] == _said(found)
-    assert "lost to it" in found[0].message and "is 0.3 " in found[0].message
+    assert found[0].message == f"costs the job 30 % of its time: {said}; threshold 20 %"
+    assert found[0].compared and found[0].compared.value == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("over", [Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST])
@@ -178,7 +188,14 @@ def test_a_value_far_above_the_median_is_named_as_one_far_below(over: Over) -> N
     rule = Rule("m", "s", over, fail_below=0.8, fail_above=1.2)
     rows: dict[str, Value] = {f"node-{i}/rank-{i}": v for i, v in enumerate((10.0, 10.0, 10.0, 13.0, 10.0))}
     (found,) = _judged(rule, rows, nodes=5, ranks=1)
-    assert found.subject.startswith("node-3") and "above the threshold 1.2" in found.message
+    assert found.subject.startswith("node-3") and found.compared
+    assert (13.0, 10.0, Relation.ABOVE, 1.2) == (
+        found.compared.value,
+        found.compared.of,
+        found.compared.relation,
+        found.compared.threshold,
+    )
+    assert "130 % of the median" in found.message and found.message.endswith("threshold 120 %")
 
 
 def test_a_quarter_of_outliers_is_excused_and_more_is_said() -> None:
@@ -213,7 +230,9 @@ def test_the_slowest_of_many_that_vary_is_not_blamed() -> None:
     (outlier,) = _judged(rule, _many(85.0, 0.02), nodes=201, ranks=1)
 
     assert ("WARN", "EVIDENCE", CLUSTER) == _said([varying])[0]
-    assert "no single one is at fault, all vary: node-200/rank-200, the share of the job" in varying.message
+    assert varying.message.startswith(
+        "no single one is at fault, all vary: node-200, rank 200 costs the job 15 % of its time: "
+    )
     assert ("FAIL", "HARDWARE", "node-200/rank-200") == _said([outlier])[0]
 
 

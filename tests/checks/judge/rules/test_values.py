@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.judge.rules.apply import apply
-from checks.judge.rules.values import figure, show
+from checks.judge.rules.wording import figure, show
 from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Over, Rule
 
@@ -19,13 +19,29 @@ def said(rule: Rule, value: Value) -> list[tuple[Level, Cause, str]]:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.2, "0.2"), (12, "12"), (452.94, "452.9"), (9999.4, "9999"), (19961, "19,961"), (2e9, "2,000,000,000"),
+        (0.2, "0.2"), (12, "12"), (452.94, "452.9"), (9999.4, "9,999"), (19961, "19,961"), (2e9, "2,000,000,000"),
         (-12345.6, "-12,346"), (1e21, "1e+21"),
     ],
 )  # fmt: skip
 def test_a_number_is_written_as_people_write_it(value: float, text: str) -> None:
     """Never "1.996e+04"."""
     assert text == figure(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "threshold", "said"),
+    [
+        (1_000_000_000, 2_000_000_000, "has 953.7 MiB of memory available, threshold 1.863 GiB"),
+        (1_999_999_999, 2_000_000_000, "has 1.862645148 GiB of memory available, threshold 1.862645149 GiB"),
+    ],
+)
+def test_bytes_that_differ_from_their_threshold_look_different(value: int, threshold: int, said: str) -> None:
+    """Also where both have the same first digits in their unit."""
+    rule = Rule("memory_available_bytes", "s", fail_below=threshold)
+    rows = [Observation("system.resources", "node-0", Outcome.MEASURED, 1.0, {rule.metric: value})]
+    (found,) = apply("system.resources", CheckPolicy(rules=(rule,)), rows, 1)
+
+    assert said == found.message
 
 
 def test_a_long_text_is_cut_between_words() -> None:

@@ -166,7 +166,7 @@ def test_all_ranks_report_the_same_times(world: Worlds) -> None:
 def test_a_collective_that_lies_fails_on_every_rank(world: Worlds, lie: str) -> None:
     """Identity, doubled and permuted results are FAIL, HARDWARE, each naming its rank."""
     rows = world[lie]
-    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if "wrong_elements" in f.message]
+    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if f.metric == "wrong_elements"]
 
     assert all(row["wrong_elements"] > 0 for row in rows)
     assert [(f.level.value, f.cause.value, f.subject) for f in found] == [
@@ -179,7 +179,7 @@ def test_a_collective_that_lies_fails_on_every_rank(world: Worlds, lie: str) -> 
 def test_one_wrong_element_names_its_rank(world: Worlds, lie: str) -> None:
     """A single element on one rank is enough; the sweep goes on and its speed is reported."""
     rows = world[lie]
-    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if "wrong_elements" in f.message]
+    found = [f for f in findings(f"collective.{lie.split('/')[0]}", *rows) if f.metric == "wrong_elements"]
 
     assert [f.subject for f in found] == ["node-0/rank-1"]
     assert len(rows[1]["sizes_bytes"]) == len(rows[0]["sizes_bytes"]) > 1

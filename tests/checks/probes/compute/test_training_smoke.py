@@ -82,7 +82,7 @@ def test_one_wrong_gradient_names_its_rank(world: Worlds) -> None:
     """One element of one rank's average is off: that rank's gradient is wrong, the other's is not."""
     found = findings("training.ddp", *world["ddp/one_element"])
 
-    assert [f.subject for f in found if "gradient_error is" in f.message] == ["node-0/rank-1"]
+    assert [f.subject for f in found if f.metric == "gradient_error"] == ["node-0/rank-1"]
 
 
 def test_no_learning_across_ranks_fails(world: Worlds) -> None:
@@ -139,7 +139,7 @@ def test_the_odd_weights_name_their_node() -> None:
     rows = [{**rest, "weights_digest": digest} for digest in ("a", "b", "a")]
 
     assert [f.message for f in findings("training.ddp", *rows)] == [
-        "weights_digest is b, but on 2 of 3 it is a"
+        "digest of the trained weights is b, but on 2 of 3 it is a"
     ]
 
 

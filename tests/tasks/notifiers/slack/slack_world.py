@@ -16,7 +16,6 @@ from tasks.notifiers.base import (
     NotifyError,
     PendingQuestion,
     Status,
-    TitleFinding,
 )
 from tasks.notifiers.slack.notifier import SlackNotifier
 from tasks.render.remedy_commands import PURPOSES
@@ -27,7 +26,7 @@ ITEM = Item(
     "HARDWARE",
     "ip-10-0-3-7",
     "dcgm.diag",
-    "hardware: GPU 5: Memory test failed",
+    "node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed",
     f"Replace the node. {PURPOSES['sagemaker']}",
     (
         "aws sagemaker update-training-job --training-job-name p5-1-check-1 --resource-config KeepAlivePeriodInSeconds=0",
@@ -37,7 +36,7 @@ ITEM = Item(
 REFUSED = Notification(
     "p5-1",
     "p5-cluster",
-    "NO-GO p5-prod: ip-10-0-3-7: dcgm.diag: hardware: GPU 5: Memory test failed; observed 4 of 4 nodes",
+    "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed",
     "all of it in words",
     "s3://bucket/gates/p5-1/report.html",
     gate="p5-prod",
@@ -49,16 +48,15 @@ REFUSED = Notification(
         Link("run in Prefect", "http://127.0.0.1:4200/runs/flow-run/1"),
         Link("logs", "s3://bucket/gates/p5-1/logs"),
     ),
-    lead=TitleFinding("NO-GO p5-prod", ITEM),
     measured_s=1_789_999_000.0,
 )  # fmt: skip
 GO = replace(
-    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(), lead=None,
+    REFUSED, title="GO p5-prod: 4 of 4 nodes", kind=Kind.GO, items=(), costs=(), culprits=(),
     facts=(("what it means", "PASS: every required check ran and met the policy."), ("coverage", "4 of 4 nodes")),
 )  # fmt: skip
 CANNOT_TELL = replace(
     REFUSED,
-    title="CANNOT TELL p5-prod: node-3: report: nothing was heard of it; observed 3 of 4 nodes",
+    title="CANNOT TELL p5-prod: node-3 sent no report (its process exited 7)",
     kind=Kind.CANNOT_TELL,
     facts=(
         (
@@ -76,18 +74,17 @@ CANNOT_TELL = replace(
             "EVIDENCE",
             "node-3",
             "report",
-            "nothing was heard of it",
+            "node-3 sent no report (its process exited 7)",
             "Look at its log.",
             (),
             "",
         ),
     ),
 )
-CANNOT_TELL = replace(CANNOT_TELL, lead=TitleFinding("CANNOT TELL p5-prod", CANNOT_TELL.items[0]))
 ASKED = PendingQuestion("run-1", "gate-1-a", 1_790_000_000.0, False, "http://127.0.0.1:4200/runs/flow-run/1")
 QUESTION = replace(
     REFUSED,
-    title="ASK p5-prod: system.clock on node-2: synchronised is false; observed 4 of 4 nodes. Answer within 30 minutes",
+    title="ASK p5-prod: node-2: synchronised is false (system.clock). Answer within 30 minutes",
     kind=Kind.QUESTION,
     facts=(
         ("what it means", "There are warnings, and the policy leaves the decision to a person."),
@@ -101,14 +98,13 @@ QUESTION = replace(
             "CONFIGURATION",
             "node-2",
             "system.clock",
-            "synchronised is false",
+            "node-2: synchronised is false (system.clock)",
             "Start chronyd.",
             (),
             "",
         ),
     ),
 )
-QUESTION = replace(QUESTION, lead=TitleFinding("ASK p5-prod", QUESTION.items[0]))
 STATUS = Status("p5-1", "p5-cluster", "p5-prod", "checks", "4 of 4 nodes report", 14, 27, 80.0)
 
 

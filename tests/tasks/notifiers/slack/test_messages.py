@@ -15,7 +15,7 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.notifiers.base import AnswerLine, Audience, Item, Kind, Link, Notification, TitleFinding
+from tasks.notifiers.base import AnswerLine, Audience, Item, Kind, Link, Notification
 from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link, size_of
 from tasks.notifiers.slack.messages import (
     Message,
@@ -103,9 +103,9 @@ def item(number: int, **more: Any) -> Item:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(replace(REFUSED, title="NO-GO " + "x" * 5000, lead=None), id="a title of 5,000 characters"),
+        pytest.param(replace(REFUSED, title="NO-GO " + "x" * 5000), id="a title of 5,000 characters"),
         pytest.param(replace(REFUSED, items=tuple(item(n) for n in range(400))), id="400 findings"),
-        pytest.param(replace(REFUSED, items=(item(1, message="m" * 9000),)), id="a finding of 9,000 characters"),
+        pytest.param(replace(REFUSED, items=(item(1, said="m" * 9000),)), id="a finding of 9,000 characters"),
         pytest.param(replace(REFUSED, items=(item(1, evidence="e\n" * 9000),)), id="9,000 lines of evidence"),
         pytest.param(replace(REFUSED, items=(item(1, evidence="e" * 90_000),)), id="one line of 90,000"),
         pytest.param(
@@ -114,8 +114,8 @@ def item(number: int, **more: Any) -> Item:
         pytest.param(replace(REFUSED, costs=("c" * 600,) * 40), id="40 lines of cost"),
         pytest.param(replace(REFUSED, facts=(("fact", "f" * 900),) * 60), id="60 facts"),
         pytest.param(replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30), id="30 links"),
-        pytest.param(replace(QUESTION, items=tuple(item(n, message="m" * 2900) for n in range(9))), id="a question"),
-        pytest.param(replace(REFUSED, title="", items=(item(1, message="", check="", remedy=""),), lead=None), id="nothing said"),
+        pytest.param(replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9))), id="a question"),
+        pytest.param(replace(REFUSED, title="", items=(item(1, said="", check="", remedy=""),)), id="nothing said"),
         pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000), no_picture="n" * 9000), id="long words of people"),
     ],
 )  # fmt: skip
@@ -154,9 +154,7 @@ def test_links_are_whole_or_left_out() -> None:
 
 def test_what_a_question_asks_is_never_cut() -> None:
     """However much is found, the buttons are there."""
-    page = replace(
-        QUESTION, items=tuple(item(n, message="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9
-    )
+    page = replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9)), costs=("c" * 600,) * 9)
 
     blocks = notification_message(page).blocks
 
@@ -170,7 +168,7 @@ def test_hostile_text_is_inert() -> None:
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
         facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE), no_picture=HOSTILE,
-        lead=TitleFinding(HOSTILE, hostile), measured_s=0.0,
+        measured_s=0.0,
     )  # fmt: skip
 
     for message in _all(page):
@@ -200,27 +198,14 @@ def test_text_for_markup_is_escaped() -> None:
     assert link("a|b>", "https://x/?a=1&b=<|>") == "<https://x/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 
-@pytest.mark.parametrize(
-    ("where", "check", "message", "said"),
-    [
-        ("n", "dcgm.diag", "hardware: GPU 5: Memory test failed", "node n: hardware: GPU 5: Memory test failed (dcgm.diag)"),
-        ("n", "gpu.xid", "GPU 2 (0000:b9:00.0): Xid 79", "node n: GPU 2 (0000:b9:00.0): Xid 79 (gpu.xid)"),
-        ("n", "a.b", "errors: GPU 1 is 4, GPU 2 is 5", "node n: errors: GPU 1 is 4, GPU 2 is 5 (a.b)"),
-        ("n/rank-3", "a.b", "wrong_elements is 12", "node n, rank 3: wrong_elements is 12 (a.b)"),
-        ("n", "report", "nothing was heard of it", "node n: nothing was heard of it"),
-        ("a <-> b", "network.pairs", "slow", "a <-> b: slow (network.pairs)"),
-        ("cluster", "a.b", "differs", "cluster: differs (a.b)"),
-    ],
-)  # fmt: skip
-def test_the_culprit_is_named_for_people(where: str, check: str, message: str, said: str) -> None:
-    """Node and rank in words; then the finding's own sentence."""
-    one = replace(ITEM, where=where, check=check, message=message)
-    page = replace(REFUSED, title="in any words", items=(one,))
-
-    assert (
-        first_line(replace(page, lead=TitleFinding("NO-GO p5", one, 2)))
-        == f"NO-GO p5: {said} (and 2 more findings)"
+def test_the_first_line_is_the_title() -> None:
+    """It is made for people already, and the same on every channel; an empty one is replaced."""
+    title = (
+        "NO-GO p5: node n, rank 3 computes wrong sums (12 wrong values in all_reduce) (and 2 more findings)"
     )
+
+    assert first_line(replace(REFUSED, title=title)) == title
+    assert first_line(replace(REFUSED, title="")) == "refused p5-prod"
 
 
 def test_the_message_says_when_the_machines_were_measured() -> None:
@@ -237,13 +222,6 @@ def test_a_link_to_this_machine_says_where_it_opens(host: str) -> None:
 
     assert f"<http://{host}" not in said
     assert f"http://{host}/runs/1 (opens only on the machine that runs this server)" in said
-
-
-def test_a_title_of_its_own_stays() -> None:
-    """What names none of the findings is not turned into one."""
-    title = "gate p5-prod: machines may still be billed: job x"
-
-    assert first_line(replace(REFUSED, title=title, kind=Kind.MACHINES, lead=None)) == title
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.tasks.notifiers.slack.slack_world import (
     notifier_setup,
 )
 
-HEAD = "NO-GO p5-prod: node ip-10-0-3-7: hardware: GPU 5: Memory test failed (dcgm.diag)"
+HEAD = "NO-GO p5-prod: node ip-10-0-3-7 fails DCGM's diagnostic: GPU 5: memory: test failed"
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_question_has_buttons(slack: SlackServer, setup: NotifierSetup) -> Non
     setup.notifier.send(QUESTION)
 
     message = slack.only()
-    assert list(message.actions) == ["prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"]
+    assert list(message.actions) == ["prelaunch_refuse", "prelaunch_approve", "prelaunch_recheck"]
     value = {"flow_run_id": "run-1", "gate_id": "p5-1", "key": "gate-1-a"}
     assert [json.loads(button["value"]) for button in message.actions.values()] == [value] * 3
     assert "<!date^1790000000^{date_short_pretty} at {time}|2026-09-21 14:13 UTC>" in message.shown
@@ -224,7 +224,7 @@ def test_the_owner_has_a_channel(slack: SlackServer) -> None:
     setup.notifier.send(CANNOT_TELL)
 
     (run,), (own,) = slack.posted(setup.channel), slack.posted(owners)
-    assert run.text == own.text == "CANNOT TELL p5-prod: node-3: nothing was heard of it"
+    assert run.text == own.text == "CANNOT TELL p5-prod: node-3 sent no report (its process exited 7)"
     assert slack.thread(run) == []
     assert slack.thread(own)[0].text.startswith("<@U789> ")
 
@@ -248,7 +248,7 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: No
     """A page beside the run's own stands in its thread; without a run's message it is a message."""
     beside = replace(
         REFUSED, gate_id="p5-1-machines", kind=Kind.MACHINES, audience=Audience.OWNER, items=(),
-        title="gate p5-prod: machines may still be billed: job x", lead=None,
+        title="gate p5-prod: machines may still be billed: job x",
     )  # fmt: skip
     setup.notifier.send(REFUSED)
 

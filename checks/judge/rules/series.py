@@ -1,0 +1,118 @@
+"""The numbers that a relative rule compares: one series for each element of the rule's metric. Pure.
+
+An object for a single value is made only for values that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from checks.documents.columns import Rows
+from checks.finding_details import Unmeasured
+from checks.judge.robust_statistics import median_of
+from checks.judge.rules.prefilter import elements_of, parts_of, span
+from checks.judge.rules.values import Cell, cells_of, label_text
+from checks.model import Observation, node_of
+from checks.policy import Rule
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers of a metric that are compared, each with its subject and evidence: those of one element, or, if `elements` is set, each
+    of another element.
+    """
+
+    metric: str
+    subjects: Sequence[str]
+    values: Sequence[float]
+    evidence: Sequence[str]
+    element: str = ""
+    elements: Sequence[str] = ()
+
+    @property
+    def label(self) -> str:
+        """The name of what is compared, such as "GPU 3: memory_used_mib"."""
+        return label_text(self.metric, self.element)
+
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """The smallest and the greatest value, if all can be compared."""
+        return span(self.values)
+
+    def cell(self, place: int) -> Cell:
+        """One number."""
+        element = self.elements[place] if self.elements else self.element
+        return Cell(
+            self.subjects[place],
+            self.metric,
+            float(self.values[place]),
+            self.evidence[place],
+            element=element,
+        )
+
+
+Faults = Sequence[tuple[Observation, Unmeasured]]
+
+
+def series_of(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
+    """One series per label, in the labels' order, and the rows that lack a number, with the reason."""
+    if isinstance(rows, Rows):
+        found = rows.once(f"series: {rule.metric}, {rule.each}", lambda: _whole(rule, rows))
+        if found is not None:
+            return sorted(found, key=lambda one: one.label), ()
+    return _one_by_one(rule, rows)
+
+
+def of_cells(metric: str, element: str, cells: Sequence[Cell]) -> Series:
+    """A series of values of one metric; `element` is "" if each has an element of its own."""
+    return Series(
+        metric,
+        [cell.subject for cell in cells],
+        [cell.value for cell in cells],
+        [cell.evidence for cell in cells],
+        element,
+        [cell.element for cell in cells],
+    )
+
+
+def of_nodes(series: Series) -> Series:
+    """One number per node: the median of its ranks."""
+    nodes = list(map(node_of, series.subjects))
+    if len(set(nodes)) == len(nodes):
+        return replace(series, subjects=nodes, elements=())
+    places: dict[str, list[int]] = {}
+    for place, node in enumerate(nodes):
+        places.setdefault(node, []).append(place)
+    values = [median_of([series.values[place] for place in mine]) for mine in places.values()]
+    evidence = [series.evidence[mine[0]] for mine in places.values()]
+    return Series(series.metric, list(places), values, evidence, series.element)
+
+
+def _whole(rule: Rule, rows: Rows) -> list[Series] | None:
+    """The series by columns, if every row has the same elements with the same names; None otherwise."""
+    column, columns = rows.column(rule.metric), rows.columns
+    parts = parts_of(column)
+    if parts is None:
+        return None
+    elements = [""] if type(column[0]) is not tuple else elements_of(rule, rows, len(parts))
+    if elements is None:
+        return None
+    found = [
+        Series(rule.metric, columns.subjects, part, columns.evidence, element)
+        for element, part in zip(elements, parts, strict=True)
+    ]
+    return found if all(series.span is not None for series in found) else None
+
+
+def _one_by_one(rule: Rule, rows: Sequence[Observation]) -> tuple[list[Series], Faults]:
+    alike: dict[str, list[Cell]] = {}
+    faults: list[tuple[Observation, Unmeasured]] = []
+    for row in rows:
+        cells, fault = cells_of(rule, row)
+        if fault:
+            faults.append((row, fault))
+        for cell in cells:
+            alike.setdefault(cell.element, []).append(cell)
+    return [of_cells(rule.metric, element, alike[element]) for element in sorted(alike)], faults

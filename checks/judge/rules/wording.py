@@ -1,0 +1,275 @@
+"""The sentences of a policy's rules, made from the metric, its values and what they were compared with. Pure.
+
+`metric_words.json` holds what a metric means: a predicate ("has persistence mode off"), which continues a sentence that begins with
+the subject, or a noun ("driver version"). A key is a metric, or a check and its metric ("compute.gemm/wrong_elements"). A metric
+that is in neither, such as one of a site's own check, is a noun by its own name.
+
+In a predicate {value} is the value in its unit, {percent} a share as a percentage, {bytes} a number of bytes written out, {plain} a
+number as it is, {version} a version that was written as one number, "{n row}" a count with its noun ("{n process/processes}" names
+both forms), {texts} are the values that are texts, "[ in {at}]" is the element ("bf16") if there is one, and {check} the check
+without its family.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from checks.finding_details import Comparison, Reference, Relation
+from checks.model import CLUSTER, LINK, Finding
+from checks.policy import Over
+
+WORDS = Path(__file__).with_name("metric_words.json")
+# By the end of a metric's name. "_gbps" is 10^9 bytes per second.
+UNITS = {
+    "_per_s": "",
+    "_gbps": "GB/s",
+    "_gbit_s": "Gbit/s",
+    "tflops": "TFLOP/s",
+    "gflops": "GFLOP/s",
+    "_mib": "MiB",
+    "_gib": "GiB",
+    "_bytes": "B",
+    "_percent": "%",
+    "_us": "µs",
+    "_ms": "ms",
+    "_s": "s",
+    "_c": "°C",
+    "_w": "W",
+}
+REFERENCES = {
+    Reference.PEERS: "the median of its peers",
+    Reference.NODE: "the median of its node",
+    Reference.FLEET: "the median of the nodes",
+    Reference.EXPECTED: "the expected value",
+    Reference.LOW_END: "the low end of the expected value",
+    Reference.MINIMUM: "the minimum for its links",
+    Reference.LIMIT: "the published minimum",
+}
+MEDIANS = {Over.PEERS: Reference.PEERS, Over.NODE: Reference.NODE, Over.FLEET: Reference.FLEET}
+MOST_ELEMENTS = 8
+_COUNT = re.compile(r"\{n ([^}/]*)(?:/([^}]*))?\}")
+_OPTIONAL = re.compile(r"\[([^\]]*\{at\}[^\]]*)\]")
+_IRREGULAR = {"has": "have", "is": "are", "was": "were", "does": "do"}
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[dict[str, str], dict[str, str]]:
+    words = json.loads(WORDS.read_text("utf-8"))
+    return words["predicates"], words["nouns"]
+
+
+def predicate_of(check: str, metric: str) -> str:
+    """The metric's predicate with its placeholders, "" if it has none."""
+    predicates, nouns = _tables()
+    own = f"{check}/{metric}"
+    return predicates.get(own, "" if own in nouns else predicates.get(metric, ""))
+
+
+def noun_of(check: str, metric: str) -> str:
+    """The metric's noun: from the table, or its own name without underscores."""
+    nouns = _tables()[1]
+    return nouns.get(f"{check}/{metric}", nouns.get(metric, metric.replace("_", " ")))
+
+
+def unit_of(metric: str) -> str:
+    """The unit in which people read the metric's value, "" if it has none."""
+    return next((unit for end, unit in UNITS.items() if metric.endswith(end)), "")
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """The number with at least so many digits, as people write it: "19,961" and not "1.996e+04"."""
+    if not 1e3 <= abs(value) < 1e15:
+        return f"{value:.{digits}g}"
+    whole = len(str(int(abs(value))))
+    said = f"{value:,.{max(0, digits - whole)}f}"
+    return said.rstrip("0").rstrip(".") if "." in said else said
+
+
+def quantity(value: float, unit: str, digits: int = 4) -> str:
+    """The number with its unit: "12.5 GB/s"; bytes in the largest binary unit of which there is one ("1.862 GiB")."""
+    if unit == "B" and abs(value) >= 1024:
+        power = min(4, int(math.log2(abs(value)) / 10))
+        return f"{figure(value / 1024**power, digits)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+    return f"{figure(value, digits)} {unit}".rstrip()
+
+
+def percent(ratio: float, digits: int = 3) -> str:
+    """A ratio as a percentage: "62 %"."""
+    return f"{figure(100 * ratio, max(3, digits))} %" if ratio >= 1 else f"{100 * ratio:.{digits}g} %"
+
+
+def version(number: float) -> str:
+    """A version of the form 1.22.3 that was written as one number, 1,022,003."""
+    whole = int(number)
+    return f"{whole // 10**6}.{whole // 1000 % 1000}.{whole % 1000}"
+
+
+def bounded(check: str, metric: str, element: str, compared: Comparison) -> tuple[str, bool]:
+    """The sentence about a value beyond a threshold, and whether it is a predicate."""
+    template = predicate_of(check, metric)
+    element = _named(element) if template else element
+    value, unit, absolute = compared.value, compared.unit, compared.of is None
+    if absolute and "{percent}" in template:
+        digits = distinct_digits(3, lambda some: percent(value, some) == percent(compared.threshold, some))
+    else:
+        digits = distinct_digits(
+            4,
+            lambda some: absolute and quantity(value, unit, some) == quantity(compared.threshold, unit, some),
+        )
+    clause = _clause(compared, template, digits)
+    if not template:
+        noun = noun_of(check, metric)
+        return f"{_labelled(noun, element)} is {quantity(value, unit, digits)}{clause}", False
+    said = _filled(template, check, value, unit, element, digits) + clause
+    if not element or "{at}" in template:
+        return said, True
+    return f"{element} {said}", False
+
+
+def distinct_digits(least: int, alike: Callable[[int], bool]) -> int:
+    """How many digits tell a value from its threshold."""
+    return next((digits for digits in range(least, 17) if not alike(digits)), 17)
+
+
+def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: object) -> tuple[str, bool]:
+    """The sentence about values that are not what they must be, each with its element ("" if the metric is no list)."""
+    template = predicate_of(check, metric)
+    if not template and wanted != "":
+        named = _listed(
+            [f"{element} is {show(value)}" if element else f"is {show(value)}" for element, value in odd]
+        )
+        noun = f"{noun_of(check, metric)}:" if odd[0][0] else noun_of(check, metric)
+        return f"{noun} {named}, it must be {show(wanted)}", False
+    texts = [f"{one}: {show(value)}" if (one := _named(element)) else show(value) for element, value in odd]
+    if not template:
+        return f"{noun_of(check, metric)}: {_listed(texts)}", False
+    if "{texts}" in template:
+        return template.replace("{texts}", _listed(texts)), True
+    odd = [(_named(element), value) for element, value in odd]
+    alike: dict[float, list[str]] = {}
+    for element, value in odd:
+        number = float(value) if isinstance(value, (int, float)) else 0.0
+        alike.setdefault(number, []).append(element)
+    parts = []
+    for number, names in alike.items():
+        said = _filled(template, check, number, unit_of(metric), _listed(names))
+        continues = "{at}" in template or not names[0]
+        parts.append(said if continues else f"{_listed(names)} {said if len(names) == 1 else plural(said)}")
+    return "; ".join(parts[:MOST_ELEMENTS]), "{at}" in template or not odd[0][0]
+
+
+def stated(check: str, metric: str, element: str, value: float) -> tuple[str, bool]:
+    """The sentence that says the value and compares it with nothing, and whether it is a predicate."""
+    template, unit = predicate_of(check, metric), unit_of(metric)
+    if template:
+        return _filled(template, check, value, unit, element), True
+    return f"{_labelled(noun_of(check, metric), element)} is {quantity(value, unit)}", False
+
+
+def plural(predicate: str) -> str:
+    """The predicate with its verb for several subjects: "has" becomes "have". A verb in the past tense stays."""
+    verb, space, rest = predicate.partition(" ")
+    if verb in _IRREGULAR:
+        verb = _IRREGULAR[verb]
+    elif verb.endswith("ies"):
+        verb = f"{verb[:-3]}y"
+    elif verb.endswith(("ches", "shes")):
+        verb = verb[:-2]
+    elif verb.endswith("s"):
+        verb = verb[:-1]
+    return f"{verb}{space}{rest}"
+
+
+def who(subject: str) -> str:
+    """A subject in words: "node-1/rank-3" -> "node-1, rank 3", and "n1" -> "node n1"."""
+    if subject == CLUSTER:
+        return "the cluster"
+    if LINK in subject:
+        one, _, other = subject.partition(LINK)
+        return f"the link between {who(one)} and {who(other)}"
+    node, _, part = subject.partition("/")
+    named = node if node.lower().startswith(("node", "input")) else f"node {node}"
+    return f"{named}, {part.replace('-', ' ', 1)}" if part else named
+
+
+def spoken(finding: Finding) -> str:
+    """The finding as one sentence, with its subject."""
+    subject = who(finding.subject)
+    return f"{subject} {finding.message}" if finding.is_predicate else f"{subject}: {finding.message}"
+
+
+def show(value: object) -> str:
+    """The value as text. A long text is cut in its middle."""
+    text = str(value)
+    if len(text) <= 120:
+        return text
+    start, end = text[:70], text[-40:]
+    if " " in start and " " in end:  # cut at a space, so that a part of a word is not read as a word
+        start, end = start.rpartition(" ")[0], end.partition(" ")[2]
+    return f"{start} ... {end}"
+
+
+def _filled(template: str, check: str, value: float, unit: str, element: str, digits: int = 4) -> str:
+    if value < 0 and template.startswith("lacks {n "):  # declared minus found
+        template = _COUNT.sub(lambda found: f"{found[0]} too many", template.replace("lacks", "has", 1))
+    said = _COUNT.sub(lambda found: _counted(abs(value), found[1], found[2]), template)
+    said = said.replace("{value}", quantity(value, unit, digits)).replace("{percent}", percent(value, digits))
+    said = said.replace("{bytes}", f"{figure(value)} bytes").replace("{plain}", f"{value:.10g}")
+    said = said.replace("{version}", version(value))
+    said = said.replace("{check}", check.rpartition(".")[2])
+    return _OPTIONAL.sub(lambda found: found[1].replace("{at}", element) if element else "", said)
+
+
+def _counted(count: float, one: str, several: str | None) -> str:
+    if count == 1:
+        return f"1 {one}"
+    return f"{figure(count)} {several or f'{one}s'}"
+
+
+def _clause(compared: Comparison, template: str, digits: int) -> str:
+    """What the value was compared with."""
+    threshold = compared.threshold
+    if compared.reference is Reference.POSSIBLE:
+        return f", more than the hardware can do ({quantity(threshold, compared.unit)}): the measurement is wrong"
+    if compared.of is not None:
+        ratio = compared.value / compared.of
+        fine = distinct_digits(2, lambda some: percent(ratio, some) == percent(threshold, some))
+        said = f", {percent(ratio, fine)} of {REFERENCES[compared.reference]} ({quantity(compared.of, compared.unit)})"
+        return (
+            said if compared.reference is Reference.LIMIT else f"{said}, threshold {percent(threshold, fine)}"
+        )
+    if threshold == 0 and compared.relation is Relation.ABOVE:
+        return ""  # there should be none at all
+    if "{percent}" in template:
+        line = percent(threshold, digits)
+    elif "{version}" in template:
+        line = version(threshold)
+    elif "{plain}" in template:
+        line = f"{threshold:.10g}"
+    elif "{bytes}" not in template and compared.unit == "B":
+        line = quantity(threshold, "B", digits)
+    else:
+        line = figure(threshold, digits)
+    return f", threshold {line}"
+
+
+def _labelled(noun: str, element: str) -> str:
+    """Such as "GPU 3: memory"; "bandwidth[2]" for an element that nothing names."""
+    return f"{named}: {noun}" if (named := _named(element)) else f"{noun}{element}"
+
+
+def _named(element: str) -> str:
+    """The element's label, "" if nothing names it ("[2]")."""
+    return "" if element.startswith("[") else element
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Such as "GPU 1, GPU 3 and GPU 5"; at most so many of them, and how many more there are."""
+    last = f"{len(items) - MOST_ELEMENTS} more" if len(items) > MOST_ELEMENTS else items[-1]
+    first = items[:MOST_ELEMENTS] if len(items) > MOST_ELEMENTS else items[:-1]
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,176 @@
+"""The sentences of rules: what a metric means is said in words, with its number and its threshold in people's units."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.finding_details import Comparison, Reference, Relation
+from checks.judge.rules.wording import (
+    bounded,
+    noun_of,
+    percent,
+    plural,
+    predicate_of,
+    quantity,
+    spoken,
+    unequal,
+    who,
+)
+from checks.model import Cause, Finding, Level
+from checks.policy import Rule, load
+
+POLICIES = Path("deployments/policies")
+# Metrics of a policy's own examples, which keep their names.
+OWN = ("own.cluster", "own.word", "declaration")
+
+
+def rules() -> Iterator[tuple[str, Rule]]:
+    for path in sorted(POLICIES.glob("*.toml")):
+        for check, line in load(tomllib.loads(path.read_text("utf-8"))).checks.items():
+            yield from ((check, rule) for rule in line.rules if check not in OWN)
+
+
+def below(value: float, threshold: float, unit: str = "", of: float | None = None) -> Comparison:
+    reference = Reference.THRESHOLD if of is None else Reference.NODE
+    return Comparison(value, unit, Relation.BELOW, threshold, reference, of)
+
+
+def test_every_metric_of_a_shipped_policy_has_words() -> None:
+    """A new rule about a metric without words would show its name in a page's title."""
+    bare = {
+        f"{check}/{rule.metric}"
+        for check, rule in rules()
+        if not predicate_of(check, rule.metric)
+        and noun_of(check, rule.metric) == rule.metric.replace("_", " ")
+        and "_" in rule.metric
+    }
+
+    assert bare == set()
+
+
+def test_texts_are_shown_where_the_values_are_texts() -> None:
+    """A text has no number to fill into a predicate, and a number is no text."""
+    odd = {
+        f"{check}/{rule.metric}"
+        for check, rule in rules()
+        if (said := predicate_of(check, rule.metric))
+        and rule.equals is not None
+        and isinstance(rule.equals, str) is not ("{texts}" in said)
+    }
+
+    assert odd == set()
+
+
+@pytest.mark.parametrize(
+    "compared, element, said",
+    [
+        (below(0.2, 0.95, "GB/s"), "", "copies 0.2 GB/s in memory, threshold 0.95"),
+        (below(0.94996, 0.95, "GB/s"), "", "copies 0.94996 GB/s in memory, threshold 0.95"),
+        (below(1065.4, 2500, "GB/s"), "GPU 3", "GPU 3 copies 1,065 GB/s in memory, threshold 2,500"),
+        (
+            below(620, 0.8, "GB/s", of=1000),
+            "",
+            "copies 620 GB/s in memory, 62 % of the median of its node (1,000 GB/s), threshold 80 %",
+        ),
+        (
+            below(899.6, 0.9, "GB/s", of=1000),
+            "",
+            "copies 899.6 GB/s in memory, 89.96 % of the median of its node (1,000 GB/s), threshold 90 %",
+        ),
+    ],
+)
+def test_a_number_is_shown_with_its_threshold(compared: Comparison, element: str, said: str) -> None:
+    """Both have so many digits that they differ."""
+    found, is_predicate = bounded("compute.memory_bandwidth", "copy_gbps", element, compared)
+
+    assert (found, is_predicate) == (said, not element)
+
+
+def test_what_should_not_be_there_at_all_has_no_threshold() -> None:
+    """ "threshold 0" would say nothing."""
+    compared = Comparison(3, "", Relation.ABOVE, 0)
+
+    assert bounded("network.counters", "rx_errors", "eth0", compared) == (
+        "eth0 has 3 errors on reception",
+        False,
+    )
+
+
+def test_a_metric_without_words_keeps_its_name() -> None:
+    """Such as one of a site's own check."""
+    assert bounded("site.entropy", "bits_left", "", below(12, 64)) == ("bits left is 12, threshold 64", False)
+
+
+@pytest.mark.parametrize(
+    "check, metric, odd, wanted, said",
+    [
+        ("collective.all_reduce", "wrong_elements", [("", 12)], 0, "computes wrong sums (12 wrong values in all_reduce)"),
+        ("gpu.modes", "persistence", [("GPU 2", 0)], 1, "GPU 2 has persistence mode off"),
+        ("gpu.modes", "persistence", [("GPU 2", 0), ("GPU 5", 0)], 1, "GPU 2 and GPU 5 have persistence mode off"),
+        (
+            "gpu.processes",
+            "processes",
+            [("GPU 0", 1), ("GPU 1", 2)],
+            0,
+            "GPU 0 is in use by 1 other process; GPU 1 is in use by 2 other processes",
+        ),
+        ("efa.devices", "provider", [("", "tcp")], "efa", "provider of libfabric is tcp, it must be efa"),
+        ("dcgm.diag", "hardware_failures", [("GPU 1", "pcie: error 45")], "", "fails DCGM's diagnostic: GPU 1: pcie: error 45"),
+        ("site.own", "flags", [("", "bad")], "good", "flags is bad, it must be good"),
+    ],
+)  # fmt: skip
+def test_values_that_are_not_what_they_must_be(
+    check: str, metric: str, odd: list[tuple[str, object]], wanted: object, said: str
+) -> None:
+    """The elements with the same value are named together, with the verb for several."""
+    assert unequal(check, metric, odd, wanted)[0] == said
+
+
+@pytest.mark.parametrize(
+    "one, several",
+    [
+        ("has it", "have it"), ("is it", "are it"), ("was it", "were it"), ("does it", "do it"), ("reaches it", "reach it"),
+        ("carries it", "carry it"), ("computes it", "compute it"), ("lost it", "lost it"), ("cannot see", "cannot see"),
+    ],
+)  # fmt: skip
+def test_a_predicate_for_several_subjects(one: str, several: str) -> None:
+    """Only a verb in the present has another form."""
+    assert plural(one) == several
+
+
+def test_units_are_those_that_people_read() -> None:
+    """Bytes become binary units, and whole percentages are no powers of ten."""
+    assert [quantity(2_000_000_000, "B"), quantity(0, "B"), quantity(19961, "MiB")] == [
+        "1.863 GiB",
+        "0 B",
+        "19,961 MiB",
+    ]
+    assert [percent(1.0), percent(0.275), percent(31.0)] == ["100 %", "27.5 %", "3,100 %"]
+
+
+def test_a_subject_in_words() -> None:
+    """Never "node node-1"."""
+    said = {
+        "node-1": "node-1",
+        "n1/rank-3": "node n1, rank 3",
+        "node-1<->node-2": "the link between node-1 and node-2",
+        "cluster": "the cluster",
+    }
+
+    assert {subject: who(subject) for subject in said} == said
+
+
+def test_a_finding_is_one_sentence_with_its_subject() -> None:
+    """The message of a predicate continues the sentence; any other stands after a colon."""
+    made = Finding(
+        Level.FAIL, Cause.HARDWARE, "gpu.modes", "node-1/rank-3", "computes wrong sums", is_predicate=True
+    )
+
+    assert spoken(made) == "node-1, rank 3 computes wrong sums"
+    assert (
+        spoken(Finding(Level.FAIL, Cause.HARDWARE, "x", "node-1", "driver is old")) == "node-1: driver is old"
+    )

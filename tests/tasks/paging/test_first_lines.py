@@ -1,0 +1,157 @@
+"""The first line about each end of a gate, side by side on every channel: tests/golden/first_lines.txt.
+
+UPDATE_GOLDEN=1 writes the file. Each line is made by the code that sends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from xml.etree import ElementTree
+
+import pytest
+
+from checks.model import NodeEnd, Report
+from checks.policy import OnWarn, Policy
+from flows.cli.gate_output import show
+from tasks.finish import end_cancelled_gate, failed_state
+from tasks.gate.outcome import CANCELLED, Decision, Ending, JudgedReport, Outcome, Training, first_line
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
+from tasks.gate.session import Session
+from tasks.launchers.base import JobState
+from tasks.notifiers.pagerduty import summary_of
+from tasks.notifiers.slack.messages import notification_message
+from tasks.paging.content import page_of
+from tasks.render import rejected
+from tasks.render.context import NO_CONTEXT
+from tasks.render.html import html
+from tasks.render.junit import junit
+from tasks.render.markdown import markdown
+from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "first_lines.txt"
+NAME = "bravo"
+SILENT = replace(without_node(healthy(), "node-1"), ends=(NodeEnd("node-1", 7, "CUDA error"),))
+FAST_CLOCK = with_metric(healthy(), "system.clock", "node-0", "wall_rate", 1.5)
+NOT_LEARNING = with_metric(healthy(), "training.ddp", "node-1/rank-2", "loss_ratio", 1.0)
+UNSYNCHRONISED = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
+ASKS = replace(POLICY, on_warn=OnWarn.ASK)
+
+
+def half_broken() -> Report:
+    report = healthy(8, 1)
+    for node in range(4):
+        report = wrong_sums(report, f"node-{node}/rank-{node}")
+    return report
+
+
+def end(decision: Decision | None, report: Report | None, policy: Policy = POLICY, **more: object) -> Outcome:
+    judged = None if report is None else JudgedReport(report, verdict_of(report, policy))
+    made = Outcome("bravo-1", Ending.VERDICT, decision, judged, None, "")
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def answered(action: ApprovalAction, why: str, override: bool = False) -> ApprovalAnswer:
+    return ApprovalAnswer(1, "bravo-1", "k", action, "ana", AnswerChannel.PREFECT, True, why, 1.0, override)
+
+
+def ends() -> dict[str, Outcome]:
+    refused = answered(ApprovalAction.BLOCK, "maintenance tonight")
+    launched = answered(ApprovalAction.LAUNCH, "deadline tomorrow", override=True)
+    failed = Training("bravo-1-train", JobState.FAILED, "exit code 1")
+    return {
+        "go": end(Decision.PASSED, healthy()),
+        "hardware": end(Decision.REFUSED, wrong_sums(healthy())),
+        "configuration": end(Decision.REFUSED, FAST_CLOCK),
+        "application": end(Decision.REFUSED, NOT_LEARNING),
+        "evidence": end(Decision.CANNOT_TELL, SILENT),
+        "image or policy": end(Decision.REFUSED, half_broken()),
+        "waits for a person": end(Decision.AWAITING, UNSYNCHRONISED, ASKS),
+        "refused by a person": end(
+            Decision.REFUSED, UNSYNCHRONISED, ASKS, answer=refused, reason="ana (Prefect's form) refused (maintenance tonight)"
+        ),
+        "overridden": end(Decision.OVERRIDDEN, wrong_sums(healthy()), answer=launched),
+        "no capacity": end(
+            None, None, ending=Ending.NO_CAPACITY, reason="job bravo-1-check: no p5.48xlarge is free in us-east-1. Try later."
+        ),
+        "training failed": end(
+            Decision.LAUNCHED, healthy(), ending=Ending.JOB_FAILED, training=failed,
+            reason="the verdict was go, but training failed: exit code 1",
+        ),
+        "rejected": end(
+            None, None, ending=Ending.REJECTED, reason="bravo.toml: cluster.nodes: expected a whole number above 0, found 0"
+        ),
+    }  # fmt: skip
+
+
+def page_session() -> Session:
+    gate = SimpleNamespace(name=NAME, cluster=SimpleNamespace(name=NAME))
+    setting = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(place=str))
+    return cast("Session", SimpleNamespace(setting=setting, unreleased=(), placed="none", gate_id="bravo-1"))
+
+
+def lines_of(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The first line on each channel."""
+    show(argparse.Namespace(format="text", junit=None, summary=None, html=None), NAME, outcome)
+    page = page_of(page_session(), outcome)
+    found = {
+        "terminal": capsys.readouterr().out.splitlines()[0],
+        "Prefect's state": failed_state(outcome, NAME).message or "",
+        "PagerDuty": summary_of(page),
+        "Slack": notification_message(page).text,
+        "mail": page.title,
+    }
+    if outcome.judged is None:
+        if outcome.ending is Ending.REJECTED:
+            one = rejected.of(outcome.reason)
+            found["GitHub"] = rejected.markdown(one, NAME).splitlines()[0]
+        return found
+    report, verdict = outcome.judged.report, outcome.judged.verdict
+    context = replace(NO_CONTEXT, first_line=first_line(outcome, NAME))
+    tree = ElementTree.fromstring(junit(report, verdict, NAME, context))
+    page_text = html(report, verdict, NAME, context)
+    word = re.findall(r"<h1[^>]*>(.*?)</h1>", page_text)[0]
+    said = re.findall(r'class="said"><strong>(.*?)</strong>', page_text)[0]
+    return found | {
+        "GitHub": unescape(markdown(report, verdict, NAME, context).splitlines()[0]),
+        "JUnit": next(one.get("value", "") for one in tree.iter("property") if one.get("name") == "headline"),
+        "HTML": unescape(f"{word} {said}"),
+    }
+
+
+def told(outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> str:
+    """Each distinct line once, with the channels that show it."""
+    parts = []
+    for case, outcome in outcomes.items():
+        channels: dict[str, list[str]] = {}
+        for channel, line in lines_of(outcome, capsys).items():
+            channels.setdefault(line, []).append(channel)
+        said = "\n".join(f"  {', '.join(names)}:\n    {line}" for line, names in channels.items())
+        parts.append(f"{case}\n{said}\n")
+    state = end_cancelled_gate(f"{CANCELLED} {NAME}: cancelled while waiting for approval")
+    parts.append(f"cancelled\n  Prefect's state, terminal of a follower:\n    {state.message}\n")
+    return "\n".join(parts)
+
+
+def test_the_first_lines_are_what_the_golden_file_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Read them side by side: who, what, how bad, against which threshold, and the same everywhere."""
+    found = told(ends(), capsys)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(found, encoding="utf-8")
+
+    assert GOLDEN.read_text(encoding="utf-8") == found
+
+
+def test_every_channel_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """But for the pages of the verdict itself, which a person's decision does not change."""
+    for case, outcome in ends().items():
+        lines = lines_of(outcome, capsys)
+        same = {lines[channel] for channel in ("terminal", "Prefect's state", "PagerDuty", "Slack", "mail")}
+
+        assert same == {first_line(outcome, NAME)}, case
