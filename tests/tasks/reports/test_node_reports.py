@@ -22,7 +22,7 @@ from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
 from tasks.gate.jobs import JobEnd
 from tasks.launchers.base import Delays, JobState, JobStatus
-from tasks.reports.node_reports import NodeReports
+from tasks.reports.node_reports import NodeProgress, NodeReports, count_observations
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
 BUNDLE = bundles.make(
@@ -85,7 +85,11 @@ def report(rank: int, complete: bool = True) -> bytes:
 
 def session_of(folder: Path, launcher: Folder) -> Any:
     """As much of a session as watching and collecting need."""
-    setting = SimpleNamespace(launcher=launcher, bundle=lambda gate_id: BUNDLE)
+    limits = SimpleNamespace(profile=Profile.QUICK, max_runtime_minutes=1.0)
+    setting = SimpleNamespace(
+        launcher=launcher, bundle=lambda gate_id: BUNDLE, declared=DECLARED, facts=builtin(),
+        gate=SimpleNamespace(checks=limits),
+    )  # fmt: skip
     lease = SimpleNamespace(taken_at=0.0)
     return SimpleNamespace(
         setting=setting, gate_id="gate-1", folder=folder, answer_by=0.0,
@@ -147,3 +151,15 @@ def test_only_the_newest_content_of_each_node_is_remembered() -> None:
         reports.readable({"node-0": report(0), "node-1": report(1) + b" " * number})
 
     assert 2 == len(reports)
+
+
+def test_each_node_has_its_own_progress() -> None:
+    """Of its own checks and those of its ranks; one that is done does nothing more."""
+    wanted = [row.check for row in bundles.plan_of(BUNDLE)[1] if row.skip is None]
+    files = {"node-0": report(0), "node-1": report(1, complete=False)}
+    seen = count_observations(BUNDLE, files, NodeReports())
+    done, busy = seen.by_node
+
+    assert (done.name, done.doing) == ("node-0", "")
+    assert busy == NodeProgress("node-1", int("system.clock" in wanted), busy.total, busy.doing)
+    assert busy.doing in wanted and busy.doing != "system.clock"
