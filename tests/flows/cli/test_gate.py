@@ -23,6 +23,7 @@ from tests.flows.gates import processes_below, runs, write_gate
 ROOT = Path(__file__).parents[3]
 KEYS = {
     "decision",
+    "first_line",
     "verdict",
     "cost",
     "training",

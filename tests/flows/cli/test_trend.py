@@ -158,7 +158,7 @@ def test_an_unwritable_page_is_rejected_before_reading(run: Run, tmp_path: Path)
     ("days", "value", "said"),
     [
         (4.0, 10_143.2, "10,143 in 4 days"),
-        (1 / 24, 5098.0, "5098 in 1 hour"),
+        (1 / 24, 5098.0, "5,098 in 1 hour"),
         (0.0, 0.5, "0.5 in less than a minute"),
     ],
 )
