@@ -55,7 +55,7 @@ def test_a_no_go_ends_the_job_and_names_the_culprit(tmp_path: Path, engine: Engi
     state, outcome = gate_it(fake_gate(tmp_path))
 
     assert ("Refused", 1) == (state.name, outcome.code)
-    assert "node-1/rank-3" in state.message
+    assert "node-1, rank 3" in state.message
     assert engine.idle
 
 
@@ -79,7 +79,7 @@ def test_too_many_no_gos_end_the_job(tmp_path: Path, engine: Engine) -> None:
 
     assert (1, ["s1", "s2"]) == (outcome.code, attempts(tmp_path, outcome))
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-    assert "node-1/rank-3" in page and "no-go 2 of 2: the job was ended" in page
+    assert "node-1, rank 3" in page and "no-go 2 of 2: the job was ended" in page
     assert engine.idle
 
 
@@ -98,8 +98,8 @@ def test_the_next_job_does_without_the_nodes_that_failed(
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert (jobs[f"{first}-1"], jobs[f"{first}-2"]) == ((), ("node-1",))
-    assert "excluded after a refusal: node-1: " in outcome.reason
-    assert "NO-GO" in page.splitlines()[0] and "node-1/rank-3" in page
+    assert "excluded after a refusal: node-1" in outcome.reason
+    assert "NO-GO" in page.splitlines()[0] and "node-1, rank 3" in page
     assert engine.idle
 
 
@@ -126,7 +126,7 @@ def test_where_no_other_nodes_are_to_be_had_the_refusal_stands(tmp_path: Path, e
     state, outcome = gate_it(fake_gate(tmp_path))
 
     assert ("Refused", Decision.REFUSED, 1) == (state.name, outcome.decision, outcome.code)
-    assert "node-1/rank-3" in state.message
+    assert "node-1, rank 3" in state.message
     assert "then: Requested node configuration is not available" in outcome.reason
 
 
