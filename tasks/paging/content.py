@@ -25,6 +25,7 @@ from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, sentence
+from tasks.render.views.finding_table import with_anchor
 from tasks.render.views.nodes import places
 from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
@@ -48,7 +49,7 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         gate.cluster.name,
         title_of(outcome, gate.name),
         "",
-        browsable(outcome.html or ""),
+        _address(outcome.html or "", judged),
         gate=gate.name,
         kind=kind,
         audience=audience_of(outcome, kind),
@@ -66,6 +67,10 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)
 
 
+def _address(page: str, judged: JudgedReport | None) -> str:
+    return browsable(page) if judged is None else with_anchor(page, judged.verdict)
+
+
 def question_of(
     session: Session, judged: JudgedReport, asked: PendingQuestion, said: str, links: tuple[Link, ...]
 ) -> Notification:
@@ -76,7 +81,7 @@ def question_of(
         gate.cluster.name,
         said,
         "",
-        browsable(session.setting.store.place(html_key(session.gate_id))),
+        _address(session.setting.store.place(html_key(session.gate_id)), judged),
         gate=gate.name,
         kind=Kind.QUESTION,
         audience=Audience.OWNER,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from checks.documents.columns import by_check
-from checks.judge.baseline.samples import Side, gather
+from checks.judge.baseline.samples import Series, Side, gather
 from checks.judge.machine_identity import machines
 from checks.judge.rules.wording import figure
 from checks.model import Digests, Node, Outcome, Report, node_of
@@ -29,7 +29,7 @@ PASSING = ("boot_id", "host", "address", "addresses")
 LISTS = {"gpu_uuids": "GPUs"}
 # A metric of a check that names the firmware of each GPU, and no number.
 FIRMWARE = (("gpu.inventory", "vbios", "VBIOS"),)
-Values = Mapping[tuple[str, str, str], tuple[Side, Mapping[str, float]]]
+Numbers = Mapping[tuple[str, str, str], Series]
 
 
 @dataclass(frozen=True)
@@ -183,61 +183,57 @@ def _texts(report: Report, check: str, metric: str) -> dict[str, str]:
 
 def _values(before: Report, after: Report, policy: Policy) -> Iterator[tuple[float, Change]]:
     """The machine whose value moved most, for each metric: (by how much, the row)."""
-    old, new = _medians(before, policy), _medians(after, policy)
+    old, new = _numbers(before, policy), _numbers(after, policy)
     names = {
         one.nodes[-1][1].name: one.nodes[0][1].name
         for one in machines((before, after))
         if {at for at, _ in one.nodes} == {0, 1}
     }
     for key in _telling(new):
-        side, now = new[key]
-        then = old[key][1] if key in old else {}
+        if key not in old:
+            continue
+        then, now = _medians(old[key]), _medians(new[key])
         moved = {
             name: now[name] / then[names[name]] - 1
             for name in now
             if name in names and then.get(names[name], 0) > 0
         }
         share = {name: value for name, value in moved.items() if abs(value) >= LEAST}
-        if not share:
-            continue
-        first = min(share, key=lambda name: (-abs(share[name]), natural(name)))
-        check, metric, label = key
-        alike = sum(value * share[first] > 0 for value in share.values()) - 1
-        where = f"{one_line(first, 120)}{f' and {alike} more' if alike else ''}"
-        worse = side is not Side.EITHER and (share[first] < 0) == (side is Side.LOW)
-        title = f"{check} {metric}{f' at {label}' if label else ''}"
-        yield (
-            abs(share[first]),
-            Change(
-                one_line(title, 160),
-                where,
-                figure(then[names[first]]),
-                figure(now[first]),
-                f"{share[first]:+.0%}",
-                worse,
-            ),
-        )
+        if share:
+            first = min(share, key=lambda name: (-abs(share[name]), natural(name)))
+            alike = sum(value * share[first] > 0 for value in share.values()) - 1
+            where = f"{one_line(first, 120)}{f' and {alike} more' if alike else ''}"
+            low = new[key].side is Side.LOW
+            worse = new[key].side is not Side.EITHER and (share[first] < 0) == low
+            check, metric, label = key
+            title = one_line(f"{check} {metric}{f' at {label}' if label else ''}", 160)
+            values = figure(then[names[first]]), figure(now[first])
+            yield abs(share[first]), Change(title, where, *values, f"{share[first]:+.0%}", worse)
 
 
-def _medians(report: Report, policy: Policy) -> Values:
-    """(check, metric, label) -> the median of each node."""
-    found: dict[tuple[str, str, str], tuple[Side, Mapping[str, float]]] = {}
-    for check, rows in by_check(report.observations).items():
-        for (metric, label), series in gather(rows, policy.checks.get(check)).items():
-            by_node: dict[str, list[float]] = defaultdict(list)
-            for subject, value in zip(series.subjects, series.values, strict=True):
-                by_node[node_of(subject)].append(value)
-            if by_node:
-                middle = {node: median(values) for node, values in by_node.items()}
-                found[check, metric, label] = series.side, middle
-    return found
+def _numbers(report: Report, policy: Policy) -> Numbers:
+    """(check, metric, label) -> the values of all subjects."""
+    return {
+        (check, *key): series
+        for check, rows in by_check(report.observations).items()
+        for key, series in gather(rows, policy.checks.get(check)).items()
+        if series.values
+    }
 
 
-def _telling(values: Values) -> Iterator[tuple[str, str, str]]:
+def _telling(numbers: Numbers) -> list[tuple[str, str, str]]:
     """Of a metric's labels (sizes, precisions) the one with the greatest value."""
     first: dict[tuple[str, str], tuple[float, str]] = {}
-    for (check, metric, label), (_, middle) in values.items():
-        peak = max(middle.values())
-        if peak > first.get((check, metric), (-1.0, ""))[0]:
+    for (check, metric, label), series in numbers.items():
+        peak = max(series.values)
+        if (check, metric) not in first or peak > first[check, metric][0]:
             first[check, metric] = peak, label
-    return ((check, metric, label) for (check, metric), (_, label) in first.items())
+    return [(check, metric, label) for (check, metric), (_, label) in first.items()]
+
+
+def _medians(series: Series) -> dict[str, float]:
+    """Node -> the median of its values."""
+    by_node: dict[str, list[float]] = defaultdict(list)
+    for subject, value in zip(series.subjects, series.values, strict=True):
+        by_node[node_of(subject)].append(value)
+    return {node: median(values) for node, values in by_node.items()}

@@ -149,10 +149,11 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
     groups = gathered(verdict.findings)
     nodes, more_nodes = by_node(verdict)
     rows = finding_rows_of(groups)
-    first = one_line(context.first_line, 900) or headline(verdict, name)
+    said, ended = headline(verdict, name), one_line(context.first_line, 900)
     return {
         "name": one_line(name, 80),
-        "said": first.removeprefix(f"{answer_word(verdict)} "),
+        "said": said.removeprefix(f"{answer_word(verdict)} "),
+        "ended": "" if ended == said else ended,
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),

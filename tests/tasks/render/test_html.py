@@ -9,6 +9,7 @@ import pytest
 
 from checks.model import Answer
 from tasks.render.context import NO_CONTEXT, Past, PastGate
+from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
@@ -21,18 +22,19 @@ def _said(page: str) -> str:
     return found[1]
 
 
-def test_how_the_gate_ended_comes_first() -> None:
-    """If that says more than the verdict: the same line as on the terminal, without the answer that stands above it."""
+def test_how_the_gate_ended_is_said_if_it_is_more_than_the_verdict() -> None:
+    """The line of the terminal, inert; the verdict's own line once."""
     verdict = verdict_of(REPORT)
-    line = "OVERRIDDEN by ada, training was started despite: NO-GO local: node-1"
-    overridden = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=line))
-    ended = html(
-        REPORT, verdict, "local", replace(NO_CONTEXT, first_line="NO-GO local: refused by <b>ada</b>")
-    )
+    line = "OVERRIDDEN by <b>ada</b>, training was started despite: NO-GO local: node-1"
+    page = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=line))
+    same = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=headline(verdict, "local")))
 
-    assert line == _said(overridden)
-    assert "local: refused by &lt;b&gt;ada&lt;/b&gt;" == _said(ended)
-    assert _said(html(REPORT, verdict, "local")).startswith("local: ")
+    assert (
+        '<p class="said">OVERRIDDEN by &lt;b&gt;ada&lt;/b&gt;, training was started despite: NO-GO local: node-1</p>'
+        in page
+    )
+    assert _said(page) == _said(same) and _said(page).startswith("local: ")
+    assert 1 == same.count('class="said"')
 
 
 def _page(link: str) -> str:
