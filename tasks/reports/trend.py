@@ -67,7 +67,7 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
     dated = _reports(store, mine, this, problems, lambda: clock() > ends)
-    changed = _changes(store, mine, this, dated, problems)
+    changed = _changes(store, mine, this, dated, problems, lambda: clock() > ends)
     gates = tuple(
         PastGate(
             r.gate_id,
@@ -99,6 +99,7 @@ def _changes(
     this: TrendContext,
     known: Sequence[DatedReport],
     problems: list[str],
+    late: Callable[[], bool],
 ) -> Changes | None:
     """Since the last GO whose report is another one."""
     last = next(
@@ -106,6 +107,9 @@ def _changes(
         None,
     )
     if last is None or this.digests is None or last.digests.report == this.digest:
+        return None
+    if late():
+        problems.append("The last GO was not compared, because it would have taken too long.")
         return None
     report = next((one.report for one in known if one.digest == last.digests.report), None)
     try:

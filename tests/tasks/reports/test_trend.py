@@ -169,6 +169,17 @@ def test_the_last_go_is_what_a_gate_is_compared_with(store: Store, index: Index)
     assert f'<a href="../{gate_id(1)}/report.html">{gate_id(1)}</a>' in page
 
 
+def test_a_store_that_is_slow_is_not_asked_for_the_last_go(store: Store, index: Index) -> None:
+    """A verdict does not wait for it, and the page says that it is missing."""
+    keep(store, 0, _slower(0))
+    verdict = keep(store, 1, _slower(1))
+    ticks = iter(range(0, 1000, 100))
+    past = past_of(store, index, _judged(1, _slower(1), verdict), lambda: next(ticks))
+
+    assert past.changes is None
+    assert any("The last GO was not compared" in line for line in past.problems)
+
+
 def test_without_a_go_nothing_is_compared(store: Store, index: Index) -> None:
     """And a GO whose report is gone is said."""
     verdict = keep(store, 0, _day(0, wrong_sums(healthy())))
