@@ -93,7 +93,7 @@ def test_wrong_sums_refuse_and_name_the_rank(
     state, outcome = gate_it(write_gate(tmp_path))
 
     assert (state.name, state.type.value, outcome.code) == ("Refused", "FAILED", 1)
-    assert "node-1/rank-3" in state.message
+    assert "node-1, rank 3 computes wrong sums" in state.message
     assert logs(tmp_path, "train") == ""
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert page.startswith("NO-GO test: node-1, rank 3 computes wrong sums")

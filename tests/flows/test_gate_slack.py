@@ -108,7 +108,7 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
     assert asyncio.run(answer()) is Decision.LAUNCHED
 
     message = slack.only()
-    assert seen[0] == ["prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"]
+    assert seen[0] == ["prelaunch_refuse", "prelaunch_approve", "prelaunch_recheck"]
     assert message.text.startswith("launched, approved by Ada (Prefect's form, unverified): ASK test: node-1")
     assert message.actions == {}
     assert (

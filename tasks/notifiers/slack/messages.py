@@ -95,7 +95,7 @@ def without_question(blocks: Sequence[Block]) -> list[Block]:
 def _buttons(gate_id: str, asked: PendingQuestion) -> Block:
     value = {"flow_run_id": asked.flow_run_id, "gate_id": gate_id, "key": asked.key}
     if asked.repair:
-        both = [_button(APPROVE, "Allow it", value), _button(REFUSE, "Leave the machine as it is", value)]
+        both = [_button(REFUSE, "Leave the machine as it is", value), _button(APPROVE, "Allow it", value)]
         return {"type": "actions", "block_id": f"{BLOCK_ID}_buttons", "elements": both}
     approve = _button(APPROVE, "OVERRIDE: launch anyway" if asked.override else "Launch anyway", value)
     if asked.override:

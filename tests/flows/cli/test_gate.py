@@ -28,6 +28,7 @@ KEYS = {
     "cost",
     "training",
     "placement",
+    "first_line",
     "approval",
     "report",
     "html",
