@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -49,6 +49,8 @@ from tasks.store.index import FILE, Index, IndexFailed
 from tasks.store.open import absolute, is_remote, open_store
 
 WORK = ".prelaunch"
+# Of the checks that a policy lacks an error names so many.
+MISSING_NAMED = 8
 # Between the answer and the start of the training: the engine matches, provisions, and takes the machines over.
 MARGIN_S = 600.0
 
@@ -298,8 +300,13 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
                 file, f"checks.timeouts_s.{name}", "there is no such check", nearest(name, checks)
             )
     table = gate.declared(())
-    for check in known:
-        if lacks(check.part, table, instance) is None and (why := _unfit_line(check, policy)):
+    applying = [check for check in known if lacks(check.part, table, instance) is None]
+    if missing := [check.name for check in applying if check.name not in policy.checks]:
+        said = f"policy {policy.name!r} has no entry for {_checks_text(missing)}. A policy needs one for every check of the plan: "
+        said += "begin with a copy of the shipped policy for these machines"
+        raise GateFileError(file, "policy.file", said)
+    for check in applying:
+        if why := _unfit_line(check, policy.checks[check.name]):
             raise GateFileError(file, "policy.file", f"policy {policy.name!r} {why}")
     for name in policy.checks:
         if name not in checks:
@@ -361,11 +368,14 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
         raise GateFileError(file, where, said)
 
 
-def _unfit_line(check: Check, policy: Policy) -> str:
-    """Why the policy cannot judge a check that applies, or "". Otherwise the gate would find out only after the checks."""
-    line, name = policy.checks.get(check.name), check.name
-    if line is None:
-        return f'has no entry for check {name}: add [checks."{name}"] to it'
+def _checks_text(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
+    return f"{'check' if len(names) == 1 else 'the checks'} {', '.join(names[:MISSING_NAMED])}{more}"
+
+
+def _unfit_line(check: Check, line: CheckPolicy) -> str:
+    """Why the policy's entry cannot judge a check that applies, or "". Otherwise the gate would find out only after the checks."""
+    name = check.name
     for key in ("part", "min_nodes", "min_ranks"):
         said, true = plain(getattr(line, key)), plain(getattr(check, key))
         if said != true:
