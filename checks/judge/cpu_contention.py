@@ -58,6 +58,8 @@ class RecordedLoads:
         if not said:
             return finding
         message = f"{finding.message}; {said}"
+        if finding.cause is Cause.EVIDENCE and not load.held_back:
+            return _proves_nothing(finding, said)
         if finding.cause is Cause.EVIDENCE:
             return replace(finding, message=message)
         if load.held_back:
@@ -66,7 +68,7 @@ class RecordedLoads:
         if fine > also:
             message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
             return replace(finding, message=message, cause=Cause.HARDWARE)
-        return replace(finding, message=message, cause=Cause.EVIDENCE, remedy=REMEDY)
+        return _proves_nothing(finding, said)
 
     def busy(self, subject: str) -> bool:
         """Whether other work used the CPUs of the subject's host; for the cluster, those of any host."""
@@ -99,6 +101,13 @@ class RecordedLoads:
             ):
                 (also if node in slow else fine).add(host)
         return len(fine - also), len(also)
+
+
+def _proves_nothing(finding: Finding, said: str) -> Finding:
+    """Missing evidence: that the machine was busy comes first, because it is what to do something about."""
+    it = "it " if finding.is_predicate else ""
+    message = f"{said}, so that this proves nothing: {it}{finding.message}"
+    return replace(finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=REMEDY)
 
 
 def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:

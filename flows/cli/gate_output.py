@@ -34,7 +34,10 @@ from tasks.text.inert import one_line
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
     judged, line = outcome.judged, first_line(outcome, name)
-    context = replace(judged.context, first_line=line) if judged is not None else NO_CONTEXT
+    failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
+    context = NO_CONTEXT
+    if judged is not None:
+        context = replace(judged.context, first_line=line, failed=failed)
     if arguments.format == "json":
         write_stdout(json_text(outcome_json(outcome, name)))
     elif judged is None:
@@ -48,7 +51,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     elif outcome.code == Exit.REJECTED:
         write_rejected(arguments, name, outcome.reason)
     else:
-        write_unjudged(arguments, name, outcome.reason)
+        write_unjudged(arguments, name, outcome.reason, line)
     if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
 
@@ -57,31 +60,32 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
     """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown."""
     word = f"by {signal.Signals(number).name}" if number else "in Prefect"
     reason = f"cancelled {word}; the jobs that it had started were ended"
-    kept = kept_verdict(setting, gate_id)
+    kept, line = kept_verdict(setting, gate_id), f"{CANCELLED} {setting.gate.name}: {reason}"
     if arguments.format != "json":
-        write_stdout(f"{CANCELLED} {setting.gate.name}: {reason}\n")
+        write_stdout(f"{line}\n")
     if kept is None:
-        _empty(arguments, setting.gate.name, gate_id, reason)
+        _empty(arguments, setting.gate.name, gate_id, reason, line)
     else:
         verdict, report, html = kept
         if arguments.format == "json":
-            write_stdout(json_text(ending_json(None, verdict, None, report, html, gate_id, reason)))
+            write_stdout(json_text(ending_json(None, verdict, None, report, html, gate_id, reason, line)))
         write_stderr(f"prelaunch: {reason}. The verdict was already known: {report}")
     return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
 
 
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:
     """Print that a service failed before anything was judged."""
+    line = f"{ENDING_WORDS[Ending.NO_CAPACITY]} {name}: {one_line(reason)}"
     if arguments.format != "json":
-        write_stdout(f"{ENDING_WORDS[Ending.NO_CAPACITY]} {name}: {one_line(reason)}\n")
-    _empty(arguments, name, gate_id, reason)
+        write_stdout(f"{line}\n")
+    _empty(arguments, name, gate_id, reason, line)
     return int(Exit.NO_CAPACITY)
 
 
-def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> None:
-    write_unjudged(arguments, name, reason)
+def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str, line: str) -> None:
+    write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
-        made = ending_json(None, None, None, None, None, gate_id, reason, f"{CANCELLED} {name}: {reason}")
+        made = ending_json(None, None, None, None, None, gate_id, reason, line)
         write_stdout(json_text(made))
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
 

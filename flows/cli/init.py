@@ -156,7 +156,10 @@ def _type(text: str) -> str:
     names = tuple(builtin().instances)
     if text not in names:
         raise InputError(
-            "--instance-type", f"{text!r:.80} is not a known instance type.", "", nearest(text, names)
+            "--instance-type",
+            f"{text!r:.80} is not a known instance type (cpu: a machine without accelerators).",
+            "",
+            nearest(text, names),
         )
     return text
 

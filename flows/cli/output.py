@@ -94,13 +94,17 @@ def write_files(
         write_file(arguments.html, html(report, verdict, name, context or NO_CONTEXT))
 
 
-def write_unjudged(arguments: argparse.Namespace, name: str, reason: str) -> None:
-    """Write the files that were asked for if nothing was judged, so that those of an earlier run are not taken for this one's."""
+def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: str = "") -> None:
+    """Write the files that were asked for if nothing was judged, so that those of an earlier run are not taken for this one's.
+
+    `line` is the first line, if it is another than that of a verdict without evidence.
+    """
     if any((arguments.junit, arguments.summary, arguments.html)):
+        from tasks.render.context import VerdictContext
         from tasks.reports.read import unjudged_verdict
 
         try:
-            write_files(arguments, None, unjudged_verdict(reason), name)
+            write_files(arguments, None, unjudged_verdict(reason), name, VerdictContext(first_line=line))
         except OutputError as error:
             write_stderr(f"prelaunch: {error}")
 

@@ -21,7 +21,7 @@ SCHEMA = SHIPPED.parent / "schemas" / "gate.schema.json"
 RANKS_WITHOUT_ACCELERATORS = 2
 # Values of the shipped files that are examples, and keys whose values are some site's own.
 PLACEHOLDER = re.compile(r"123456789012|0123456789|/fsx/|/opt/ml/input/|#gpu-gates")
-OWN = ("cluster.options.region", "cluster.options.partition")
+OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
 
 

@@ -86,7 +86,8 @@ COMMAND = 1000
 class VerdictContext:
     """Every part may be empty. `said` are lines below the headline: the cost, another tool's own verdict.
 
-    `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example.
+    `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
+    what failed although the verdict let it go on, such as the training.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
@@ -99,6 +100,7 @@ class VerdictContext:
     past: Past | None = None
     shown: tuple[DecodedMatrix, ...] = ()
     first_line: str = ""
+    failed: str = ""
     training: str = ""
 
 

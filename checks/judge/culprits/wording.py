@@ -103,6 +103,10 @@ def _value(matrix: Matrix, result: Decoded, found: Suspect) -> str:
         return ""
     usual, line = result.noise.usual, result.noise.line
     said, digits = "no value", 3
+    worse = matrix.better is Better.HIGHER
+    if found.ratio is not None and line > 0 and (found.ratio * usual < line) is not worse:
+        # The median is not bad: only how many tests are, and what makes one bad, says something.
+        return f"bad is {'below' if worse else 'above'} {number(line, matrix.unit)}; "
     if found.ratio is not None:
         median = found.ratio * usual
         digits = distinct_digits(

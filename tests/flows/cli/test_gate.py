@@ -28,7 +28,6 @@ KEYS = {
     "cost",
     "training",
     "placement",
-    "first_line",
     "approval",
     "report",
     "html",

@@ -98,7 +98,7 @@ def test_what_has_to_be_replaced_is_named(run: Run) -> None:
     assert {"cluster.options.partition", "cluster.options.folder", "notify.slack.channel"} <= set(
         json.loads(out)["to_replace"]
     )
-    assert [] == json.loads(local)["to_replace"]
+    assert ["training.command"] == json.loads(local)["to_replace"]
 
 
 def test_it_overwrites_only_with_force(run: Run, tmp_path: Path) -> None:

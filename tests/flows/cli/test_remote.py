@@ -32,7 +32,8 @@ def test_a_run_that_never_began_says_what_prefect_says(
 
 def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No gate was read yet: no empty name stands in its place."""
-    document = ending_json(None, None, None, None, None, "", "the store cannot be written", "REJECTED gate: the store cannot be written")
+    reason = "the store cannot be written"
+    document = ending_json(None, None, None, None, None, "", reason, f"REJECTED gate: {reason}")
     said = RunStatus("", "", "", "", 2, document, None, (), 0)
 
     code = show(_arguments(tmp_path), FollowedRun("id", "Rejected", "", True, said, ""))

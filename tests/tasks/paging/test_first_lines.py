@@ -155,3 +155,16 @@ def test_every_channel_says_the_same(capsys: pytest.CaptureFixture[str]) -> None
         same = {lines[channel] for channel in ("terminal", "Prefect's state", "PagerDuty", "Slack", "mail")}
 
         assert same == {first_line(outcome, NAME)}, case
+
+
+def test_junit_is_not_green_where_the_training_failed() -> None:
+    """A list of tests would show a pipeline that all is well."""
+    report = healthy()
+    context = replace(
+        NO_CONTEXT, first_line="TRAINING FAILED bravo: exit code 1", failed="training failed: exit code 1"
+    )
+    went = ElementTree.fromstring(junit(report, verdict_of(report), NAME))
+    failed = ElementTree.fromstring(junit(report, verdict_of(report), NAME, context))
+
+    assert [one.get("failures") for one in (went, failed)] == ["0", "1"]
+    assert [one.get("message") for one in failed.iter("failure")] == ["training failed: exit code 1"]
