@@ -176,9 +176,7 @@ def test_files_are_written_beside(run: Run, tmp_path: Path, policy: Path) -> Non
 
     assert 1 == ended.code and ended.document["level"] == "FAIL"
     assert "1" == xml.fromstring(files["junit"].read_text()).get("failures")
-    assert (
-        files["summary"].read_text().startswith("# NO-GO sample-gate: node-1, rank 3 computes wrong sums")
-    )
+    assert files["summary"].read_text().startswith("# NO-GO sample-gate: node-1, rank 3 computes wrong sums")
     assert files["html"].read_text().startswith("<!doctype html>")
     assert {"out.junit", "out.summary", "out.html", "report.json", "policy.json"} == set(os.listdir(tmp_path))
 
