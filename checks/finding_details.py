@@ -7,10 +7,11 @@ from enum import Enum
 
 
 class Relation(str, Enum):
-    """On which side of its threshold a value is."""
+    """On which side of its threshold a value is; UNEQUAL: the threshold is the value that it must have."""
 
     BELOW = "below"
     ABOVE = "above"
+    UNEQUAL = "unequal"
 
 
 class Reference(str, Enum):

@@ -13,6 +13,7 @@ from checks.finding_details import Unmeasured
 from checks.judge import clocks, completeness, machine_identity
 from checks.judge.not_measured import not_measured
 from checks.judge.reachability import PAIRS
+from checks.judge.rules.wording import exit_text
 from checks.model import (
     CLUSTER,
     Cause,
@@ -383,9 +384,7 @@ def _missing(
 def _ended(name: str, what: str, why: str, end: NodeEnd | None) -> Finding:
     """A node whose report is missing or incomplete; what the engine tells of its end replaces `why`."""
     if end is not None:
-        why = (
-            f"its process exited {end.exit_code}" if end.exit_code is not None else "its process did not end"
-        )
+        why = exit_text(end.exit_code)
     evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
     return replace(_about(name, f"{what} ({why})"), evidence=evidence)
 

@@ -169,8 +169,8 @@ def _severity(finding: Finding) -> tuple[object, ...]:
 
 
 class _Order:
-    """The order of findings: the worst level first; then suspects for whom others waited; then ranks that fell silent before ranks
-    that reported errors; then the check that ran first.
+    """The order of findings: the worst level first; then nodes whose process failed; then suspects for whom others waited; then ranks
+    that fell silent before ranks that reported errors; then the check that ran first.
     """
 
     def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
@@ -179,6 +179,7 @@ class _Order:
         self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
         # If some nodes reported, those that did not are what is wrong; if none did, what is said of the whole job is.
         self.some_reported = bool(report.nodes)
+        self.ended = {end.node for end in report.ends if end.exit_code} if self.some_reported else set()
 
     def __call__(self, f: Finding) -> tuple[object, ...]:
         turn = self.turn.get(f.check, -1)
@@ -186,6 +187,7 @@ class _Order:
         *severe, general = _severity(f)
         return (
             *severe,
+            not (f.check == "report" and f.subject in self.ended),
             f not in self.suspected,
             general,
             silent,

@@ -250,7 +250,7 @@ def _sent(notify: Notify, name: str, side: Audience, who: str, setting: GateCont
     text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
     page = Notification(
         f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
-        gate=gate.name, kind=Kind.REPAIR, audience=side, severity=Severity.INFO,
+        gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
     )  # fmt: skip
     access = NotifierAccess(
         _shown, lambda key: None, lambda key, data: None, secret, lambda key, old, new: True

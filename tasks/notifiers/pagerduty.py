@@ -29,8 +29,8 @@ DEDUP = 255
 EVENT_BYTES = 256 << 10
 FIELD = 4000
 LINKS = 10
-# Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, and machines that cost money.
-ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES)
+# Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
+ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES, Kind.TEST)
 Event = Mapping[str, object]
 REPLY_BYTES = 64 << 10
 
@@ -145,12 +145,16 @@ class PagerDutyNotifier:
         self.table, self.means, self.patience = table, means, patience
 
     def send(self, page: Notification) -> str:
-        """Open the incident; a notification about an open incident is added to it."""
+        """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
         made = Incident(dedup_key(page), reference, page.gate_id, page.kind.value)
         untold = ""
+        if page.kind is Kind.TEST:
+            self._post(trigger(page, routing_key), routing_key, until)
+            self._post(resolve(made.dedup_key, routing_key), routing_key, until)
+            return f"incident {made.dedup_key}, which was resolved at once"
         if page.kind is not Kind.MACHINES:
             try:
                 remember(self.means, page.cluster, made)

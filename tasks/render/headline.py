@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checks.judge.rules.wording import plural
 from checks.model import ANSWER_WORDS, Answer, Cause, Coverage, Level, Verdict
-from tasks.render.findings import Group, group
+from tasks.render.findings import Group, gathered
 from tasks.text.inert import one_line
 
 
@@ -99,7 +99,7 @@ def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
 
 
 def _groups(verdict: Verdict) -> tuple[Group, ...]:
-    return group([finding for finding in verdict.findings if finding.level is not Level.PASS])
+    return gathered([finding for finding in verdict.findings if finding.level is not Level.PASS])
 
 
 def _culprits(verdict: Verdict, groups: tuple[Group, ...]) -> list[Group]:

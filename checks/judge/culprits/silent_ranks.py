@@ -182,7 +182,7 @@ def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:
 def _waiters(found: _Break, check: str) -> str:
     count = len(found.waited)
     if not count:
-        return f"; the others did in {check}"
+        return f" in {check}"
     return f"; {count} other{' rank' if count == 1 else ' ranks'} waited for it in {found.check}"
 
 

@@ -160,7 +160,8 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     if common := _common(matrix, bad):
         said += f"; most of them are of {', '.join(f'{node} ({some})' for node, some in common)}"
     if unmeasured := set(result.unmeasured).intersection(bad):
-        return f"{said}; {len(unmeasured)} of them are of pairs that have not been good yet"
+        are = "is of a pair that was" if len(unmeasured) == 1 else "are of pairs that were"
+        return f"{said}; {len(unmeasured)} of them {are} never good"
     return f"{said}; {_costs(result.cost)}" if result.cost > 0 else said
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
-from checks.finding_details import Unmeasured
+from checks.finding_details import Comparison, Relation, Unmeasured
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
@@ -281,9 +281,21 @@ def _equals(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -
             elements = _labels(rule, row, [index for index, _ in odd]) if listed else ()
             yield Finding(
                 Level(rule.level), rule.cause, check, row.subject, said, row.evidence, rule.remedy,
-                elements=elements, is_predicate=is_predicate,
+                elements=elements, is_predicate=is_predicate, compared=_unequal_number(rule, odd),
             )  # fmt: skip
     yield from links.judge(check, rule, seen)
+
+
+def _unequal_number(rule: Rule, odd: Sequence[tuple[int, object]]) -> Comparison | None:
+    """The number that is farthest from the one that it must be; None for texts and truth values."""
+    wanted = rule.equals
+    if not isinstance(wanted, (int, float)) or isinstance(wanted, bool):
+        return None
+    numbers = [float(item) for _, item in odd if isinstance(item, (int, float)) and abs(item) < 1e300]
+    if not numbers:
+        return None
+    far = max(numbers, key=lambda number: abs(number - wanted))
+    return Comparison(far, unit_of(rule.metric), Relation.UNEQUAL, float(wanted))
 
 
 def _is_comparable(value: object, wanted: object) -> bool:

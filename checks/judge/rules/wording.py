@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import signal
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -201,6 +202,14 @@ def spoken(finding: Finding) -> str:
     """The finding as one sentence, with its subject."""
     subject = who(finding.subject)
     return f"{subject} {finding.message}" if finding.is_predicate else f"{subject}: {finding.message}"
+
+
+def exit_text(code: int | None) -> str:
+    """How a process ended: "its process exited 7", "its process was ended by SIGKILL" (a negative code); None if it did not end."""
+    if code is None:
+        return "its process did not end"
+    known = {one.value: one.name for one in signal.Signals}
+    return f"its process was ended by {known[-code]}" if -code in known else f"its process exited {code}"
 
 
 def show(value: object) -> str:

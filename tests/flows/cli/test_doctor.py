@@ -220,7 +220,8 @@ def test_a_test_notification_is_sent_when_asked(
 
     assert ["OK", "OK", "OK"] == words(sent)
     assert incident.payload["summary"].startswith("TEST test: no action is needed")
-    assert "info" == incident.payload["severity"]
+    assert ("info", "resolved") == (incident.payload["severity"], incident.status)
+    assert incident.dedup_key.startswith("prelaunch/") and "/test/doctor-" in incident.dedup_key
     assert ["MISSING", "OK", "OK"] == words(refused)
     assert not (tmp_path / "store").exists() and "PAGE TEST test" in capsys.readouterr().err
 

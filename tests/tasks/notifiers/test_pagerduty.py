@@ -128,7 +128,7 @@ def test_a_go_resolves_what_is_open(bench: Bench) -> None:
     assert ([], (), "") == (bench.keys(), opened(bench.means, "p5"), bench.settle())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.GO])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.GO, Kind.TEST)])
 def test_no_other_end_resolves_anything(bench: Bench, kind: Kind) -> None:
     """Not one that observed, nor one that was overridden."""
     bench.send(page())

@@ -167,7 +167,7 @@ def test_the_buttons_of_a_repair_allow_it_or_leave_it() -> None:
     said = json.dumps(blocks)
 
     assert "Allow this: reboot n1?" in said
-    assert ["Allow it", "Leave the machine as it is"] == [
+    assert ["Leave the machine as it is", "Allow it"] == [
         one["text"]["text"] for one in blocks[1]["elements"]
     ]
     assert "training" not in said and "aunch anyway" not in said

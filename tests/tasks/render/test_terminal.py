@@ -224,7 +224,7 @@ def test_the_worst_check_has_the_first_column() -> None:
     """Of sixty columns most are beyond the edge of the screen; each cell stays under its check."""
     report = wrong_sums(healthy(2, 2), "node-1/rank-3")
     page = html(report, verdict_of(report), "local")
-    grid = page[page.index('class="grid states"') :]
+    grid = page[page.index('class="grid states ') :]
     header, row = re.findall(r"<tr>(.*?)</tr>", grid, re.DOTALL)[:2]
     names = [re.sub(r"<[^>]*>", "", name) for name in re.findall(r"<th.*?</th>", header)]
 

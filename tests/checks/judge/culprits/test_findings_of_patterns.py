@@ -230,7 +230,7 @@ def test_a_pair_that_has_not_been_good_yet_is_missing_evidence() -> None:
     (one,) = found(replace(report, observations=tuple(rows)))
 
     assert (CLUSTER, "FAIL EVIDENCE") == said([one])[0]
-    assert "1 of them are of pairs that have not been good yet" in one.message
+    assert "1 of them is of a pair that was never good" in one.message
 
 
 FOUR = {(0, 1), (2, 3), (4, 5), (6, 7)}

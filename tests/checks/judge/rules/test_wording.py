@@ -11,6 +11,7 @@ import pytest
 from checks.finding_details import Comparison, Reference, Relation
 from checks.judge.rules.wording import (
     bounded,
+    exit_text,
     noun_of,
     percent,
     plural,
@@ -174,3 +175,14 @@ def test_a_finding_is_one_sentence_with_its_subject() -> None:
     assert (
         spoken(Finding(Level.FAIL, Cause.HARDWARE, "x", "node-1", "driver is old")) == "node-1: driver is old"
     )
+
+
+def test_how_a_process_ended() -> None:
+    """A negative code is a signal, whose name people know."""
+    said = {
+        None: "its process did not end",
+        7: "its process exited 7",
+        -9: "its process was ended by SIGKILL",
+    }
+
+    assert {code: exit_text(code) for code in said} == said
