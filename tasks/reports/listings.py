@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
 from checks.judge.rules.wording import figure
-from checks.model import ANSWER_WORDS
+from checks.model import ANSWER_WORDS, Answer
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
 from tasks.text.inert import one_line
@@ -111,7 +111,9 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
 
 
 def _row(record: Record, decided: str) -> tuple[str, ...]:
-    answer = f"{ANSWER_WORDS[record.answer]} ({record.level.value})"
+    # The level of what could not be told would read as if a machine had failed.
+    level = "" if record.answer is Answer.CANNOT_TELL else f" ({record.level.value})"
+    answer = f"{ANSWER_WORDS[record.answer]}{level}"
     reused = f"PASS of {record.reused}" if record.reused else ""
     return (
         record.judged_at,

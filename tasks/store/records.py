@@ -15,7 +15,7 @@ from typing import Annotated
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.wording import who
-from checks.model import SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
+from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
 from checks.value_types import DecodeError, Text
 from tasks.store.base import Store
 from tasks.store.layout import RECORDS, name_of, record_key
@@ -130,7 +130,9 @@ def record_of(
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
     said = ""
     if first is not None:
-        said = f"{first.level.value} {who(first.subject)}{'' if first.is_predicate else ':'} {first.message}"
+        unknown = first.cause is Cause.EVIDENCE and first.level is Level.FAIL
+        word = ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else first.level.value
+        said = f"{word} {who(first.subject)}{'' if first.is_predicate else ':'} {first.message}"
     of = verdict.digests
     return Record(
         SCHEMA_VERSION,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import signal
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +52,17 @@ REFERENCES = {
 }
 MEDIANS = {Over.PEERS: Reference.PEERS, Over.NODE: Reference.NODE, Over.FLEET: Reference.FLEET}
 MOST_ELEMENTS = 8
+# Signals of Linux that end processes (signal(7)).
+SIGNALS = {
+    2: "SIGINT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
 _COUNT = re.compile(r"\{n ([^}/]*)(?:/([^}]*))?\}")
 _OPTIONAL = re.compile(r"\[([^\]]*\{at\}[^\]]*)\]")
 _IRREGULAR = {"has": "have", "is": "are", "was": "were", "does": "do"}
@@ -208,8 +218,7 @@ def exit_text(code: int | None) -> str:
     """How a process ended: "its process exited 7", "its process was ended by SIGKILL" (a negative code); None if it did not end."""
     if code is None:
         return "its process did not end"
-    known = {one.value: one.name for one in signal.Signals}
-    return f"its process was ended by {known[-code]}" if -code in known else f"its process exited {code}"
+    return f"its process was ended by {SIGNALS[-code]}" if -code in SIGNALS else f"its process exited {code}"
 
 
 def show(value: object) -> str:

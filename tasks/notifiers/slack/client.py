@@ -144,7 +144,11 @@ class SlackWeb:
             self._client.files_upload_v2(
                 filename=name, content=data, alt_txt=alt, title=name, channel=channel, thread_ts=thread_ts
             )
-        except (SlackClientError, *TRANSIENT) as error:
+        except (
+            SlackClientError,
+            ValueError,
+            *TRANSIENT,
+        ) as error:  # ValueError: Slack named no address to upload to
             raise self._failed("files.completeUploadExternal", channel, error) from None
 
     def _failed(self, method: str, channel: str, error: Exception) -> NotifyError:
