@@ -62,7 +62,7 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
     for key, value in changes.items():
         text = _changed(text, key, value)
     head = [
-        f"#:schema {_reference(SCHEMA, here) if _is_near(SCHEMA, here) else SCHEMA.as_uri()}",
+        f"#:schema {_reference(SCHEMA, here) if _is_near(_copy(SCHEMA, here), here) else SCHEMA.as_uri()}",
         f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
@@ -167,9 +167,15 @@ def _is_near(path: Path, here: Path) -> bool:
     return path.parent.parent in (here, here.parent)
 
 
+def _copy(path: Path, here: Path) -> Path:
+    """The copy of a shipped file beside the folder of gate files, as `prelaunch examples` makes it; without one the file itself."""
+    copy = here.parent / path.parent.name / path.name
+    return copy if copy.is_file() else path
+
+
 def _reference(path: Path, here: Path) -> str:
     """How a file in `here` names another one: relative where both are moved together, else from the root."""
-    path = path.expanduser().absolute()
+    path = _copy(path.expanduser().absolute(), here)
     return os.path.relpath(path, here) if _is_near(path, here) or path.is_relative_to(here) else str(path)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checks.model import Cause
+from checks.model import Cause, NodeEnd
 from tasks.collect import JobTimes, poll_pause_s
 from tasks.gate.job_failures import never_ran, require_machines, require_reports
 from tasks.gate.jobs import JobEnd
@@ -49,8 +49,7 @@ def test_a_job_without_reports_ends_as_the_engine_says(
     assert "the engine's words" in outcome.reason or outcome.judged is not None
     assert engine.idle
     if outcome.judged is not None:
-        said = " ".join(outcome.judged.report.collection)
-        assert "node-0: its command did not end; its log ends: the last words of node-0" in said
+        assert outcome.judged.report.ends[0] == NodeEnd("node-0", None, "the last words of node-0")
         assert (
             f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
             in outcome.judged.report.collection[1]

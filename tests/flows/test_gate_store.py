@@ -132,4 +132,4 @@ def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, engine: Engine) 
     ).records
 
     assert (1, ("node-1",)) == (outcome.code, found.condemned)
-    assert found.finding.startswith("FAIL node-1/rank-3: collective.all_reduce")
+    assert found.finding.startswith("FAIL node-1, rank 3 computes wrong sums")

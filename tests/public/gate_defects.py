@@ -187,7 +187,7 @@ GATES = (
     ),
     Defect(
         "a GPU that computes at a third of its rate", f"{DCGM}/122", "passes the extended run",
-        gate(each(lambda row: row.check == "compute.gemm" and row.subject == "node-1/rank-9", metric("33 % of the median", third))),
+        gate(each(lambda row: row.check == "compute.gemm" and row.subject == "node-1/rank-9", metric("sustained_tflops", third))),
         NO_GO, "33 % of the median",
     ),
     Defect(
@@ -218,7 +218,7 @@ GATES = (
     ),
     Defect(
         "nvidia-smi's own count: 7 of 8 GPUs", f"{AICR}/issues/1858", "an opaque error",
-        gate(each(of("gpu.inventory", "node-2"), metric("lacks 1 GPU", lambda value: 1))), NO_GO, "lacks 1 GPU",
+        gate(each(of("gpu.inventory", "node-2"), metric("gpus_missing", lambda value: 1))), NO_GO, "lacks 1 GPU",
     ),
     Defect(
         "all_reduce of two p5 at 0.6 of what such nodes reach, above a fixed floor", f"{AICR}/issues/2784", "passes",

@@ -32,7 +32,7 @@ def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
 
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))
     assert "did not report; 1 other rank waited for it" in first.message
-    assert f"{FAULTY}: " in headline(ended.verdict, "gate")
+    assert "node-1, rank 1 " in headline(ended.verdict, "gate")
     assert ended.seconds < 60
 
 
@@ -44,7 +44,7 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))
     assert "did not report; 1 other rank waited for it" in first.message
     assert "Timed out waiting" in first.evidence
-    assert f"{FAULTY}: " in headline(ended.verdict, "gate")
+    assert "node-1, rank 1 " in headline(ended.verdict, "gate")
     assert ended.seconds < 60
 
 

@@ -91,7 +91,7 @@ def test_a_report_is_judged_as_it_was(gate_id: str, store: FolderStore, tmp_path
     found = records.of(after)
     assert (before.answer, before.level, before.condemned) == (found.answer, found.level, found.condemned)
     assert [replace(f, message="") for f in before.findings] == [
-        replace(f, message="") for f in found.findings
+        replace(f, message="", metric="", is_predicate=False) for f in found.findings
     ]
     assert before.digests.report == found.digests.report
 
@@ -139,15 +139,15 @@ def test_the_history_is_whole_and_the_index_is_made_anew(store: FolderStore, tmp
 
 
 def test_records_are_made_anew_from_reports_and_verdicts(store: FolderStore, tmp_path: Path) -> None:
-    """What the record of 0.1.0 said of answer, level, finding and digests is found again."""
+    """What the record of 0.1.0 said of answer, level and digests is found again, and a finding if it had one; sentences are free."""
     was = [records.read(store, gate_id) for gate_id in JUDGED]
     shutil.rmtree(tmp_path / "store" / "records")
 
     rebuild(store, Index("", tmp_path / "index.sqlite"))
 
     again = [records.read(store, gate_id) for gate_id in JUDGED]
-    facts = [(r.answer, r.level, r.finding, r.digests, r.report) for r in was if r]
-    assert facts == [(r.answer, r.level, r.finding, r.digests, r.report) for r in again if r]
+    facts = [(r.answer, r.level, bool(r.finding), r.digests, r.report) for r in was if r]
+    assert facts == [(r.answer, r.level, bool(r.finding), r.digests, r.report) for r in again if r]
     assert len(facts) == 4
 
 
