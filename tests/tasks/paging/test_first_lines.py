@@ -20,7 +20,8 @@ import pytest
 from checks.model import NodeEnd, Report
 from checks.policy import OnWarn, Policy
 from flows.cli.gate_output import show
-from tasks.finish import end_cancelled_gate, failed_state
+from tasks.finish import end_cancelled_gate, failed_state, reject_request
+from tasks.gate.lease.lease import LeaseHeld
 from tasks.gate.outcome import CANCELLED, Decision, Ending, JudgedReport, Outcome, Training, first_line
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
@@ -136,6 +137,12 @@ def told(outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> st
         parts.append(f"{case}\n{said}\n")
     state = end_cancelled_gate(f"{CANCELLED} {NAME}: cancelled while waiting for approval")
     parts.append(f"cancelled\n  Prefect's state, terminal of a follower:\n    {state.message}\n")
+    held = "cluster bravo is locked by gate bravo-1 (bravo.toml, process 7 on login-1). Wait for that gate, or end its process."
+    summary = rejected.markdown(rejected.of(held), NAME).splitlines()[0]
+    said = reject_request(LeaseHeld(held)).message or ""
+    parts.append(
+        f"busy: another gate holds the lock\n  Prefect's state:\n    {said}\n  GitHub:\n    {summary}\n"
+    )
     return "\n".join(parts)
 
 
