@@ -47,6 +47,7 @@ from tasks.orchestration.commission_result import (
     summary_line,
     table_row,
 )
+from tasks.render.headline import deciding
 from tasks.store.base import StoreError
 from tasks.store.history import listed
 from tasks.store.layout import baseline_key, commission_key
@@ -57,6 +58,8 @@ LOG = get_logger("prelaunch")
 MINUTE_S = 60.0
 # How often the lock of a busy cluster is read.
 LOOK_S = 10.0
+# How long after a gate found the cluster busy the next one is started.
+AGAIN_S = 60.0
 KEPT_BYTES = 1 << 16
 Run = Callable[[GateRequest], Awaitable[State[Any]]]
 
@@ -170,9 +173,12 @@ async def _in_turn(
         found = await _one(run, setting, request, named)
         if found.result is not CommissionResult.BUSY:
             return found
-        if time.monotonic() >= until:
+        left = until - time.monotonic()
+        if left <= 0:
             waited = f" It was waited for {patience_s / MINUTE_S:g} minutes." if patience_s else ""
             return replace(found, why=f"{found.why.rstrip('.')}.{waited}")
+        # The lock may look free where it is not: a job of its dead holder still runs. Each try is a run of its own.
+        await asyncio.sleep(min(AGAIN_S, left))
 
 
 async def _until_free(setting: GateContext, until: float) -> None:
@@ -216,7 +222,14 @@ async def _one(run: Run, setting: GateContext, request: GateRequest, named: str)
     if outcome is None:
         said = one_line(f"its gate ended {state.name}: {state.message}", 500)
         return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
-    return ClusterResult(cluster, named, result_of(outcome), one_line(outcome.reason, 500), outcome.gate_id)
+    said = one_line(outcome.reason, 500)
+    return ClusterResult(cluster, named, result_of(outcome), said, outcome.gate_id, about_of(outcome))
+
+
+def about_of(outcome: Outcome) -> tuple[str, ...]:
+    """Check and subject of the finding that decided the verdict, for each of its subjects."""
+    found = deciding(outcome.judged.verdict) if outcome.judged is not None else ()
+    return tuple(sorted(f"{found[0].check} {subject}" for subject in found[0].subjects)) if found else ()
 
 
 def result_of(outcome: Outcome) -> CommissionResult:
@@ -274,7 +287,7 @@ async def compare_with_last(
 def _compared(setting: GateContext, one: ClusterResult) -> ClusterResult:
     store, key = setting.store, commission_key(one.cluster)
     data = store.get(key)
-    store.put(key, dump_plain(KeptResult(1, one.result, one.why, one.gate_id, time.time())))
+    store.put(key, dump_plain(KeptResult(1, one.result, one.why, one.gate_id, time.time(), one.about)))
     last = decode(KeptResult, parse_json(data, KEPT_BYTES)) if data is not None else None
     said, changed = since(one, last)
     return replace(one, since=said, changed=changed)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.documents.host_load import BUSY, HELD_BACK, Contention
+from checks.finding_details import Reference
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
 
 # Judgement: two hosts are not equally busy if the CPU shares that other work took there differ by more than this.
@@ -58,10 +59,12 @@ class RecordedLoads:
         if not said:
             return finding
         message = f"{finding.message}; {said}"
-        if finding.cause is Cause.EVIDENCE and not load.held_back:
-            return _proves_nothing(finding, said)
         if finding.cause is Cause.EVIDENCE:
-            return replace(finding, message=message)
+            return (
+                replace(finding, message=message)
+                if load.held_back or not _is_slowness(finding)
+                else _proves_nothing(finding, said)
+            )
         if load.held_back:
             return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
         fine, also = self._equally_busy(load, nodes, slow)
@@ -101,6 +104,12 @@ class RecordedLoads:
             ):
                 (also if node in slow else fine).add(host)
         return len(fine - also), len(also)
+
+
+def _is_slowness(finding: Finding) -> bool:
+    """Whether other work may be the reason: not of a value that is missing, nor of one that is higher than the hardware allows."""
+    too_high = finding.compared is not None and finding.compared.reference is Reference.POSSIBLE
+    return finding.unmeasured is None and not too_high
 
 
 def _proves_nothing(finding: Finding, said: str) -> Finding:

@@ -175,9 +175,10 @@ def _remove(root: Path, key: str, new: list[Path]) -> None:
     """Remove the folders that the probe made, where nothing else is in them by now."""
     with suppress(OSError):
         (root / key).parent.rmdir()
-        if root in new:
-            for left in root.glob(".*"):
-                left.unlink()
+        left = list(root.iterdir())
+        if root in new and all(one.name.startswith(".") for one in left):  # else a gate uses it by now
+            for one in left:
+                one.unlink()
         for folder in new:
             folder.rmdir()
 

@@ -13,6 +13,7 @@ from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
+from tasks.render.terminal import text_console
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -46,13 +47,8 @@ def plan_text(
     colour: bool = False,
 ) -> str:
     """The page, `width` columns wide; the first line is the summary."""
-    from rich.console import Console
-
     out = io.StringIO()
-    console = Console(
-        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
+    console = text_console(out, width, colour)
     _print(console, _summary(setting, planned), "bold")
     for line in lines:
         if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY):

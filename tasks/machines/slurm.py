@@ -64,6 +64,8 @@ UNANSWERED = (
 UNREACHED = ("Unable to contact slurm controller (connect failure)",)
 # slurm_strerror() as well. A job that has just ended still completes for a while, with its epilog.
 RESERVATION_BUSY = "Requested reservation is in use"
+# What 22.05 answers to state=resume for some time after a reboot of a node, if the machine of slurmctld is busy.
+NODE_UNREADY = "Invalid node state specified"
 BUSY_S, BUSY_PAUSE_S = 30.0, 1.0
 # The reservations of which aws-parallelcluster-node replaces the nodes over and over (aws/aws-parallelcluster issues 7465 and 7470).
 LOOPING = ((3, 8, 0), (3, 15, 1))
@@ -72,8 +74,8 @@ PARALLELCLUSTER, NO_PARALLELCLUSTER = Path("opt/parallelcluster"), "none"
 RESET_S = 60.0 * acts.RESET_MINUTES + acts.RESET_WAIT_S
 
 
-class ReservationBusy(ActRefused):
-    """A job still runs in a reservation that was to be deleted."""
+class TooEarly(ActRefused):
+    """Slurm refuses what it will take later: a job still completes in a reservation, or a node has just been rebooted."""
 
 
 @dataclass(frozen=True)
@@ -316,12 +318,27 @@ class SlurmMachines:
 
     def _resumed(self, node: str, mark: Mark, name: str) -> View:
         """What Slurm shows once jobs may start on the node, by its reservation if it has a name."""
-        view = self._view()
-        view.require_ours(node, mark)
-        if name:
-            view.require_reserved(name, frozenset((node,)))
-        self._change(self._as_operator(acts.resume(node)))
+
+        def resume() -> None:
+            view = self._view()
+            view.require_ours(node, mark)
+            if name:
+                view.require_reserved(name, frozenset((node,)))
+            self._change(self._as_operator(acts.resume(node)))
+
+        self._until_taken(resume)
         return self._again(node)
+
+    def _until_taken(self, change: Callable[[], object]) -> None:
+        """Make a change that Slurm may refuse for a while; the last refusal is raised."""
+        for left in reversed(range(1 + int(BUSY_S / BUSY_PAUSE_S))):
+            try:
+                change()
+                return
+            except TooEarly:
+                if not left:
+                    raise
+                self._pause(BUSY_PAUSE_S)
 
     def _answering(self, node: str, view: View) -> View:
         """What Slurm shows once the node's slurmd has answered: until then sbatch refuses every job for it. It waits for a while."""
@@ -334,16 +351,7 @@ class SlurmMachines:
 
     def _delete(self, node: str, name: str) -> View:
         """What Slurm shows once the reservation is gone."""
-        tries = 1 + int(BUSY_S / BUSY_PAUSE_S)
-        while tries:
-            tries -= 1
-            try:
-                self._change(self._as_operator(acts.unreserve(name)))
-                break
-            except ReservationBusy:
-                if not tries:
-                    raise
-                self._pause(BUSY_PAUSE_S)
+        self._until_taken(lambda: self._change(self._as_operator(acts.unreserve(name))))
         view = self._again(node)
         if name in view.reservations:
             raise ActRefused(f"Reservation {name} of {node} is still there. Delete it by hand.")
@@ -365,7 +373,7 @@ class SlurmMachines:
             raise EngineSilent(f"Slurm was not reached by {line}: {said.words}")
         if said.code < 0 or any(one in text for one in UNANSWERED):
             raise ActAmbiguous(f"It is not known whether Slurm took {line}: {said.words}")
-        kind = ReservationBusy if RESERVATION_BUSY in text else ActRefused
+        kind = TooEarly if RESERVATION_BUSY in text or NODE_UNREADY in text else ActRefused
         raise kind(f"Slurm refused {line}: {said.words}")
 
     def _as_operator(self, argv: Argv) -> Argv:

@@ -35,6 +35,8 @@ WORST = tuple(CommissionResult)
 class ClusterResult:
     """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from.
 
+    `about` holds check and subject of what decided the verdict ("network.pairs node-1"); () if nothing was found or judged.
+
     `since` says what is different from the cluster's last commissioning, and `changed` that something is.
     """
 
@@ -43,6 +45,7 @@ class ClusterResult:
     result: CommissionResult
     why: str
     gate_id: str = ""
+    about: tuple[str, ...] = ()
     baseline: str = ""
     since: str = ""
     changed: bool = False
@@ -57,6 +60,7 @@ class KeptResult:
     why: str
     gate_id: str
     at: float
+    about: tuple[str, ...] = ()
 
 
 def since(one: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
@@ -66,7 +70,7 @@ def since(one: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
     day = time.strftime("%Y-%m-%d", time.gmtime(last.at))
     if last.result is not one.result:
         return f"was {last.result.value} on {day}", True
-    if one.result is not CommissionResult.PASSED and last.why != one.why:
+    if one.result is not CommissionResult.PASSED and last.about != one.about:
         return f"also {last.result.value} on {day}, but: {one_line(last.why, 200)}", True
     return f"as on {day}", False
 

@@ -89,7 +89,7 @@ def sentence(item: Group, names: bool = False) -> str:
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
-    culprits = _culprits(verdict, groups)
+    culprits = deciding(verdict)
     more = len(groups) - 1
     rest = f" (and {_plural(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
@@ -102,8 +102,10 @@ def _groups(verdict: Verdict) -> tuple[Group, ...]:
     return gathered([finding for finding in verdict.findings if finding.level is not Level.PASS])
 
 
-def _culprits(verdict: Verdict, groups: tuple[Group, ...]) -> list[Group]:
-    return [item for item in groups if _decides(item, verdict)] or list(groups)
+def deciding(verdict: Verdict) -> tuple[Group, ...]:
+    """The findings from which the answer follows, the one that a headline names first; () if there is no finding."""
+    groups = _groups(verdict)
+    return tuple(item for item in groups if _decides(item, verdict)) or groups
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

@@ -43,14 +43,10 @@ def terminal(
     context: VerdictContext = NO_CONTEXT,
 ) -> str:
     """Text for a terminal `width` columns wide. The first line is the headline, whole, however long it is."""
-    from rich.console import Console
     from rich.text import Text
 
     out = io.StringIO()
-    console = Console(
-        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
+    console = text_console(out, width, colour)
     console.print(
         Text(one_line(context.first_line, 900) or headline(verdict, name), style=_ANSWERS[verdict.answer]),
         soft_wrap=True,
@@ -77,6 +73,16 @@ def terminal(
         Text(f"report {d.report:.12}  policy {d.policy:.12}  {base}Prelaunch {d.engine}", style="dim")
     )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def text_console(out: io.StringIO, width: int, colour: bool) -> Console:
+    """A console that writes text as it is: no markup, links or emoji begin in it."""
+    from rich.console import Console
+
+    return Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
 
 
 def _show_findings(

@@ -85,4 +85,4 @@ def test_slurmd_runs_a_health_check_that_drains_its_node(slurm_again: SlurmClust
     slurm.health_checks_every(1)
     until(lambda: reason(slurm, "n2") != "none")
 
-    assert reason(slurm, "n2").startswith("prelaunch: CONFIGURATION: system.resources: ")
+    assert reason(slurm, "n2").startswith("prelaunch: CONFIGURATION: system.resources: number of CPUs is ")

@@ -90,6 +90,7 @@ def test_nccl_tests_through_sbatch_are_judged_by_their_output(
     assert all(
         f"libfabric's provider {provider}, 32 devices" in said for provider, (_, said) in judged.items()
     )
-    assert "channel" in judged["tcp"][1], judged["tcp"][1]
+    assert "PASS" in judged["efa"][1]
+    assert "carries 2 channels over another transport than the declared one" in judged["tcp"][1]
     assert "a stand-in of nccl-tests" in outputs["efa"].read_text() and outputs["none"].read_text() == ""
     assert "nccl-tests: not installed: n" in outputs["none"].with_suffix(".err").read_text()

@@ -109,7 +109,9 @@ def test_the_form_wants_a_reason_to_launch(tmp_path: Path, engine: Engine) -> No
 
     assert "reason" in said
     assert Decision.REFUSED is outcome.decision
-    assert outcome.reason.startswith("Ada (Prefect's form, unverified) refused: ASK test: ")
+    assert outcome.reason.startswith(
+        "Ada (Prefect's form, unverified) refused: ASK test: node-1, rank 3 computes wrong sums"
+    )
 
 
 def test_the_form_shows_the_verdict_first(
@@ -133,7 +135,7 @@ def test_the_form_shows_the_verdict_first(
 
     text = asyncio.run(read())
 
-    assert text.startswith("**NO-GO test: ")
+    assert text.startswith("**NO-GO test: node-1, rank 3 computes wrong sums")
     assert "The verdict is a FAIL. launch-anyway overrides it" in text
     assert "This form cannot override a FAIL" in text
     _, _, below = text.partition("ends the run as refused.")

@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.model import CLUSTER, LINK, Answer, Cause, Finding, Level, Verdict
+from checks.model import CLUSTER, LINK, Finding, Verdict
 from checks.value_types import natural
-from tasks.render.findings import Group, gathered
+from tasks.render.findings import Group
+from tasks.render.headline import deciding
 from tasks.render.views.nodes import State, finding_state
 from tasks.text.inert import browsable, one_line
 
@@ -49,12 +50,8 @@ def finding_anchor(item: Group) -> str:
 
 def first_anchor(verdict: Verdict) -> str:
     """The anchor of the finding that decides the verdict, to be put behind the address of its page; "" without a finding."""
-    groups = [item for item in gathered(verdict.findings) if item.level is not Level.PASS]
-    hard = verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL
-    deciding = [
-        item for item in groups if item.level is verdict.level and not (hard and item.cause is Cause.EVIDENCE)
-    ]
-    return finding_anchor((deciding or groups)[0]) if groups else ""
+    found = deciding(verdict)
+    return finding_anchor(found[0]) if found else ""
 
 
 def with_anchor(page: str, verdict: Verdict) -> str:

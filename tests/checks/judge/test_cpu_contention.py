@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.documents.host_load import Contention
+from checks.finding_details import Unmeasured
+from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import judge as judge_ranks
+from checks.judge.not_measured import not_measured
 from checks.judge.reachability import judge as judge_hosts
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
@@ -293,3 +296,15 @@ def test_what_is_recorded_of_a_quiet_host_is_short() -> None:
     assert Contention.of(Contention(2, 25.0, 0.8, 0.0, throttled=0.3).metrics()) == Contention(
         2, 25.0, 0.8, 0.0, throttled=0.3
     )
+
+
+def test_a_value_that_is_missing_stays_missing_on_a_busy_node() -> None:
+    """Other work explains a slow value, and none that is not there: the sentence begins with what is missing."""
+    found = not_measured(
+        "memory", "node-0/rank-0", Unmeasured("copy_gbps", "is missing"), Level.FAIL, remedy="Look."
+    )
+    loads = RecordedLoads([_row(0, 0.44, BUSY)], APART)
+    seen = loads.weighed(found, {"node-0"})
+
+    assert seen.message.startswith("not measured: copy_gbps is missing; node-0 was busy: load 25")
+    assert (seen.remedy, seen.unmeasured) == ("Look.", found.unmeasured)

@@ -16,12 +16,14 @@ from tasks.orchestration.commission_result import (
 
 DAY = 86400.0 * 365
 PASSED = ClusterResult("p5", "p5", CommissionResult.PASSED, "GO p5", "g-2")
-REFUSED = ClusterResult("p4", "p4", CommissionResult.REFUSED, "NO-GO p4: node-1 is slow", "g-3")
+REFUSED = ClusterResult(
+    "p4", "p4", CommissionResult.REFUSED, "NO-GO p4: node-1 is slow", "g-3", ("network.pairs node-1",)
+)
 
 
-def kept(one: ClusterResult, why: str = "") -> KeptResult:
+def kept(one: ClusterResult, why: str = "", about: tuple[str, ...] | None = None) -> KeptResult:
     """What the last commissioning left if it ended like this."""
-    return KeptResult(1, one.result, why or one.why, "g-1", DAY)
+    return KeptResult(1, one.result, why or one.why, "g-1", DAY, one.about if about is None else about)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +35,17 @@ def kept(one: ClusterResult, why: str = "") -> KeptResult:
         (PASSED, kept(REFUSED), "was REFUSED on 1971-01-01", True),
         (REFUSED, kept(PASSED), "was PASSED on 1971-01-01", True),
         (REFUSED, kept(REFUSED), "as on 1971-01-01", False),
-        (REFUSED, kept(REFUSED, "node-7 died"), "also REFUSED on 1971-01-01, but: node-7 died", True),
+        (REFUSED, kept(REFUSED, "NO-GO p4: node-1 is slow: 0.3 GB/s"), "as on 1971-01-01", False),
+        (
+            REFUSED,
+            kept(REFUSED, "node-7 died", ("report node-7",)),
+            "also REFUSED on 1971-01-01, but: node-7 died",
+            True,
+        ),
     ],
 )
 def test_what_is_different(one: ClusterResult, last: KeptResult | None, said: str, changed: bool) -> None:
-    """Another result, or another reason of a result that is not good."""
+    """Another result, or another part or check at fault; the numbers of a sentence differ each time."""
     assert (said, changed) == since(one, last)
 
 
@@ -59,7 +67,7 @@ def test_the_page_begins_with_what_changed() -> None:
 def test_hostile_names_are_text() -> None:
     """Of clusters, files and nodes; a row stays a row."""
     bad = "<b>|[x](http://evil)\n# \x1b[31m\u202e" + "a" * 10_000
-    one = ClusterResult(bad, bad, CommissionResult.REFUSED, bad, bad, bad, bad, changed=True)
+    one = ClusterResult(bad, bad, CommissionResult.REFUSED, bad, bad, (bad,), bad, bad, changed=True)
     page = result_page((one,))
 
     assert not any(sign in page for sign in ("<b>", "](", "://", "\x1b", "\u202e"))

@@ -44,6 +44,9 @@ def _levels(findings: list[Finding]) -> list[tuple[str, str]]:
         (Rule("m", "s", fail_below=10), (11.0, 9.0, 8.0), [("FAIL", "node-0"), ("FAIL", "node-0")]),
         (Rule("m", "s", equals=0), 0, []),
         (Rule("m", "s", equals=0), 1, [("FAIL", "node-0")]),
+        (Rule("m", "s", equals=0), 0.0, []),
+        (Rule("m", "s", equals=1.0), 1, []),
+        (Rule("m", "s", equals=0), 0.5, [("FAIL", "node-0")]),
         (Rule("m", "s", equals=0), False, [("FAIL", "node-0")]),
         (Rule("m", "s", equals=True), 1, [("FAIL", "node-0")]),
         (Rule("m", "s", equals="ok"), ("ok", "no"), [("FAIL", "node-0")]),
@@ -51,7 +54,7 @@ def _levels(findings: list[Finding]) -> list[tuple[str, str]]:
     ],
 )
 def test_a_value_on_either_side_of_a_bound(rule: Rule, value: Value, expected: list[tuple[str, str]]) -> None:
-    """The bound itself is allowed; a FAIL hides the WARN under it; types are not coerced."""
+    """The bound itself is allowed; a FAIL hides the WARN under it; no truth value is a number."""
     assert expected == _levels(_found(rule, value))
 
 
