@@ -115,7 +115,8 @@ def test_an_answer_waits_for_a_server_that_is_down(world: Stage, monkeypatch: py
 
 def test_an_answer_survives_a_restart(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier process could not hand over, the next one does."""
-    with world.app(), monkeypatch.context() as patch:
+    # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
+    with monkeypatch.context() as patch, world.app():
         asking = world.ask()
 
         def gone(*_: Any) -> Any:
