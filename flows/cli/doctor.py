@@ -18,7 +18,8 @@ from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
-from flows.cli.plan import plans_of
+from flows.cli.plan import examples_of, plans_of
+from flows.cli.plan_text import relative_note
 from flows.cli.prefect_server import QUIET
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
@@ -107,11 +108,13 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield _missing("gate file", str(error))
             return
         yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
+        yield from (_missing(one.place, one.message, one.remedy) for one in examples_of(setting))
     elif arguments.send_test:
         yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
+    note = "" if setting is None else relative_note(setting)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
-        ("the store", lambda: _store(store, address)),
+        ("the store", lambda: _store(store, address, note)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: _notifiers(setting, arguments.send_test)),
         ("Prefect", _prefect),
@@ -145,7 +148,7 @@ def _python(found: tuple[int, ...]) -> PreflightCheck:
     )
 
 
-def _store(store: Store, address: str) -> Iterator[PreflightCheck]:
+def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightCheck]:
     """Write, read and delete a probe. What was not there before is not there afterwards."""
     remote = is_remote(address)
     root = Path(address).expanduser().absolute()
@@ -161,7 +164,7 @@ def _store(store: Store, address: str) -> Iterator[PreflightCheck]:
             said = f"{address} does not keep what is written to it, so a lock in it would keep no gate apart"
             yield _missing("store", said, "Name another store in [store] path.")
         else:
-            yield _ok("store", f"{address}: a probe was written, read and deleted")
+            yield _ok("store", f"{address}{note}: a probe was written, read and deleted")
     except StoreUnreachable as error:
         yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
     except StoreError as error:

@@ -17,8 +17,9 @@ from checks.facts.builtin import builtin
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.people import NotifierName
+from tasks.gate_file.placeholders import copied_keys
 from tasks.gate_file.references import PolicyError, default_policy
-from tasks.gate_file.starter import Wish, placeholders, starter_text
+from tasks.gate_file.starter import Wish, starter_text
 from tasks.launchers.registry import LAUNCHERS
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
-    left = placeholders(text)
+    left = copied_keys(text)
     if arguments.format == "json":
         write_stdout(json_text({"written": str(file), "to_replace": list(left), "error": None}))
     else:

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+from pathlib import Path
 
 from checks.bundle import plan_of
 from checks.documents.report import plain
@@ -24,6 +25,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.placeholders import Example, examples_in
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import (
@@ -81,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
+    examples = examples_of(setting)
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
@@ -91,17 +94,20 @@ def run(arguments: argparse.Namespace) -> int:
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
         }
-        write_stdout(json_text({**document, "preflight": plain(lines)} if lines else document))
+        more = {"preflight": plain(lines), "examples": plain(examples)}
+        write_stdout(json_text({**document, **{key: value for key, value in more.items() if value}}))
     elif arguments.format == "shell":
         write_stdout("\n".join(map(_shell, requests)))
         for line in lines:
             if line.result in REFUSED:
                 write_stderr(f"prelaunch: {line.text}")
+        for one in examples:
+            write_stderr(f"prelaunch: {one.text}")
     else:
         from flows.cli.plan_text import plan_text
 
         width, colour = stdout_width(), stdout_colour()
-        write_stdout(plan_text(setting, planned, made, plans, lines, os.environ, width, colour))
+        write_stdout(plan_text(setting, planned, made, plans, lines, os.environ, width, colour, examples))
     found = {line.result for line in lines}
     return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
 
@@ -125,6 +131,15 @@ def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
         return tuple(setting.launcher.plan(job) for job in jobs)
     except LaunchRejected as error:
         raise GateFileError(setting.file, "", str(error)) from error
+
+
+def examples_of(setting: GateContext) -> tuple[Example, ...]:
+    """The values of the gate file, with its overrides, that are still an example's."""
+    try:
+        text = Path(setting.file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        text = ""  # the file was read before; without it a line is not known
+    return examples_in(setting.gate.model_dump(mode="json"), text)
 
 
 def reject(form: str, error: Exception) -> int:

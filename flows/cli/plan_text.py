@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
+from tasks.gate_file.placeholders import Example
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 from tasks.render.terminal import text_console
+from tasks.store.open import absolute, is_remote
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ def plan_text(
     environment: Mapping[str, str],
     width: int = 100,
     colour: bool = False,
+    examples: Sequence[Example] = (),
 ) -> str:
     """The page, `width` columns wide; the first line is the summary."""
     out = io.StringIO()
@@ -54,6 +58,12 @@ def plan_text(
         if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY):
             _print(console, f"This gate would not start: {line.text}", "bold red")
             break
+    _print(console, _store(setting))
+    _list(
+        console,
+        "Still an example: the gate fails, or notifies nobody, until it is yours",
+        [one.text for one in examples],
+    )
     profile = setting.gate.checks.profile.value
     _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
     head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")
@@ -120,6 +130,19 @@ def _summary(setting: GateContext, planned: Sequence[Planned]) -> str:
         f"{_many(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
         f"policy {setting.policy.name}"
     )
+
+
+def _store(setting: GateContext) -> str:
+    """Where results are kept; a relative path says relative to what."""
+    return f"Results are kept in {setting.address}{relative_note(setting)}."
+
+
+def relative_note(setting: GateContext) -> str:
+    """What a relative [store] path is relative to; "" for an absolute one, a remote store, and another store than the file's."""
+    path = setting.gate.store.path
+    if is_remote(path) or Path(path).expanduser().is_absolute() or setting.address != absolute(path):
+        return ""
+    return f" ([store] path {path!r} is relative to the folder where the command runs)"
 
 
 def _checks(setting: GateContext, planned: Sequence[Planned]) -> Iterator[tuple[str, str]]:

@@ -19,9 +19,6 @@ from tasks.gate_file.read import line_of
 NOTIFIERS_SHOWN = "sagemaker-p5"
 SCHEMA = SHIPPED.parent / "schemas" / "gate.schema.json"
 RANKS_WITHOUT_ACCELERATORS = 2
-# Values of the shipped files that are examples, and keys whose values are some site's own.
-PLACEHOLDER = re.compile(r"123456789012|0123456789|/fsx/|/opt/ml/input/|#gpu-gates")
-OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
 
 
@@ -67,12 +64,6 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
     return "\n".join([*head, text.rstrip("\n"), "", *_notify(wish.notifiers)]) + "\n"
-
-
-def placeholders(text: str) -> tuple[str, ...]:
-    """The keys whose values are examples of the shipped file, which somebody has to replace."""
-    values = _values(tomllib.loads(text))
-    return tuple(key for key, value in values if key in OWN or PLACEHOLDER.search(str(value)))
 
 
 def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
@@ -186,11 +177,3 @@ def _moved(word: str, old: Path, here: Path) -> str:
     path = Path(os.path.normpath(old / word.removeprefix("{here}/")))
     found = _reference(path, here)
     return found if os.path.isabs(found) else f"{{here}}/{found}"
-
-
-def _values(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _values(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value

@@ -16,6 +16,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
+from flows.cli.plan import examples_of
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
@@ -257,3 +258,23 @@ def test_hostile_words_of_a_service_are_inert() -> None:
     text = doctor._text(line)
 
     assert "\x1b" not in text and "\u202e" not in text and 1 == text.count("\n") and len(text) < 2100
+
+
+def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
+    """Exit code 2, with the key and its line; the same file with a value of one's own is all right."""
+    more = '\n[approval]\napprovers = ["{}"]\n'
+    own = examples_of(setting(tmp_path, more.format("U9Z8Y7X6W")))
+    (example,) = examples_of(setting(tmp_path, more.format("U012AB3CD")))
+    code, found, _ = look(tmp_path, "gate.toml")
+
+    assert () == own
+    assert (2, "MISSING") == (code, found[example.place]), found
+
+
+def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:
+    """In the line about the store."""
+    (line,) = doctor._store(
+        FolderStore(tmp_path / "a"), str(tmp_path / "a"), " ([store] path 'a' is relative)"
+    )
+
+    assert line.message.startswith(f"{tmp_path}/a ([store] path 'a' is relative): a probe")

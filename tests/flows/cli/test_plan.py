@@ -149,3 +149,30 @@ def test_a_typo_is_rejected(tmp_path: Path) -> None:
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 2
     assert (error["path"], error["nearest"]) == ("cluster.declared.nodez", "nodes")
+
+
+def test_an_example_that_was_not_replaced_is_a_note(tmp_path: Path) -> None:
+    """By key and line, with what to write; the exit code is as without it, because only the engine knows what it refuses."""
+    path = tmp_path / "gate.toml"
+    text = LOCAL.read_text().replace("../", f"{ROOT}/deployments/")
+    path.write_text(f'{text}\n[approval]\napprovers = ["U012AB3CD"]\n')
+    people, shell = plan(tmp_path, "gate.toml"), plan(tmp_path, "gate.toml", "--format", "shell")
+    line = len(path.read_text().splitlines())
+    said = (
+        f"approval.approvers[0] (line {line}): U012AB3CD is an example, which nobody owns. Write the ids of"
+    )
+
+    assert (0, 0) == (people.returncode, shell.returncode), people.stderr
+    assert f"- {said}" in people.stdout.replace("\n  ", " ") and f"prelaunch: {said}" in shell.stderr
+    document = json.loads(plan(tmp_path, "gate.toml", "--format", "json").stdout)
+    assert [line] == [one["line"] for one in document["examples"]]
+
+
+def test_a_relative_store_says_once_relative_to_what(tmp_path: Path) -> None:
+    """An absolute one needs no such words."""
+    relative = plan(tmp_path, str(LOCAL)).stdout
+    absolute = plan(tmp_path, str(LOCAL), "--set", f"store.path={tmp_path}/kept").stdout
+
+    assert 1 == relative.count("relative to the folder where the command runs")
+    assert f"Results are kept in {tmp_path}/.prelaunch ([store] path '.prelaunch' is relative" in relative
+    assert "relative to" not in absolute

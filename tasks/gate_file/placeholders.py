@@ -1,0 +1,96 @@
+"""The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.gate_file.read import line_of
+
+# What cannot be anybody's own value -> what to write instead. AWS documents these account ids and this bucket as examples
+# (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html, AWS documentation conventions).
+NOBODYS: Mapping[str, str] = {
+    r"(?<!\d)(?:123456789012|111122223333|444455556666)(?!\d)": "Write your own; aws sts get-caller-identity "
+    "prints your account's id",
+    r"\b(?:subnet|sg|vpc)-0123456789abcdef0\b": "Write the id of yours: docs/sagemaker.md says how each is made",
+    r"\b(?:U012AB3CD|U0123ABCD|U0456EFGH|S012AB3CD|S0123ABCD)\b": "Write the ids of your people (in Slack: profile, Copy member ID)",
+    r"@example\.(?:com|org|net)\b": "Write your own address",
+    r"s3://(?:bucket|my-bucket|amzn-s3-demo-bucket)(?=/|$)": "Write the name of your bucket",
+}
+# The same of a shipped file that may be somebody's own by chance.
+PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
+# Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
+OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A value that cannot be the operator's own. `line` is None if the file does not have it; `found` is the part that shows it."""
+
+    key: str
+    line: int | None
+    found: str
+    remedy: str
+
+    @property
+    def place(self) -> str:
+        """ "cluster.options.role_arn (line 21)"."""
+        return self.key if self.line is None else f"{self.key} (line {self.line})"
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it."""
+        return f"{self.found} is an example, which nobody owns"
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return f"{self.place}: {self.message}. {self.remedy}"
+
+
+def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
+    """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key."""
+    return tuple(_examples(values, text))
+
+
+def copied_keys(text: str) -> tuple[str, ...]:
+    """The keys of a new gate file whose values were copied from the shipped one, which somebody has to replace or to confirm."""
+    patterns = (*map(re.compile, NOBODYS), PERHAPS)
+    found = (
+        key.partition("[")[0]
+        for key, value in _leaves(tomllib.loads(text))
+        if key.partition("[")[0] in OWN or any(pattern.search(value) for pattern in patterns)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _examples(values: Mapping[str, Any], text: str) -> Iterator[Example]:
+    for key, value in _leaves(values):
+        for pattern, remedy in NOBODYS.items():
+            if found := re.search(pattern, value):
+                yield Example(key, _line(text, key, value), found[0], f"{remedy}.")
+                break
+
+
+def _line(text: str, key: str, value: str) -> int | None:
+    """The line of the key, or of the value where the key stands in a table within another line."""
+    lines = [line if not line.lstrip().startswith("#") else "" for line in text.splitlines()]
+    holding = [number for number, line in enumerate(lines, 1) if json.dumps(value) in line]
+    number = line_of(text, re.sub(r"\[\d+\]", "", key))
+    return number if number in holding else next(iter(holding), None)
+
+
+def _leaves(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text with its dotted key, such as "training.request.InputDataConfig[0].ChannelName"."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)):
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, f"{key}[{place}]")
+    elif isinstance(value, str):
+        yield key, value

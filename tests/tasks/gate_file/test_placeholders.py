@@ -1,0 +1,80 @@
+"""Values that a gate file still has from an example are found by key and line; somebody's own are not."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tasks.gate_file.placeholders import examples_in
+
+GATES = Path(__file__).parents[3] / "deployments" / "gates"
+MINE = {
+    "123456789012": "210987654321",
+    "0123456789abcdef0": "00aa11bb22cc33dd4",
+}
+
+
+def found(text: str) -> dict[str, int | None]:
+    """Key -> line."""
+    return {one.key: one.line for one in examples_in(tomllib.loads(text), text)}
+
+
+def test_a_shipped_file_has_each_example_at_its_line() -> None:
+    """Also those within an array of tables and an inline table; each line has the text that is named."""
+    text = (GATES / "sagemaker-p5.toml").read_text()
+    lines = text.splitlines()
+    examples = examples_in(tomllib.loads(text), text)
+
+    assert {
+        "cluster.options.image",
+        "cluster.options.role_arn",
+        "cluster.options.prefix",
+        "cluster.options.subnets[0]",
+        "cluster.options.security_group_ids[0]",
+        "training.image",
+        "training.request.InputDataConfig[0].DataSource.S3DataSource.S3Uri",
+        "training.request.CheckpointConfig.S3Uri",
+    } == {one.key for one in examples}
+    for one in examples:
+        assert one.line is not None and one.found in lines[one.line - 1], one
+        assert one.remedy
+
+
+@pytest.mark.parametrize("path", sorted(GATES.glob("*.toml")), ids=lambda path: str(path.stem))
+def test_a_file_with_values_of_its_own_has_none(path: Path) -> None:
+    """Every shipped file once its examples are replaced; what stays in comments is no value."""
+    text = path.read_text()
+    for example, own in MINE.items():
+        text = text.replace(example, own)
+
+    assert {} == found(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('[approval]\napprovers = ["U012AB3CD"]', "approval.approvers[0]"),
+        ('[notify.slack]\nmention = ["S0123ABCD"]', "notify.slack.mention[0]"),
+        ('[store]\npath = "s3://bucket/prefix"', "store.path"),
+        ('[notify]\nmail = "you@example.com"', "notify.mail"),
+        ('[x]\nrole = "arn:aws:iam::111122223333:role/a"', "x.role"),
+    ],
+)
+def test_examples_of_the_pages_are_found(line: str, key: str) -> None:
+    """At their line."""
+    assert {key: 2} == found(line)
+
+
+@pytest.mark.parametrize("value", ["1234567890123", "s3://bucket2/x", "me@example.company", "U012AB3CDE"])
+def test_a_value_that_only_looks_like_one_is_left_alone(value: str) -> None:
+    """A longer number, another bucket, another domain."""
+    assert {} == found(f'[x]\ny = "{value}"')
+
+
+def test_a_value_of_an_override_has_no_line() -> None:
+    """The file does not have it."""
+    (one,) = examples_in({"store": {"path": "s3://bucket/a"}}, '[store]\npath = "s3://mine/a"\n')
+
+    assert ("store.path", None) == (one.place, one.line)
