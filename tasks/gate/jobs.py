@@ -15,6 +15,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
 from tasks.launchers.base import JobSpec, JobStatus, Placement, Work
+from tasks.launchers.training_script import training_script
 from tasks.reports.node_reports import NodeReports
 
 CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")
@@ -149,6 +150,7 @@ def _training(
         environment={key: value.replace("{here}", here) for key, value in training.environment.items()},
         work=work,
         behind=behind,
+        script=training_script(training.distributed, command),
         observe=observe,
         image=training.image,
         request=training.request,

@@ -151,7 +151,7 @@ class JobSpec:
     person's answer where the policy asks one. `deadline_s` (0: none) is when the checks of a node have to end: what still
     runs of a CHECK soon after may be ended. `request` and `trainer` are the gate file's [training] request and
     model_trainer, `image` the training's own; `tags` are for the engine's console. It must not get the nodes of `exclude`
-    (only launchers with `excludes_failed` are asked so).
+    (only launchers with `excludes_failed` are asked so). `script` is the file that the training starts, "" where that is not known.
     """
 
     name: str
@@ -173,6 +173,7 @@ class JobSpec:
     tags: Mapping[str, str] = field(default_factory=dict)
     instance_type: str = ""
     exclude: tuple[str, ...] = ()
+    script: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
-"""Finds out before a job starts whether its nodes have PyTorch, which the rank checks need, and so does a training under torchrun."""
+"""Finds out before a job starts whether its nodes have PyTorch, which rank checks and torchrun need, and the training's script."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from checks.process.environment import CODE
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Request
 from tasks.launchers.local.job_folder import NodeCommand
 from tasks.launchers.local.nodes import node_environment
 from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
+from tasks.launchers.training_script import missing_script
 
 # It looks for the package and does not import it, which takes seconds.
 LOOK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
@@ -30,7 +33,23 @@ def look(plans: tuple[Plan, ...], python: str) -> tuple[PreflightCheck, ...]:
     training = next((plan for plan in plans if starts_torchrun(plan.job)), None)
     if training is not None and (wrong := _look(FOR_TRAINING, python, _without_code(training.processes[0]))):
         return (wrong,)
-    return ()
+    trained = next((plan for plan in plans if plan.job.work.trains), None)
+    wrong = None if trained is None else _script(trained.job.script, trained.processes[0])
+    return () if wrong is None else (wrong,)
+
+
+def _script(script: str, node: Request) -> PreflightCheck | None:
+    """What is wrong with the file that the training starts; None if it is there. A name without a folder is looked for on the PATH."""
+    if not script or "{" in script:  # a word that only the node fills in
+        return None
+    if "/" not in script and not script.endswith(".py"):
+        path = node.environment.get("PATH") or os.environ.get("PATH")
+        return None if shutil.which(script, path=path) else missing_script(script, "no folder of PATH has it")
+    where = Path(node.working_directory, script)
+    if where.is_file():
+        return None
+    relative = "" if where == Path(script) else "; a relative path begins in the folder of the job"
+    return missing_script(script, f"there is no file {where}{relative}")
 
 
 def _look(what: str, python: str, node: Request) -> PreflightCheck | None:

@@ -21,6 +21,7 @@ from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.submit import NOT_AVAILABLE
 from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
+from tasks.launchers.training_script import missing_script
 
 LOOK_S = 60.0
 # A node is looked at only if one is free at once: preflight must not wait in a queue.
@@ -35,13 +36,14 @@ HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
 AS_A_JOB = ("--export=NONE", "/bin/bash", "-c", LOGIN)
-# The arguments are a file, and interpreters in the order in which a node looks for them (start.sh).
+# The arguments are a file, the training's script or "", and interpreters in the order in which a node looks for them (start.sh).
 ON_A_NODE = """\
 echo "node ${SLURMD_NODENAME:-$HOSTNAME}"
 if test -e "$1"; then echo "seen True"; else echo "seen False"; fi
 if test -w "$1"; then echo "writes True"; else echo "writes False"; fi
+if test -z "$2" || test -f "$2"; then echo "script True"; else echo "script False"; fi
 if type -P enroot >/dev/null; then echo "enroot True"; else echo "enroot False"; fi
-shift
+shift 2
 for python in "$@"; do
     if type -P "$python" >/dev/null; then
         echo "python $python"
@@ -175,11 +177,12 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
     )
     words = ("srun", f"--immediate={FREE_S}", "--nodes=1", "--ntasks=1", "--time=1", "--chdir=/", *place)
     pythons = (options.python,) if options.python else PYTHONS
+    script = _script(plans, options)
     try:
         # What is not there yet is made below the folder that is, on the same file system.
         there = next(folder for folder in (root, *root.parents) if folder.is_dir())
         with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=there) as mark:
-            asks = (*AS_A_JOB, "/bin/bash", "-c", ON_A_NODE, "look", mark.name, *pythons)
+            asks = (*AS_A_JOB, "/bin/bash", "-c", ON_A_NODE, "look", mark.name, script, *pythons)
             said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
     except OSError as error:
         yield _wrong(
@@ -189,6 +192,10 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
     told = dict(line.split(" ", 1) for line in said.out.splitlines() if " " in line)
     if "seen" not in told:
         yield _unseen("the shared folder", _unasked(said))
+        if script and _is_shared(script, root) and not Path(script).is_file():
+            yield missing_script(
+                script, "this machine, which shares its folder with the nodes, has no such file"
+            )
         return
     node = told.get("node", "a node")
     lacks = "does not see" if told["seen"] != "True" else "cannot write to"
@@ -201,6 +208,8 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
             f"node {node} {lacks} {root}",
             "Set folder in [cluster.options] to a path on a file system that the nodes share and may write to.",
         )
+    if told.get("script") == "False":
+        yield missing_script(script, f"node {node} has no such file")
     if not options.container_image:  # the container has its own
         yield _python(plans, options, told, said)
     if _image(plans, options) and told.get("enroot") != "True":
@@ -208,6 +217,18 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         yield _unseen(
             "enroot", f"it was not found on the PATH of node {node}, and pyxis starts containers with it"
         )
+
+
+def _script(plans: tuple[Plan, ...], options: SlurmOptions) -> str:
+    """The path of the training's script, where it is one of the nodes themselves; "" in a container, and for a relative path."""
+    scripts = [plan.job.script for plan in plans if plan.job.work.trains and not plan.job.image]
+    found = "" if options.container_image else next(iter(scripts), "")
+    return found if found.startswith("/") and "{" not in found else ""
+
+
+def _is_shared(script: str, root: Path) -> bool:
+    """Whether the script lies where the gate's own shared folder does, so that this machine sees what the nodes see."""
+    return Path(script).parts[:2] == root.parts[:2]
 
 
 def _unasked(said: Said) -> str:

@@ -345,21 +345,22 @@ def test_without_rank_checks_and_torchrun_no_torch_is_needed(
 
 
 @pytest.mark.parametrize(
-    ("pythons", "says"),
+    ("pythons", "script", "says"),
     [
-        (("/nowhere/python",), []),
-        (("/nowhere/python", sys.executable), [f"python {sys.executable}"]),
+        (("/nowhere/python",), "", ["script True"]),
+        (("/nowhere/python",), "/nowhere/train.py", ["script False"]),
+        (("/nowhere/python", sys.executable), __file__, ["script True", f"python {sys.executable}"]),
     ],
 )
-def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], says: list[str]) -> None:
+def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], script: str, says: list[str]) -> None:
     """The script runs here, without srun: the first interpreter that is there is asked, once."""
-    said = commands.run("/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), *pythons)
+    said = commands.run("/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), script, *pythons)
     version = "version {} {}".format(*sys.version_info[:2])
     lines = said.out.splitlines()
 
-    assert lines[1:3] == ["seen True", "writes True"] and lines[3].startswith("enroot ")
-    assert lines[4 : 4 + len(says)] == says
-    assert lines[4 + len(says) :][:1] == ([version] if says else [])
+    assert lines[1:4] == ["seen True", "writes True", says[0]] and lines[4].startswith("enroot ")
+    assert lines[5 : 4 + len(says)] == says[1:]
+    assert lines[4 + len(says) :][:1] == ([version] if says[1:] else [])
 
 
 def test_a_job_that_only_trains_needs_no_torch_for_checks(

@@ -1,0 +1,91 @@
+"""A training script that is not on this machine is said by `plan` and refused by a gate, before anything starts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from flows.cli.main import main
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.session import Session
+from tasks.gate.submission import PreflightFailed, run_preflight
+from tasks.gate_file.request import GateRequest
+from tests.flows.gates import write_gate
+
+THERE = Path(__file__)
+
+
+def gate(folder: Path, command: list[str], distributed: str = "none") -> str:
+    """A gate file with this training."""
+    path = write_gate(folder, fake=False)
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("command = ", "distributed = "))]
+    place = kept.index("[training]") + 1
+    kept[place:place] = [f"command = {json.dumps(command)}", f'distributed = "{distributed}"']
+    path.write_text("\n".join(kept))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "distributed", "said"),
+    [
+        (["/nowhere/train.py"], "torchrun", "there is no file /nowhere/train.py"),
+        (["{python}", "/nowhere/train.py"], "none", "there is no file /nowhere/train.py"),
+        (["train.py"], "torchrun", "a relative path begins in the folder of the job"),
+        (["no-such-program", "--x"], "none", "no folder of PATH has it"),
+    ],
+)
+def test_a_missing_script_is_wrong(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], distributed: str, said: str
+) -> None:
+    """Exit code 2, the file, and what to write; offline nothing is looked at."""
+    path = gate(tmp_path, command, distributed)
+
+    assert 2 == main(["plan", path, "--format", "shell"])
+    err = capfd.readouterr().err
+    assert "prelaunch: training script: '" in err
+    assert said in err and "Write its path into command of [training]" in err
+    assert 0 == main(["plan", path, "--offline"])
+
+
+@pytest.mark.parametrize(
+    ("command", "distributed"),
+    [
+        ([str(THERE)], "torchrun"),
+        (["{python}", str(THERE)], "none"),
+        (["{here}/train.py"], "torchrun"),
+        (["sh", "-c", "true"], "none"),
+        (["-m", "package.train"], "torchrun"),
+    ],
+)
+def test_a_script_that_is_there_is_all_right(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], distributed: str
+) -> None:
+    """Also one below the gate file's folder, a program of PATH, and a module, which is not looked for."""
+    (tmp_path / "train.py").touch()
+
+    assert 0 == main(["plan", gate(tmp_path, command, distributed), "--format", "shell"])
+    assert "training script" not in capfd.readouterr().err
+
+
+@dataclass
+class Opened:
+    """A session of a gate, as far as its preflight asks for it."""
+
+    setting: GateContext
+    launches: bool
+    gate_id: str = "g-1"
+    preflight_done: bool = False
+
+
+def test_a_gate_that_only_checks_needs_no_script(tmp_path: Path) -> None:
+    """A cluster is commissioned before anybody has written a training; a gate that would launch it is refused."""
+    setting = open_gate_context(GateRequest(gate_file=gate(tmp_path, ["/nowhere/train.py"])))
+
+    run_preflight(cast(Session, Opened(setting, launches=False)))
+    with pytest.raises(PreflightFailed, match="nothing was started: training script: "):
+        run_preflight(cast(Session, Opened(setting, launches=True)))

@@ -1,0 +1,55 @@
+"""A training script that is not there is said before anything is submitted: by a node, else by the folder that is shared with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import JobSpec, PreflightResult, Work
+from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.training_script import SUBJECT
+from tests.tasks.launchers.slurm.test_preflight import HOUR, SEEN, look
+
+BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
+
+
+def training(script: object) -> JobSpec:
+    """The training's job."""
+    return replace(HOUR, work=Work.CONFIRM, script=str(script))
+
+
+@pytest.mark.parametrize(("answer", "wrong"), [("script False", True), ("script True", False)])
+def test_a_node_says_whether_it_has_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, wrong: bool
+) -> None:
+    """The node's answer counts, whatever this machine has."""
+    found = look(monkeypatch, tmp_path, training("/opt/train.py"), seen=f"{SEEN}{answer}\n")
+
+    assert (SUBJECT in found) is wrong
+    if wrong:
+        assert found[SUBJECT].result is PreflightResult.WRONG
+        assert found[SUBJECT].message == "'/opt/train.py': node n0 has no such file"
+
+
+def test_without_a_free_node_the_shared_folder_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the gate's own folder lies beside it; of another file system nothing is claimed."""
+    there = tmp_path / "train.py"
+    missing = look(monkeypatch, tmp_path, training(there), busy=BUSY)
+    there.touch()
+    present = look(monkeypatch, tmp_path, training(there), busy=BUSY)
+    elsewhere = look(monkeypatch, tmp_path, training("/elsewhere/train.py"), busy=BUSY)
+
+    assert missing[SUBJECT].result is PreflightResult.WRONG
+    assert SUBJECT not in present and SUBJECT not in elsewhere
+
+
+def test_the_script_of_a_container_is_the_containers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A node cannot say what an image has."""
+    options = SlurmOptions(container_image="/images/a.sqsh")
+    found = look(monkeypatch, tmp_path, training("/opt/train.py"), options, busy=BUSY)
+
+    assert SUBJECT not in found
