@@ -14,16 +14,24 @@ from checks.documents.decode import nearest
 
 
 class UsageError(Exception):
-    """The command line is wrong. `usage` is the line that shows how it goes; `nearest` is the valid word that was meant, or None."""
+    """The command line is wrong. `usage` is the line that shows how it goes; `nearest` is the valid word that was meant, or None.
 
-    def __init__(self, message: str, usage: str, nearest: str | None = None) -> None:
-        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
+    `hint` is a sentence that says what to type, in place of the question about `nearest`.
+    """
+
+    def __init__(self, message: str, usage: str, nearest: str | None = None, hint: str = "") -> None:
+        meant = hint or (f"Did you mean {nearest}?" if nearest else "")
+        super().__init__(f"{message}. {meant}" if meant else message)
         self.message, self.usage, self.nearest = message, usage, nearest
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError instead of ending the process, at the command that was misused."""
+    """Raises UsageError instead of ending the process, at the command that was misused.
 
+    `unexpected_hint` is a sentence about words that are one too many: where the option is that takes them.
+    """
+
+    unexpected_hint = ""
     _words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
@@ -40,7 +48,8 @@ class Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             self._refuse_options(rest)
-            raise UsageError(f"unexpected argument {_quoted(rest[0])}", self.format_usage().strip())
+            usage = self.format_usage().strip()
+            raise UsageError(f"unexpected argument {_quoted(rest[0])}", usage, hint=self.unexpected_hint)
         return found, rest
 
     def _refuse_options(self, words: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from checks.command_line import UsageError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
+from flows.cli.intentions import intended, missing_verb
 from flows.cli.output import (
     begin_output,
     json_text,
@@ -55,10 +56,12 @@ def _run(words: list[str]) -> int:
     parser, verbs = empty_parser()
     typed = words[0] if words and not words[0].startswith("-") else ""
     # Of a verb that is misspelt, the usage of the nearest one is printed.
-    chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
+    chosen = typed if typed in VERBS else intended(typed) or nearest(typed, list(VERBS))
     if chosen:
         with without_collection():
             add_verb(chosen, verbs[chosen])
+    if chosen and typed not in VERBS and intended(typed):
+        raise missing_verb(typed, verbs[chosen].format_usage().strip())
     try:
         arguments = parser.parse_args(words)
     except SystemExit:  # --help and --version have said what was asked

@@ -12,6 +12,7 @@ import signal
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from tasks.orchestration.follow import FollowedRun
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """DEPLOYMENT, what to change of its request, and the outputs."""
+    parser.unexpected_hint = "The gate file is named by an option: --gate NAME."
     parser.add_argument(
         "deployment",
         metavar="DEPLOYMENT",
@@ -62,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.deployment.count("/") != 1:
         return refuse(
             arguments,
-            f"{arguments.deployment!r:.200} is not the name of a deployment. Write it as gate/NAME.",
+            f"{arguments.deployment!r:.200} is not the name of a deployment. Write it as gate/NAME; "
+            "another gate file than the deployment's own is named by --gate NAME.",
         )
     if not has_server():
         return refuse(arguments, NO_SERVER)

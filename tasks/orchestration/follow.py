@@ -47,6 +47,8 @@ from tasks.text.redact import redact
 POLL_S = 2.0
 # A server that is restarted or upgraded is waited for; the run goes on meanwhile.
 SILENCE_S = 600.0
+# The deployments of the flow `gate`, whose request has to name a gate file.
+GATES = "gate/"
 CANCEL_S = 60.0
 # A request that was given up may still arrive.
 LOOKS, LOOK_S = 3, 1.0
@@ -150,6 +152,10 @@ async def start_run(client: PrefectClient, deployment: str, request: Mapping[str
         found = await client.read_deployment_by_name(deployment)
         own = found.parameters.get("request")
         asked = _merged(own if isinstance(own, dict) else {}, request)
+        if deployment.startswith(GATES) and not asked.get("gate_file"):
+            raise FollowError(
+                f"{deployment} has no gate file of its own, and none was named. Name one: prelaunch trigger {deployment} --gate NAME"
+            )
         made = await client.create_flow_run_from_deployment(
             found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
         )

@@ -286,3 +286,39 @@ def test_an_address_without_its_api_is_not_a_deployment_that_is_missing() -> Non
             thread.join()
 
     assert ["ends in /api" in one for one in words] == [True, True], words
+
+
+class _HasDeployment(_Refuses):
+    """It has the deployment that `prelaunch serve` makes, which names no gate file; no run may be asked of it."""
+
+    def do_GET(self) -> None:
+        """The deployment, as Prefect's API gives it."""
+        body = json.dumps(
+            {"id": str(uuid4()), "name": "here", "flow_id": str(uuid4()), "parameters": {}}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
+    """The server itself answers with the parameters' schema, which does not name the option."""
+
+    async def said(port: int) -> str:
+        async with PrefectClient(f"http://127.0.0.1:{port}/api") as client:
+            with pytest.raises(follow.FollowError) as started:
+                await follow.start_run(client, "gate/here", {"wait": "verdict"}, "")
+        return str(started.value)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _HasDeployment) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert "gate/here has no gate file of its own" in words and "--gate NAME" in words

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump, dump_plain
+from flows.cli.intentions import INTENTIONS
 from flows.cli.main import VERBS, main
 from tests.sample_reports import POLICY, healthy
 
@@ -133,6 +134,59 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
 
     assert (2, meant) == (code, json.loads(out)["error"]["nearest"])
     assert err.startswith(f"usage: {usage} ") and (meant is None) is ("Did you mean" not in err)
+
+
+@pytest.mark.parametrize(
+    ("typed", "verb", "said"),
+    [
+        ("why", "judge", "prelaunch judge REPORT"),
+        ("status", "watch", "prelaunch store list STORE"),
+        ("history", "store", "prelaunch trend STORE"),
+        ("validate", "plan", "prelaunch plan FILE"),
+        ("run", "gate", "prelaunch gate FILE"),
+    ],
+)
+def test_a_word_for_what_another_verb_does_leads_to_it(
+    typed: str, verb: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With that verb's usage; no question about a word that only looks alike."""
+    before = signal.getsignal(signal.SIGTERM)
+    code = main([typed, "x", "--format", "json"])
+    signal.signal(signal.SIGTERM, before)
+    out, err = capfd.readouterr()
+
+    assert (2, verb) == (code, json.loads(out)["error"]["nearest"])
+    assert err.startswith(f"usage: prelaunch {verb} ") and "Did you mean" not in err
+    assert f"prelaunch: there is no `{typed}`. " in err and said in err
+
+
+def test_the_table_of_intentions_names_verbs_and_hides_none() -> None:
+    """Each command that it names exists, and no word of it is a verb."""
+    assert not set(INTENTIONS) & set(VERBS)
+    for verb, said in INTENTIONS.values():
+        named = re.findall(r"`prelaunch ([a-z]+)", said)
+        assert verb in VERBS and named and set(named) <= set(VERBS), said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["gate/local", "p5.toml"],
+            "unexpected argument 'p5.toml'. The gate file is named by an option: --gate NAME.",
+        ),
+        (["p5.toml"], "named by --gate NAME"),
+    ],
+)
+def test_a_gate_file_that_trigger_does_not_expect_names_its_option(
+    words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the deployment, and in its place."""
+    before = signal.getsignal(signal.SIGTERM)
+    code = main(["trigger", *words])
+    signal.signal(signal.SIGTERM, before)
+
+    assert 2 == code and said in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
