@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -20,6 +21,8 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 2.0
 _COLLECT_S = 5.0
+_EVERY_OBJECT = 12  # so many collections until one looks at all objects
+# Nothing of an embedded server is scheduled for later; its worker looked for such tasks four times a second.
+_LOOKS_FOR_TASKS_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,15 @@ async def _migrate() -> None:
 
 
 def _application() -> ASGIApp:
+    from prefect.server.api import background_workers
     from prefect.server.api.server import create_app
 
     from tasks.orchestration.server.sqlite_retry import repeat_when_busy
 
+    pause = timedelta(seconds=_LOOKS_FOR_TASKS_S)
+    # A module without this name would be a Prefect that looks for tasks in another way: the server then says so and does not start.
+    module = vars(background_workers)
+    module["Worker"] = partial(module["Worker"], minimum_check_interval=pause, scheduling_resolution=pause)
     return repeat_when_busy(create_app(ephemeral=True))
 
 
@@ -140,9 +151,10 @@ def _collect_beside_the_loop() -> None:
     """
 
     def collect() -> None:
-        while True:
+        for time_number in itertools.count(1):
             time.sleep(_COLLECT_S)
-            gc.collect()
+            # Most garbage is young. To look at all objects each time took a fifth of the CPU of a server behind many gates.
+            gc.collect(1 if time_number % _EVERY_OBJECT else 2)
 
     gc.freeze()
     threading.Thread(target=collect, daemon=True).start()
