@@ -55,6 +55,11 @@ VERBS = {
         "flows.cli.drill",
         "make a fault on a node, and measure when it is detected, paged, acted upon and mended",
     ),
+    "monitoring": (
+        "flows.cli.monitoring",
+        "write what Prometheus needs to watch the declared nodes, and ask every exporter whether it serves it",
+    ),
+    "exporter": ("flows.cli.exporter", "serve metrics about the gates in a store to Prometheus"),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
     "examples": (

@@ -1,0 +1,73 @@
+"""`prelaunch exporter STORE`: serves metrics about the gates in a store to Prometheus until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+
+from checks.exit_codes import Exit
+from flows.cli.output import write_stderr
+from flows.cli.rejection import report_rejection
+from tasks.reports.read import InputError
+from tasks.reports.store_argument import DEFAULT, open_named_store
+
+LISTEN = "127.0.0.1:9403"
+FORM = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """STORE --listen --most-series."""
+    parser.description = (
+        "Serves metrics about the gates in a store at /metrics: answers, times, declared and proven nodes. The store is read at every "
+        "scrape; if it cannot be read there is one sample, prelaunch_store_readable 0. There is no password, so it listens on this "
+        "machine only unless you say otherwise. It ends on SIGTERM (143) and SIGINT (130); 2: rejected; 5: it cannot listen."
+    )
+    parser.add_argument(
+        "store", metavar="STORE", nargs="?", default=DEFAULT,
+        help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--listen", default=LISTEN, metavar="HOST:PORT", help=f"where it listens (default {LISTEN})"
+    )
+    parser.add_argument(
+        "--most-series", type=_count, default=20_000, metavar="NUMBER",
+        help="how many series one scrape may have; prelaunch_store_series_omitted counts the others (default 20000)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve; returns only if it could not."""
+    try:
+        host, port = _place(arguments.listen)
+        named = open_named_store(arguments.store, os.environ)
+    except InputError as error:
+        return report_rejection("text", error)
+    from tasks.monitoring.metrics_server import ListenError, server_of
+    from tasks.monitoring.store_collector import StoreCollector
+
+    collector = StoreCollector(
+        named.store, named.index, lambda said: write_stderr(f"prelaunch: {said}"), most_series=arguments.most_series
+    )  # fmt: skip
+    try:
+        server = server_of(collector, host, port)
+    except ListenError as error:
+        write_stderr(f"prelaunch: {error}")
+        return int(Exit.NO_CAPACITY)
+    with server:
+        write_stderr(f"prelaunch: {named.address} at http://{host}:{server.server_port}/metrics")
+        server.serve_forever()
+    return int(Exit.GO)
+
+
+def _place(text: str) -> tuple[str, int]:
+    found = FORM.fullmatch(text)
+    if found is None or int(found[2]) > 65535:
+        raise InputError("command line", f"{text!r:.80} is not of the form HOST:PORT.", "--listen")
+    return found[1], int(found[2])
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,7}", text) or int(text) < 100:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number of at least 100")
+    return int(text)

@@ -1,0 +1,260 @@
+"""`prelaunch monitoring targets|verify|config`: what a Prometheus that watches a cluster needs, and whether its exporters answer."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.rejection import report_rejection
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.monitoring.config import ConfigError, Settings, rendered
+from tasks.monitoring.exporters import Job
+from tasks.monitoring.targets import TargetsError, document, read_targets, targets_of
+from tasks.monitoring.verify import ENDPOINT_S, ExporterResult, ExporterState, endpoints, verified
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.read import InputError
+
+PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The three actions."""
+    parser.description = (
+        "Writes what Prometheus needs to watch the declared nodes of a cluster, and asks every exporter for what the rules need. "
+        "Exit codes: 0 written, or every exporter is UP; 1 an exporter is DOWN, STALE or LACKS a family; 2 rejected; 3 no "
+        "exporter answered at all, or there was no time to ask every one."
+    )
+    actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
+    _add_targets(
+        actions.add_parser(
+            "targets", help="write the declared nodes as Prometheus' file of targets", allow_abbrev=False
+        )
+    )
+    _add_verify(
+        actions.add_parser(
+            "verify",
+            help="ask every exporter of the declared nodes: UP, DOWN, LACKS or STALE",
+            allow_abbrev=False,
+        )
+    )
+    _add_config(
+        actions.add_parser(
+            "config",
+            help="write prometheus.yml, alertmanager.yml and the rules with your addresses",
+            allow_abbrev=False,
+        )
+    )
+
+
+def _add_targets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="GATE_FILE",
+        help="gate files, or their names in the folder of gate files; one for each cluster",
+    )  # fmt: skip
+    parser.add_argument(
+        "--nodes", default="", metavar="LIST",
+        help="the nodes of the cluster, also those that are down: NAME[=ADDRESS],... or Slurm's lists (ip-10-0-0-[1-4])",
+    )  # fmt: skip
+    parser.add_argument(
+        "--without-efa", action="store_true", help="no exporter for EFA runs on the nodes, though they have EFA devices"
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="replace this file as a whole (default: print it)"
+    )
+    _add_format(parser, _targets)
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", type=Path, metavar="TARGETS_FILE", help="what `targets` has written")
+    parser.add_argument(
+        "--exporter", action="append", default=[], metavar="HOST:PORT", help="also the exporter of a store"
+    )
+    parser.add_argument(
+        "--slurm", action="append", default=[], metavar="HOST:PORT", help="also the exporter of Slurm"
+    )
+    _add_port(parser)
+    parser.add_argument(
+        "--timeout-s", type=_seconds, default=ENDPOINT_S, metavar="SECONDS",
+        help=f"how long each may take to answer completely (default {ENDPOINT_S:g}); all together end within two minutes",
+    )  # fmt: skip
+    _add_format(parser, _verify)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
+    parser.add_argument(
+        "--alertmanager", default=Settings.alertmanager, metavar="HOST:PORT", help=f"default {Settings.alertmanager}"
+    )  # fmt: skip
+    parser.add_argument(
+        "--exporter", default=Settings.exporter, metavar="HOST:PORT",
+        help=f"where prelaunch exporter answers (default {Settings.exporter})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--slurm", default="", metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
+    )
+    for name, whom in (("on-call", "whoever repairs machines"), ("owner", "whoever runs the monitoring"),
+                       ("heartbeat", "the service that notices when the heartbeat stops")):  # fmt: skip
+        parser.add_argument(f"--{name}", required=True, metavar="URL", help=f"the webhook of {whom}")
+    parser.add_argument(
+        "--remote-write",
+        default="",
+        metavar="URL",
+        help="also send to this address, such as AMPRemoteWriteURL",
+    )
+    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
+    parser.add_argument(
+        "--interval-s", type=_seconds, default=Settings.interval_s, metavar="SECONDS",
+        help=f"between two scrapes, and between two evaluations (default {Settings.interval_s:g})",
+    )  # fmt: skip
+    _add_port(parser)
+    _add_format(parser, _config)
+
+
+def _add_port(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
+        help="another port than the usual one, such as efa=9100",
+    )  # fmt: skip
+
+
+def _add_format(parser: argparse.ArgumentParser, action: object) -> None:
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+    parser.set_defaults(run_action=action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write or look."""
+    try:
+        return int(arguments.run_action(arguments))
+    except GateFileError as error:
+        refused = InputError(error.file, error.message, error.path, error.nearest)
+        return report_rejection(arguments.format, refused)
+    except (TargetsError, ConfigError) as error:
+        return report_rejection(arguments.format, InputError("monitoring", str(error)))
+    except (InputError, OutputError) as error:
+        return report_rejection(arguments.format, error)
+
+
+def _targets(arguments: argparse.Namespace) -> Exit:
+    if arguments.nodes and len(arguments.files) > 1:
+        raise TargetsError(
+            "--nodes is the list of one cluster. Write the targets of each gate file by itself."
+        )
+    found = [
+        target
+        for file in arguments.files
+        for target in targets_of(
+            read_gate_file(Path(typed_path(file))), arguments.nodes, arguments.without_efa
+        )
+    ]
+    text = document(found)
+    if arguments.out is None:
+        write_stdout(text)
+        return Exit.GO
+    write_file(arguments.out, text)
+    if arguments.format == "json":
+        write_stdout(json_text({"written": str(arguments.out), "nodes": len(found), "error": None}))
+    else:
+        write_stdout(f"{arguments.out}: {len(found)} nodes\n")
+    return Exit.GO
+
+
+def _verify(arguments: argparse.Namespace) -> Exit:
+    places = [*arguments.exporter, *arguments.slurm]
+    for place in places:
+        _require_place(place)
+    wanted = endpoints(
+        read_targets(arguments.targets), arguments.exporter, arguments.slurm, dict(arguments.port)
+    )
+    found = verified(wanted, arguments.timeout_s)
+    if arguments.format == "json":
+        write_stdout(json_text({"exporters": plain(found), "error": None}))
+    else:
+        write_stdout(_verified_text(found))
+    return _verify_exit(found)
+
+
+def _verify_exit(found: Sequence[ExporterResult]) -> Exit:
+    states = {result.state for result in found}
+    if states == {ExporterState.UP}:
+        return Exit.GO
+    if states == {ExporterState.DOWN} or not all(result.asked for result in found):
+        return Exit.CANNOT_TELL
+    return Exit.NO_GO
+
+
+def _verified_text(found: Sequence[ExporterResult]) -> str:
+    """What is not UP comes first and one by one; the last line counts all."""
+    lines = [
+        f"{result.state:<5}  {result.job:<18} {result.node or '-':<20} {result.address}: {result.reason}"
+        for result in sorted(found, key=lambda result: list(ExporterState).index(result.state), reverse=True)
+        if result.state is not ExporterState.UP
+    ]
+    counts = Counter(result.state for result in found)
+    lines.append(", ".join(f"{counts[state]} {state}" for state in ExporterState if counts[state]))
+    if set(counts) == {ExporterState.DOWN}:
+        lines.append("No exporter answered at all. Look first whether this machine reaches the nodes.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _config(arguments: argparse.Namespace) -> Exit:
+    for place in (arguments.alertmanager, arguments.exporter, *filter(None, [arguments.slurm])):
+        _require_place(place)
+    files = rendered(
+        Settings(
+            on_call=arguments.on_call, owner=arguments.owner, heartbeat=arguments.heartbeat,
+            alertmanager=arguments.alertmanager, exporter=arguments.exporter, slurm=arguments.slurm,
+            remote_write=arguments.remote_write, region=arguments.region, interval_s=arguments.interval_s,
+            ports=dict(arguments.port),
+        )
+    )  # fmt: skip
+    for name, text in files.items():
+        path = arguments.out / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(path.parent, f"it cannot be made ({error.strerror}).") from error
+        write_file(path, text)
+    written = [str(arguments.out / name) for name in files]
+    if arguments.format == "json":
+        write_stdout(json_text({"written": written, "error": None}))
+    else:
+        write_stdout("".join(f"{name}\n" for name in written))
+        write_stderr(
+            f"prelaunch: write the targets to {arguments.out / 'targets'}: prelaunch monitoring targets"
+        )
+    return Exit.GO
+
+
+def _require_place(place: str) -> None:
+    found = PLACE.fullmatch(place)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise InputError("command line", f"{place!r:.80} is not of the form HOST:PORT.")
+
+
+def _port(text: str) -> tuple[Job, int]:
+    job, _, port = text.partition("=")
+    if job not in list(Job) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(Job)}"
+        )
+    return Job(job), int(port)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.5 <= seconds <= 600:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of seconds from 0.5 to 600")
+    return seconds

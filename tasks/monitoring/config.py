@@ -1,0 +1,113 @@
+"""The configuration of Prometheus and Alertmanager, made of the files in deployments/monitoring with a site's addresses and intervals.
+
+ConfigError      a value cannot stand in the files; the message says which
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks.monitoring.exporters import Job, exporter_of
+
+SHIPPED = Path(__file__).parents[2] / "deployments" / "monitoring"
+RULES = "rules/prelaunch.rules.yml"
+# What the waiting times in the rules were written for.
+INTERVAL_S = 15.0
+TARGETS = "targets/*.json"
+PLACEHOLDER = re.compile(r"@[A-Z_]+@")
+WAITS = re.compile(r"^(\s+for: )([0-9]+)(s|m)$", re.MULTILINE)
+# Nothing that would end a quoted scalar of YAML.
+URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2000}")
+REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
+
+
+class ConfigError(Exception):
+    """A setting cannot be used. The message says which, and why."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A site's addresses. `on_call`, `owner` and `heartbeat` are webhooks; "" for `slurm` and `remote_write` leaves them out."""
+
+    on_call: str
+    owner: str
+    heartbeat: str
+    prometheus: str = "127.0.0.1:9090"
+    alertmanager: str = "127.0.0.1:9093"
+    exporter: str = "127.0.0.1:9403"
+    slurm: str = ""
+    remote_write: str = ""
+    region: str = ""
+    interval_s: float = INTERVAL_S
+    ports: Mapping[Job, int] = field(default_factory=dict)
+
+
+def rendered(settings: Settings) -> dict[str, str]:
+    """The files by their names below the folder of the configuration. Raises ConfigError."""
+    _require_usable(settings)
+    parts = ["prometheus.yml"]
+    if settings.slurm:
+        parts.append("scrape-slurm.yml")
+    if settings.remote_write:
+        parts.append("remote-write.yml")
+    prometheus = "".join((SHIPPED / part).read_text(encoding="utf-8") for part in parts)
+    values = _values(settings)
+    return {
+        "prometheus.yml": _filled(prometheus, values),
+        "alertmanager.yml": _filled((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"), values),
+        RULES: _scaled((SHIPPED / RULES).read_text(encoding="utf-8"), settings.interval_s / INTERVAL_S),
+    }
+
+
+def _require_usable(settings: Settings) -> None:
+    for name in ("on_call", "owner", "heartbeat", "remote_write"):
+        value = getattr(settings, name)
+        if not URL.fullmatch(value) and not (name == "remote_write" and value == ""):
+            raise ConfigError(f"{name} = {value!r:.80} is not a URL of http or https.")
+    if settings.remote_write and not REGION.fullmatch(settings.region):
+        raise ConfigError(
+            f"region = {settings.region!r:.40} is not a region of AWS, with which requests to {settings.remote_write} are signed."
+        )
+
+
+def _values(settings: Settings) -> dict[str, str]:
+    ports = {
+        f"{key}_PORT": str(settings.ports.get(job, exporter_of(job).ports[0]))
+        for key, job in (("WATCH", Job.WATCH), ("NODE", Job.NODE), ("DCGM", Job.DCGM), ("EFA", Job.EFA))
+    }
+    return {
+        **ports,
+        "INTERVAL": _duration(settings.interval_s),
+        "GROUP_WAIT": _duration(min(10.0, settings.interval_s)),
+        "TARGETS": TARGETS,
+        "PROMETHEUS": settings.prometheus,
+        "ALERTMANAGER": settings.alertmanager,
+        "EXPORTER": settings.exporter,
+        "SLURM": settings.slurm,
+        "REMOTE_WRITE_URL": settings.remote_write,
+        "REGION": settings.region,
+        "ON_CALL": settings.on_call,
+        "OWNER": settings.owner,
+        "HEARTBEAT": settings.heartbeat,
+    }
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda match: values[match[0].strip("@")], text)
+
+
+def _scaled(text: str, factor: float) -> str:
+    """The rules for another interval: how long a condition has to last follows from how often it is looked at."""
+
+    def scaled(match: re.Match[str]) -> str:
+        seconds = int(match[2]) * (60 if match[3] == "m" else 1) * factor
+        return f"{match[1]}{_duration(seconds)}"
+
+    return text if factor == 1 else WAITS.sub(scaled, text)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"

@@ -1,0 +1,89 @@
+"""Serves a collector at /metrics. Every connection has a time limit, and their number is bounded.
+
+ListenError     the address cannot be listened on
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+from prometheus_client.registry import Collector
+
+# A client that sends nothing, or reads nothing, for so long is left.
+CLIENT_S = 15.0
+AT_ONCE = 16
+PATH = "/metrics"
+
+
+class ListenError(Exception):
+    """Nothing listens there. The message says why."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = CLIENT_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Scrapes are no news."""
+
+
+class _Server(ThreadingWSGIServer):
+    """At most AT_ONCE requests at a time: others are closed at once."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._free = threading.Semaphore(AT_ONCE)
+        super().__init__(*arguments, **named)
+
+    def server_bind(self) -> None:
+        """Without looking up the host's own name, which may ask a name server."""
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def server_of(collector: Collector, host: str, port: int) -> WSGIServer:
+    """A server that listens; `serve_forever` serves. Raises ListenError."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    kind = _Server6 if ":" in host else _Server
+    try:
+        return make_server(host.strip("[]"), port, _only_metrics(make_wsgi_app(registry)), kind, _Handler)
+    except OSError as error:
+        raise ListenError(
+            f"{host}:{port} cannot be listened on ({error.strerror}). Name another address with --listen."
+        ) from error
+
+
+def _only_metrics(metrics: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"The metrics are at {PATH}.\n".encode()]
+        return metrics(environ, start_response)
+
+    return app

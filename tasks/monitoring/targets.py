@@ -1,0 +1,187 @@
+"""The nodes that Prometheus scrapes: those that were declared, in a file for its file-based discovery.
+
+TargetsError     the declaration does not say which nodes there are, or a file is no file of targets; carries the remedy
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checks.documents.decode import parse_json
+from checks.documents.hostlist import HostListError, expand
+from checks.facts.builtin import builtin
+from checks.model import NODE_NAME
+from checks.value_types import DecodeError
+from tasks.gate_file.model import Gate
+from tasks.launchers.base import LaunchRejected
+from tasks.launchers.registry import launcher_for
+from tasks.monitoring.exporters import Hardware
+
+FILE_BYTES = 64 << 20
+ADDRESS = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
+LOOPBACK = "127.0.0.1"
+# How the names of the nodes are found where the launcher learns them only from a job.
+HOW = {
+    "slurm": '--nodes "$(sinfo -h -N -o %N -p PARTITION | sort -u | paste -sd, -)", or a list such as ip-10-0-0-[1-4].',
+    "sagemaker": "a training job's machines exist only while it runs, so there is nothing to watch between gates. If they belong to a "
+    "cluster of yours, write --nodes NAME[=ADDRESS],...",
+}
+OTHER = "--nodes NAME[=ADDRESS],..."
+
+
+class TargetsError(Exception):
+    """There are no targets. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One declared node, and where its exporters answer (a host without a port)."""
+
+    address: str
+    cluster: str
+    node: str
+    instance_type: str
+    hardware: Hardware
+
+
+def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[Target, ...]:
+    """The targets of a gate file's cluster; `nodes` is a list of names, each with "=ADDRESS" where the name does not resolve.
+
+    `without_efa`: no exporter for EFA runs there. Raises TargetsError.
+    """
+    declared = gate.cluster.declared
+    named = _named(nodes) if nodes else _launchers_own(gate)
+    if len(named) < declared.nodes:
+        raise TargetsError(
+            f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(named)}. "
+            "Name every node that should be there, also one that is down: what is not named is not missed."
+        )
+    hardware = _hardware(declared.instance_type, declared.gpus_per_node)
+    if without_efa:
+        hardware = replace(hardware, efa_devices=0)
+    return tuple(
+        Target(address, gate.cluster.name, node, declared.instance_type, hardware)
+        for node, address in named.items()
+    )
+
+
+def document(targets: Sequence[Target]) -> str:
+    """The file for Prometheus' file_sd_configs, ordered by cluster and node. Labels that begin with __ end in its relabelling."""
+    seen: dict[tuple[str, str], Target] = {}
+    for target in targets:
+        other = seen.setdefault((target.cluster, target.node), target)
+        if other != target:
+            raise TargetsError(
+                f"node {target.node} of cluster {target.cluster} is declared twice, and differently."
+            )
+    rows = [
+        {
+            "targets": [target.address],
+            "labels": {
+                "cluster": target.cluster,
+                "node": target.node,
+                "instance_type": target.instance_type,
+                "__gpus": "" if target.hardware.gpus is None else str(target.hardware.gpus),
+                "__efa": "no" if target.hardware.efa_devices == 0 else "yes",
+            },
+        }
+        for _, target in sorted(seen.items())
+    ]
+    return json.dumps(rows, indent=1) + "\n"
+
+
+def read_targets(file: Path) -> tuple[Target, ...]:
+    """The targets in a file that `document` made. Raises TargetsError."""
+    try:
+        with open(file, "rb") as data:
+            rows = parse_json(data.read(FILE_BYTES + 1), FILE_BYTES)
+        if not isinstance(rows, list):
+            raise DecodeError("expected a list")
+        found = tuple(_read(row, f"[{number}]") for number, row in enumerate(rows))
+    except OSError as error:
+        raise TargetsError(f"{file} cannot be read ({error.strerror}).") from error
+    except DecodeError as error:
+        raise TargetsError(
+            f"{file} is no file of targets: {error}. Write one: prelaunch monitoring targets GATE_FILE --out {file}"
+        ) from error
+    if not found:
+        raise TargetsError(f"{file} has no target, so nothing would be looked at.")
+    return found
+
+
+def _named(nodes: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in _words(nodes):
+        names, equals, address = word.partition("=")
+        try:
+            expanded = expand(names)
+        except HostListError as error:
+            raise TargetsError(f"--nodes: {error}.") from error
+        if equals and len(expanded) > 1:
+            raise TargetsError(f"--nodes: {word!r:.80} gives {len(expanded)} nodes one address.")
+        for name in expanded:
+            where = address if equals else name
+            if not re.fullmatch(NODE_NAME, name[:300]):
+                raise TargetsError(f"--nodes: {name!r:.80} is not the name of a node.")
+            if not re.fullmatch(ADDRESS, where[:300]):
+                raise TargetsError(
+                    f"--nodes: {where!r:.80} is not an address without a port, such as 10.0.0.7 or [fd00::7]."
+                )
+            if found.setdefault(name, where) != where:
+                raise TargetsError(f"--nodes: {name} has two addresses.")
+    if not found:
+        raise TargetsError("--nodes names no node.")
+    return found
+
+
+def _words(nodes: str) -> list[str]:
+    """Split at commas and blanks that are outside of brackets."""
+    words, inside = [""], False
+    for character in nodes:
+        inside = character == "[" or (inside and character != "]")
+        if not inside and (character == "," or character.isspace()):
+            words.append("")
+        else:
+            words[-1] += character
+    return [word for word in words if word]
+
+
+def _launchers_own(gate: Gate) -> dict[str, str]:
+    cluster = gate.cluster
+    if cluster.launcher != "local":
+        raise TargetsError(
+            f"the gate file does not say which nodes cluster {cluster.name} has, because {cluster.launcher} chooses them. Name them: "
+            f"{HOW.get(cluster.launcher, OTHER)}"
+        )
+    try:
+        names = launcher_for(cluster.launcher, cluster.options, Path()).node_names(cluster.declared.nodes)
+    except LaunchRejected as error:
+        raise TargetsError(str(error)) from error
+    return dict.fromkeys(names, LOOPBACK)
+
+
+def _hardware(instance_type: str, gpus_per_node: int) -> Hardware:
+    instance = builtin().instances.get(instance_type)
+    gpus = gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
+    return Hardware(gpus, instance.efa_devices if instance else None)
+
+
+def _read(row: object, path: str) -> Target:
+    if not isinstance(row, Mapping):
+        raise DecodeError("expected a table", path)
+    addresses, labels = row.get("targets"), row.get("labels")
+    if not isinstance(labels, Mapping) or not isinstance(addresses, list) or len(addresses) != 1:
+        raise DecodeError("expected one target and its labels", path)
+    values = {str(key): str(value) for key, value in labels.items()}
+    address = str(addresses[0])
+    if not re.fullmatch(ADDRESS, address[:300]):
+        raise DecodeError(f"{address!r:.80} is not a host without a port", path)
+    gpus = values.get("__gpus", "")
+    return Target(
+        address, values.get("cluster", ""), values.get("node", address), values.get("instance_type", ""),
+        Hardware(int(gpus) if re.fullmatch("[0-9]{1,4}", gpus) else None, 0 if values.get("__efa") == "no" else None),
+    )  # fmt: skip

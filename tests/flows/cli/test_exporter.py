@@ -1,0 +1,88 @@
+"""`prelaunch exporter` as a process: it serves until it is told to end, on this machine only."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flows.cli import exporter
+from flows.cli.main import main
+from tasks.monitoring.endpoint import fetched
+from tasks.monitoring.exposition import samples
+from tasks.store.folder import FolderStore
+from tests.sample_reports import healthy
+from tests.tasks.kept_gates import keep
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The process and its port."""
+    argv = (sys.executable, "-m", "flows.cli.main", "exporter", *words, "--listen", "127.0.0.1:0")
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", said)
+            assert found, said
+            yield process, int(found[1])
+        finally:
+            process.kill()
+
+
+def values(port: int) -> dict[str, float]:
+    """The samples without labels."""
+    return {one.family: one.value for one in samples(fetched("127.0.0.1", port, 20)) if not one.labels}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_it_serves_until_a_signal_ends_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """A gate that ends meanwhile is in the next scrape."""
+    store = FolderStore(tmp_path)
+    with served(str(tmp_path)) as (process, port):
+        assert {"prelaunch_store_readable": 0.0} == values(port)
+        keep(store, 0, healthy())
+        assert 1.0 == values(port)["prelaunch_store_readable"]
+        process.send_signal(number)
+
+        assert code == process.wait(20)
+
+
+def test_it_listens_on_this_machine_unless_somebody_says_otherwise() -> None:
+    """There is no password."""
+    assert exporter.LISTEN.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--listen", "9403"),
+        ("--listen", "a:99999"),
+        ("--most-series", "3"),
+        ("https://x/y",),
+        ("no-such.toml",),
+    ],
+)
+def test_words_that_are_wrong_are_refused(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 2."""
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == main(["exporter", *words])
+
+
+def test_an_address_that_is_taken_is_five(tmp_path: Path) -> None:
+    """As a service that has no room."""
+    keep(FolderStore(tmp_path), 0, healthy())
+    with served(str(tmp_path)) as (_, port):
+        assert 5 == main(["exporter", str(tmp_path), "--listen", f"127.0.0.1:{port}"])

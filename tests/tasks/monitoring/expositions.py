@@ -1,0 +1,99 @@
+"""What healthy exporters serve, as text, and an HTTP server that serves anything."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+NOW = 1_800_000_000.0
+
+
+def watch(now: float = NOW, gpus: int = 0, interval: float = 60) -> str:
+    """The watch of a healthy node, with what the rules need."""
+    found = f"prelaunch_found_gpus {gpus}\n" if gpus else ""
+    return (
+        "# HELP prelaunch_declared_gpus GPUs.\n# TYPE prelaunch_declared_gpus gauge\n"
+        f'prelaunch_declared_gpus{{instance_type="x"}} {gpus}\n'
+        f"prelaunch_watch_last_round_timestamp_seconds {now - 5}\nprelaunch_watch_interval_seconds {interval}\n"
+        'prelaunch_watch_required_observations 10\nprelaunch_watch_observations{outcome="measured"} 10\n'
+        f"prelaunch_findings_omitted 0\n{found}"
+    )
+
+
+def node(now: float = NOW) -> str:
+    """A node exporter with a textfile of Prelaunch."""
+    return (
+        'node_uname_info{nodename="a",release="6.1"} 1\nnode_textfile_scrape_error 0\n'
+        f'node_textfile_mtime_seconds{{file="/var/lib/textfile/prelaunch.prom"}} {now - 5}\n'
+    )
+
+
+def dcgm(gpus: int = 8) -> str:
+    """DCGM with our counters."""
+    labels = [f'gpu="{gpu}",UUID="GPU-{gpu}"' for gpu in range(gpus)]
+    return "".join(
+        f"DCGM_FI_DEV_GPU_TEMP{{{one}}} 40\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{one}}} 123456\n"
+        f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{one}}} 0\n"
+        for one in labels
+    )
+
+
+EFA = 'node_amazonefa_info{device="rdmap0s6"} 1\n'
+STORE = (
+    "prelaunch_store_readable 1\nprelaunch_store_series_omitted 0\n"
+    'prelaunch_gate_end_timestamp_seconds{cluster="c"} 1\nprelaunch_declared_node{cluster="c",node="n"} 1\n'
+)
+
+
+def page(
+    body: str | bytes,
+    kind: str = "text/plain; version=0.0.4",
+    status: str = "200 OK",
+    length: int | None = None,
+) -> bytes:
+    """A whole answer of HTTP."""
+    data = body.encode() if isinstance(body, str) else body
+    size = len(data) if length is None else length
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n".encode() + data
+
+
+@contextmanager
+def serving(answer: bytes | Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """A port of 127.0.0.1 on which every client gets this answer; a function gets the connection, and ends at the event."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def one(client: socket.socket) -> None:
+        try:
+            with client:
+                client.recv(65536)
+                if callable(answer):
+                    answer(client, over)
+                else:
+                    client.sendall(answer)
+        except OSError:
+            pass
+
+    def accept() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=one, args=(client,)))
+            threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,88 @@
+"""The server of the exporter: metrics at one path, clients that hold nothing, and an address that is taken."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tasks.monitoring import metrics_server
+from tasks.monitoring.endpoint import fetched
+from tasks.monitoring.exposition import samples
+from tasks.monitoring.metrics_server import AT_ONCE, ListenError, server_of
+
+
+class One(Collector):
+    """One family."""
+
+    def collect(self) -> Iterator[Metric]:
+        metric = GaugeMetricFamily("a", "b", labels=("x",))
+        metric.add_metric(('q"\n',), 1)
+        yield metric
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server that serves."""
+    with server_of(One(), "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def status(port: int, method: str, path: str) -> int:
+    """Of one request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request(method, path)
+    with connection.getresponse() as answer:
+        connection.close()
+        return answer.status
+
+
+def test_the_metrics_are_at_one_path(port: int) -> None:
+    """As text that our own verification reads."""
+    assert ['q"\n'] == [sample.label("x") for sample in samples(fetched("127.0.0.1", port, 5))]
+    assert [200, 404, 404, 405] == [
+        status(port, *words)
+        for words in (("GET", "/metrics"), ("GET", "/"), ("GET", "/metrics/../x"), ("POST", "/metrics"))
+    ]
+
+
+def test_clients_that_say_nothing_are_left(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than are served at a time, and a scrape is answered all the same once they were left."""
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    with ExitStack() as open_:
+        for _ in range(2 * AT_ONCE):
+            open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        answered = None
+        while answered is None:
+            try:
+                answered = status(port, "GET", "/metrics")
+            except (OSError, http.client.HTTPException):
+                continue
+
+    assert 200 == answered
+
+
+def test_an_address_that_is_taken_is_refused(port: int) -> None:
+    """With the option that names another."""
+    with pytest.raises(ListenError, match="--listen"):
+        server_of(One(), "127.0.0.1", port)
+
+
+def test_it_listens_on_ipv6() -> None:
+    """On loopback here."""
+    try:
+        server = server_of(One(), "[::1]", 0)
+    except ListenError:
+        pytest.skip("this machine has no ::1")
+    with server:
+        assert socket.AF_INET6 is server.socket.family

@@ -1,0 +1,286 @@
+"""Metrics about the gates in a store: what they say, and that nothing is served that was not read just now."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from checks.model import Report
+from checks.watch.families import FAMILIES, Source
+from tasks.monitoring.exposition import Sample, samples
+from tasks.monitoring.store_collector import StoreCollector
+from tasks.store import records
+from tasks.store.base import StoreUnreachable
+from tasks.store.folder import FolderStore
+from tasks.store.index import FILE, Index
+from tasks.store.layout import record_key, report_key
+from tests.sample_reports import healthy, wrong_sums
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
+
+Series = dict[tuple[str, str], float]
+
+
+@dataclass
+class Scraped:
+    """A store, its collector, and what it logs."""
+
+    store: FolderStore
+    collector: StoreCollector
+    log: list[str] = field(default_factory=list)
+
+    def series(self) -> Series:
+        """One scrape, as Prometheus would read it: family and labels to value."""
+        registry = CollectorRegistry()
+        registry.register(self.collector)
+        text = generate_latest(registry).decode()
+        return {(sample.family, sample.labels): sample.value for sample in samples(text)}
+
+
+def scraped(store: FolderStore, **named: float) -> Scraped:
+    """A collector over the store."""
+    made = Scraped(store, collector=None)  # type: ignore[arg-type]
+    made.collector = StoreCollector(
+        store,
+        lambda: Index("", store.root / FILE),
+        made.log.append,
+        seconds=float(named.get("seconds", 8.0)),
+        most_series=int(named.get("most_series", 20_000)),
+    )
+    return made
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Scraped:
+    """A GO, a NO-GO of the same two nodes a day later, and a GO of another cluster."""
+    store = FolderStore(tmp_path / "store")
+    keep(store, 0, healthy())
+    keep(store, 1, wrong_sums(healthy()))
+    keep(store, 2, healthy(nodes=3), cluster="other")
+    return scraped(store)
+
+
+def test_a_cluster_has_its_last_gate_and_its_nodes(kept: Scraped) -> None:
+    """Answers by number, the last answer, when it measured, what was condemned, which nodes were declared and proven."""
+    found = kept.series()
+    c = 'cluster="c"'
+
+    assert 1.0 == found["prelaunch_store_readable", ""]
+    assert (1, 1, 0) == tuple(
+        found["prelaunch_store_gates", f'answer="{answer}",{c}'] for answer in ("go", "no_go", "ask")
+    )
+    assert (0, 1) == tuple(
+        found["prelaunch_gate_answer", f'answer="{answer}",{c}'] for answer in ("go", "no_go")
+    )
+    assert (1, 0) == (
+        found["prelaunch_nodes_condemned", c],
+        found["prelaunch_nodes_condemned", 'cluster="other"'],
+    )
+    assert ["node-0", "node-1", "node-2"] == [
+        labels.rpartition("node=")[2].strip('"')
+        for (name, labels) in found
+        if name == "prelaunch_declared_node" and "other" in labels
+    ]
+    assert FIRST_S == found["prelaunch_node_proven_timestamp_seconds", f'{c},node="node-0"']
+
+
+def test_every_family_is_one_of_the_list_and_every_one_of_the_list_is_served(kept: Scraped) -> None:
+    """The list is what dashboards and rules are checked against."""
+    assert {family.name for family in FAMILIES if family.source is Source.STORE} == {
+        name for name, _ in kept.series()
+    }
+
+
+def test_the_last_gate_measured_no_later_than_it_judged(kept: Scraped) -> None:
+    """A node's clock that is a year ahead would hide for a year that no gate runs."""
+    late = record_for(
+        5, replace(healthy(), measured_at="2027-01-01T00:00:00+00:00"), keep(kept.store, 5, healthy())
+    )
+    records.keep(kept.store, late)
+
+    assert FIRST_S + 5 * DAY_S == kept.series()["prelaunch_gate_end_timestamp_seconds", 'cluster="c"']
+
+
+def test_stages_are_the_times_between_begin_measurement_and_judgement(kept: Scraped) -> None:
+    """The gate's id says when it began."""
+    measured = replace(healthy(), measured_at="2025-11-26T08:10:00+00:00")
+    record = record_for(5, measured, keep(kept.store, 5, measured))
+    records.keep(kept.store, replace(record, judged_at="2025-11-26T08:10:07Z"))
+    found = kept.series()
+
+    assert (600.0, 7.0) == tuple(
+        found["prelaunch_gate_stage_duration_seconds", f'cluster="c",stage="{stage}"']
+        for stage in ("measure", "judge")
+    )
+
+
+def test_each_gate_file_of_a_cluster_declares_nodes(kept: Scraped) -> None:
+    """A gate of one node does not make the others undeclared; a later gate of the same file does."""
+    verdict = keep(kept.store, 3, healthy(nodes=3))
+    records.keep(kept.store, replace(record_for(3, healthy(nodes=3), verdict), gate="another-file"))
+    both = [
+        labels for name, labels in kept.series() if name == "prelaunch_declared_node" and '="c"' in labels
+    ]
+    keep(kept.store, 4, healthy(nodes=1))
+    records.keep(
+        kept.store,
+        replace(record_for(4, healthy(nodes=1), keep(kept.store, 4, healthy(nodes=1))), gate="another-file"),
+    )
+    after = [
+        labels for name, labels in kept.series() if name == "prelaunch_declared_node" and '="c"' in labels
+    ]
+
+    assert (3, 2) == (len(both), len(after))
+
+
+def test_a_node_is_proven_by_the_last_go_that_measured_it(kept: Scraped) -> None:
+    """A later NO-GO proves nothing, and a GO without the node leaves its time as it was."""
+    keep(kept.store, 6, healthy(nodes=1))
+    records.keep(
+        kept.store,
+        replace(
+            record_for(6, healthy(nodes=1), keep(kept.store, 6, healthy(nodes=1))),
+            measured_at="2025-11-27T07:00:00Z",
+        ),
+    )
+    found = kept.series()
+
+    assert (FIRST_S + 6 * DAY_S - 3600, FIRST_S) == tuple(
+        found["prelaunch_node_proven_timestamp_seconds", f'cluster="c",node="node-{i}"'] for i in (0, 1)
+    )
+
+
+def test_removed_gates_are_gone_at_the_next_scrape(kept: Scraped) -> None:
+    """Nothing is remembered: a cluster without gates has no series."""
+    kept.series()
+    kept.store.delete(record_key(gate_id(2)))
+    kept.store.delete(report_key(gate_id(2)))
+
+    assert not [key for key in kept.series() if "other" in key[1]]
+
+
+ONLY = {("prelaunch_store_readable", ""): 0.0}
+
+
+def broken(store: FolderStore) -> None:
+    """A new record that is no record."""
+    store.put(record_key(gate_id(9)), b"{}")
+
+
+def emptied(store: FolderStore) -> None:
+    """As a mount that is gone leaves it."""
+    for key in store.list(""):
+        store.delete(key)
+
+
+@pytest.mark.parametrize("fault", [broken, emptied])
+def test_a_store_that_cannot_be_read_has_one_sample(
+    kept: Scraped, fault: Callable[[FolderStore], None]
+) -> None:
+    """Nothing of the scrape before is served again; the reason is logged once, and so is its end."""
+    before = kept.series()
+    fault(kept.store)
+
+    assert [ONLY, ONLY] == [kept.series(), kept.series()]
+    assert 1 == len(kept.log)
+    kept.store.delete(record_key(gate_id(9)))
+    for number, report in ((0, healthy()), (1, wrong_sums(healthy())), (2, healthy(nodes=3))):
+        keep(kept.store, number, report, cluster="other" if number == 2 else "c")
+    assert before == kept.series()
+    assert "the store can be read again" == kept.log[-1]
+
+
+class Slow(FolderStore):
+    """A store that answers when it is allowed to."""
+
+    allowed = threading.Event()
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        self.allowed.wait(30)
+        return super().list(prefix)
+
+
+@pytest.fixture
+def slow(kept: Scraped) -> Iterator[Scraped]:
+    """The same store behind a file server that hangs."""
+    store = Slow(kept.store.root)
+    store.allowed.clear()
+    yield scraped(store, seconds=1.0)
+    store.allowed.set()
+
+
+def test_a_store_that_hangs_holds_no_scrape(slow: Scraped) -> None:
+    """Not the first, nor those that come while it still hangs; when it answers again, all is there."""
+    begun = time.monotonic()
+    assert [ONLY, ONLY, ONLY] == [slow.series() for _ in range(3)]
+    assert time.monotonic() - begun < 6.0
+    Slow.allowed.set()
+    ends = time.monotonic() + 20
+    while (found := slow.series()) == ONLY:
+        assert time.monotonic() < ends
+    assert 1.0 == found["prelaunch_store_readable", ""]
+
+
+def test_a_store_that_refuses_is_no_error_of_ours(kept: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As S3 without a network."""
+
+    def refuse(self: FolderStore, prefix: str) -> tuple[str, ...]:
+        raise StoreUnreachable("s3://b/p does not answer")
+
+    monkeypatch.setattr(FolderStore, "list", refuse)
+
+    assert ONLY == kept.series()
+    assert ["the store cannot be read: s3://b/p does not answer"] == kept.log
+
+
+def test_a_report_that_is_gone_counts_its_nodes_as_left_out(kept: Scraped) -> None:
+    """They are no nodes that nobody declared."""
+    kept.store.delete(report_key(gate_id(2)))
+    found = kept.series()
+
+    assert (1.0, 3.0) == (found["prelaunch_store_readable", ""], found["prelaunch_store_series_omitted", ""])
+    assert 0.0 == found["prelaunch_nodes_condemned", 'cluster="other"']
+
+
+def many(nodes: int) -> Report:
+    """A report of many nodes."""
+    return healthy(nodes=nodes, ranks_per_node=1, network=False)
+
+
+def test_the_number_of_series_is_bounded_and_said(tmp_path: Path) -> None:
+    """What every cluster has is kept before any node."""
+    store = FolderStore(tmp_path / "store")
+    keep(store, 0, many(300))
+    keep(store, 1, healthy(), cluster="other")
+    found = scraped(store, most_series=100).series()
+
+    assert 102 == len(found)
+    assert 'cluster="other"' in {labels for _, labels in found}
+    omitted = found["prelaunch_store_series_omitted", ""]
+    assert omitted == len(scraped(store).series()) - 102
+
+
+HOSTILE = 'a"b\\c\nd{}\x1b[31m' + "x" * 1000
+
+
+def test_hostile_names_are_escaped_and_cut(tmp_path: Path) -> None:
+    """A record is written on the flow's machine, and may come from another one all the same."""
+    store = FolderStore(tmp_path / "store")
+    keep(store, 0, healthy(), cluster=HOSTILE)
+    names = {sample.label("cluster") for sample in series_text(store)}
+
+    assert 2 == len(names)
+    [name] = names - {""}
+    assert name.startswith('a"b\\c d{}') and len(name) <= 128 and "\x1b" not in name
+
+
+def series_text(store: FolderStore) -> list[Sample]:
+    """The samples of one scrape."""
+    registry = CollectorRegistry()
+    registry.register(scraped(store).collector)
+    return list(samples(generate_latest(registry).decode()))
