@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 from checks.model import Answer
 
@@ -23,6 +23,15 @@ class Exit(IntEnum):
 
     def __str__(self) -> str:
         return str(self.value)  # Python 3.10 would write the name
+
+
+class RejectionKind(str, Enum):
+    """Why a gate ended with REJECTED: a pipeline asks again for BUSY, and for nothing else."""
+
+    REQUEST = "request"  # the file, the command line, or a value in them is wrong
+    BUSY = "busy"  # another gate holds the lock of the cluster
+    STORE = "store"  # the store, and the lock in it, cannot be read or written
+    ENGINE = "engine"  # the engine refuses the jobs, or lacks what they need
 
 
 EXIT_CODES: Mapping[Answer, Exit] = {

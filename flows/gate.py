@@ -90,7 +90,7 @@ async def gate(request: GateRequest) -> State[Any]:
             run_over=run_is_final,
         )
     except REJECTIONS as error:
-        await publish_rejection(str(error))
+        await publish_rejection(error)
         emit_rejected(request, str(runtime.flow_run.id), error)
         return reject_request(error)
     with session, live_messages(session):

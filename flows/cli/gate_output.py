@@ -39,7 +39,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     if judged is not None:
         context = replace(judged.context, first_line=line, failed=failed)
     if arguments.format == "json":
-        write_stdout(json_text(outcome_json(outcome, name)))
+        write_stdout(json_text(outcome_json(outcome, name), by_name=False))
     elif judged is None:
         write_stdout(f"{one_line(line, 1000)}\n")
     else:
@@ -68,7 +68,8 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
     else:
         verdict, report, html = kept
         if arguments.format == "json":
-            write_stdout(json_text(ending_json(None, verdict, None, report, html, gate_id, reason, line)))
+            made = ending_json(None, verdict, None, report, html, gate_id, reason, line)
+            write_stdout(json_text(made, by_name=False))
         write_stderr(f"prelaunch: {reason}. The verdict was already known: {report}")
     return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
 
@@ -86,7 +87,7 @@ def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str, 
     write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
         made = ending_json(None, None, None, None, None, gate_id, reason, line)
-        write_stdout(json_text(made))
+        write_stdout(json_text(made, by_name=False))
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
 
 

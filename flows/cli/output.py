@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.exit_codes import RejectionKind
 from checks.model import Report, Verdict
 from checks.process.stderr import silence
 from tasks.render.findings import verdict_json
@@ -27,16 +28,21 @@ FORMATS = ("text", "json", "markdown", "junit")
 
 
 def rejection(
-    file: str | Path | None, path: str | None, message: str, nearest: str | None = None
+    file: str | Path | None,
+    path: str | None,
+    message: str,
+    nearest: str | None = None,
+    kind: RejectionKind = RejectionKind.REQUEST,
 ) -> dict[str, object]:
-    """An input that was refused before anything started: {"error": {file, path, message, nearest}}."""
+    """An input that was refused before anything started: {"error": {kind, file, path, message, nearest}}."""
     where = None if file is None else str(file)
-    return {"error": {"file": where, "path": path or None, "message": message, "nearest": nearest}}
+    said = {"file": where, "path": path or None, "message": message, "nearest": nearest}
+    return {"error": {"kind": kind.value, **said}}
 
 
-def json_text(document: Mapping[str, object]) -> str:
-    """One JSON document, ASCII, the same bytes for the same content."""
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+def json_text(document: Mapping[str, object], by_name: bool = True) -> str:
+    """One JSON document, ASCII, the same bytes for the same content; its keys by their names, or in their own order."""
+    return json.dumps(document, indent=2, sort_keys=by_name, allow_nan=False) + "\n"
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:

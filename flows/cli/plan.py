@@ -24,6 +24,7 @@ from flows.cli.output import (
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
+from tasks.gate.outcome import rejection_kind
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.placeholders import Example, examples_in
 from tasks.gate_file.read import GateFileError
@@ -148,7 +149,7 @@ def reject(form: str, error: Exception) -> int:
         if isinstance(error, GateFileError):
             document = rejection(error.file, error.path, error.message, error.nearest)
         else:
-            document = rejection(None, None, str(error), None)
+            document = rejection(None, None, str(error), kind=rejection_kind(error))
         write_stdout(json_text(document))
     write_stderr(f"prelaunch: {error}")
     annotate(error)

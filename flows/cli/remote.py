@@ -56,7 +56,7 @@ def no_verdict(
 ) -> int:
     """Report that nobody can say how the run ended, that nothing was judged, or that it was cancelled."""
     if arguments.format == "json":
-        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason)))
+        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason), by_name=False))
     else:
         word = CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]
         write_stdout(f"{word} gate: {one_line(reason)}\n")
@@ -91,7 +91,7 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
 
 def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object]) -> None:
     if arguments.format == "json":
-        write_stdout(json_text(document))
+        write_stdout(json_text(document, by_name=False))
     if said.verdict is None:
         # A request that was rejected early has no gate yet.
         gate, reason = said.gate or "gate", str(document.get("reason"))

@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
 from checks.documents.report import digest, load, plain
-from checks.exit_codes import Exit
+from checks.exit_codes import Exit, RejectionKind
 from checks.judge.cost.cost import Cost
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
 from checks.value_types import DecodeError
 from tasks.gate.context import GateContext
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.cost_terms import cost_json
-from tasks.launchers.base import JobState, Placement
+from tasks.launchers.base import JobState, LaunchError, Placement
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
-from tasks.render.headline import headline
+from tasks.render.headline import culprits, headline
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, report_key
 from tasks.text.inert import one_line
@@ -200,6 +201,15 @@ def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str]
     )
 
 
+def rejection_kind(error: Exception) -> RejectionKind:
+    """Which kind of rejection an error is."""
+    if isinstance(error, LeaseHeld):
+        return RejectionKind.BUSY
+    if isinstance(error, (LeaseError, StoreError)):
+        return RejectionKind.STORE
+    return RejectionKind.ENGINE if isinstance(error, LaunchError) else RejectionKind.REQUEST
+
+
 def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
     """The whole outcome of the gate with this name."""
     judged = outcome.judged
@@ -215,6 +225,7 @@ def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
         cost=judged.context.cost if judged else None,
         placement=outcome.placement,
         approval=outcome.answer,
+        rejected=RejectionKind.ENGINE if outcome.ending is Ending.REJECTED else None,
     )
 
 
@@ -230,12 +241,18 @@ def ending_json(
     cost: Cost | None = None,
     placement: PlacementProof | None = None,
     approval: ApprovalAnswer | None = None,
+    rejected: RejectionKind | None = None,
 ) -> dict[str, object]:
-    """The outcome of a gate that may have ended early: it has only what is known."""
+    """The outcome of a gate that may have ended early: it has only what is known. Its form is tasks/gate/result_document.py."""
     return {
+        "answer": verdict.answer.value if verdict else None,
         "decision": decision,
+        "first_line": line or reason,
+        "culprits": list(culprits(verdict)) if verdict else [],
+        "reason": reason,
+        "rejected": rejected.value if rejected else None,
+        "gate_id": gate_id,
         "verdict": verdict_json(verdict) if verdict else None,
-        "cost": cost_json(cost),
         "training": {
             "job_id": training.job_id if training else None,
             "state": training.state.value if training else None,
@@ -244,7 +261,5 @@ def ending_json(
         "approval": plain(approval),
         "report": report,
         "html": html,
-        "gate_id": gate_id,
-        "reason": reason,
-        "first_line": line or reason,
+        "cost": cost_json(cost),
     }

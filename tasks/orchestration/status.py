@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
 from checks.exit_codes import Exit
-from tasks.gate.outcome import ENDING_WORDS, Ending, Outcome, ending_json, outcome_json
+from tasks.gate.outcome import ENDING_WORDS, Ending, Outcome, ending_json, outcome_json, rejection_kind
 from tasks.gate.session import Session
 from tasks.orchestration.artifacts import warn_on_failure
 from tasks.paging.content import title_of
@@ -71,10 +71,11 @@ async def publish_end(session: Session, outcome: Outcome) -> None:
         await _update(session.announcement, title, data)
 
 
-async def publish_rejection(reason: str) -> None:
+async def publish_rejection(error: Exception) -> None:
     """Publish that nothing was started: the request is wrong, or another gate holds the cluster's lock."""
+    reason = str(error)
     line = f"{ENDING_WORDS[Ending.REJECTED]} gate: {reason}"
-    said = ending_json(None, None, None, None, None, "", reason, line)
+    said = ending_json(None, None, None, None, None, "", reason, line, rejected=rejection_kind(error))
     nowhere = {"schema_version": SCHEMA, "gate_id": "", "gate": "", "cluster": "", "store": ""}
     ended = {
         "phase": "ended",

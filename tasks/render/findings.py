@@ -202,8 +202,8 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     """The verdict as the command line prints it; no key is ever absent."""
     c = verdict.coverage
     return {
-        "level": verdict.level.value,
         "answer": verdict.answer.value,
+        "level": verdict.level.value,
         "coverage": {
             "nodes": _count(c.nodes, "declared"),
             "gpus": _count(c.gpus, "declared"),

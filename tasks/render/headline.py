@@ -108,6 +108,13 @@ def deciding(verdict: Verdict) -> tuple[Group, ...]:
     return tuple(item for item in groups if _decides(item, verdict)) or groups
 
 
+def culprits(verdict: Verdict) -> tuple[str, ...]:
+    """Whom the first finding blames, where the answer is NO-GO or ASK; () where nobody is to blame, or it may be the policy."""
+    if verdict.suspect_policy or verdict.answer not in (Answer.NO_GO, Answer.ASK):
+        return ()
+    return next((item.subjects for item in deciding(verdict)), ())
+
+
 def _decides(item: Group, verdict: Verdict) -> bool:
     if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
         return item.level is Level.FAIL and item.cause is not Cause.EVIDENCE

@@ -1,7 +1,7 @@
 """The JSON Schemas of reports, gate files and policies, made from the types that their readers decode.
 
 `python -m tasks.reports.schema` writes the committed files; tests compare them. Editors find those of gate files and policies by
-the line `#:schema` at the top of a file.
+the line `#:schema` at the top of a file. The schema of a gate's result is made in tasks/gate/result_document.py.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 def report_schema() -> str:
     """The schema as text: unknown keys are refused wherever the reader refuses them."""
-    return _text(TypeAdapter(ReportFile).json_schema(), "health_check_metrics.json")
+    return schema_text(TypeAdapter(ReportFile).json_schema(), "health_check_metrics.json")
 
 
 def policy_schema() -> str:
     """The schema of a policy, with what each key means."""
-    return _text(TypeAdapter(Policy).json_schema(), "A policy of Prelaunch")
+    return schema_text(TypeAdapter(Policy).json_schema(), "A policy of Prelaunch")
 
 
 def gate_schema() -> str:
@@ -57,11 +57,12 @@ def gate_schema() -> str:
         required: Json = {} if not cases else {"properties": {"cluster": {"required": ["launcher"]}}}
         cases.append({"if": {"allOf": [launcher, required]}, "then": then})
     shared["Cluster"]["properties"]["launcher"]["enum"] = list(LAUNCHERS)
-    return _text({**schema, "allOf": cases}, "A gate file of Prelaunch")
+    return schema_text({**schema, "allOf": cases}, "A gate file of Prelaunch")
 
 
-def _text(schema: dict[str, Json], title: str) -> str:
-    _walk(schema, _strict)
+def schema_text(schema: dict[str, Json], title: str) -> str:
+    """The text of a schema that refuses unknown keys."""
+    walk(schema, _strict)
     head: dict[str, Json] = {"$schema": DIALECT, "title": title}
     return json.dumps({**schema, **head}, indent=1, sort_keys=True) + "\n"
 
@@ -82,15 +83,16 @@ def _strict(table: dict[str, Json]) -> None:
             table[word] = int(bound)
 
 
-def _walk(value: Json, change: Callable[[dict[str, Json]], None]) -> None:
+def walk(value: Json, change: Callable[[dict[str, Json]], None]) -> None:
+    """Change every table within a schema."""
     if isinstance(value, dict):
         if not isinstance(value.get("title"), dict):  # a field that is called "title" is no title
             change(value)
         for item in value.values():
-            _walk(item, change)
+            walk(item, change)
     elif isinstance(value, list):
         for item in value:
-            _walk(item, change)
+            walk(item, change)
 
 
 SCHEMAS: Mapping[str, tuple[Path, Callable[[], str]]] = {

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from tasks.gate.result_document import PATH
 from tasks.launchers.base import JobState
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.driving import gate_it
@@ -22,7 +24,10 @@ from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
 KEYS = {
+    "answer",
     "decision",
+    "culprits",
+    "rejected",
     "first_line",
     "verdict",
     "cost",
@@ -78,7 +83,9 @@ def finish(command: subprocess.Popen[str]) -> tuple[int, Any, str]:
     """Exit code, the one document of stdout, and stderr."""
     stdout, stderr = command.communicate(timeout=120)
     assert "Traceback" not in stderr
-    return command.returncode, json.loads(stdout), stderr
+    document = json.loads(stdout)
+    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    return command.returncode, document, stderr
 
 
 def gate(path: Path, *words: str, **more: str) -> tuple[int, Any, str]:
@@ -206,6 +213,7 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
 
     assert (2, True) == (code, alive)
     assert holder == document["gate_id"] and holder in said["error"]["message"]
+    assert "busy" == said["error"]["kind"]
     assert str(first.pid) in said["error"]["message"]
     assert "embedded" not in stderr
     assert (130, KEYS, None) == (ended, set(document), document["decision"])

@@ -1,0 +1,119 @@
+"""The JSON document of a gate begins with its answer, and the committed schema takes every document that a gate can print."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from checks.exit_codes import RejectionKind
+from checks.model import Report
+from flows.cli.output import json_text, rejection
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    PlacementProof,
+    Training,
+    ending_json,
+    outcome_json,
+    rejection_kind,
+)
+from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
+from tasks.gate.result_document import PATH, result_schema
+from tasks.gate_file.cost_terms import CostTerms, cost_of
+from tasks.gate_file.read import GateFileError
+from tasks.launchers.base import JobState, LaunchRejected, Placement
+from tasks.render.context import VerdictContext
+from tasks.store.base import StoreUnreachable
+from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
+
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(PATH.read_text()))
+REPORTS = (healthy(), wrong_sums(healthy(), "node-1/rank-3"), without_node(healthy(), "node-1"))
+ANSWERED = ApprovalAnswer(
+    1, "g-1", "k", ApprovalAction.LAUNCH, "ana", AnswerChannel.PREFECT, False, "we know it", 1.0, True
+)
+FIRST = ["answer", "decision", "first_line", "culprits"]
+
+
+def judged(report: Report) -> JudgedReport:
+    """With its cost."""
+    verdict = verdict_of(report)
+    return JudgedReport(
+        report, verdict, context=VerdictContext(cost=cost_of(report, verdict, CostTerms(hours=72)))
+    )
+
+
+def errors(document: object) -> list[str]:
+    """What the schema says against it, as a script reads it."""
+    return [error.message for error in VALIDATOR.iter_errors(json.loads(json.dumps(document)))]
+
+
+def test_the_committed_schema_is_current_and_a_schema() -> None:
+    """`python -m tasks.gate.result_document` writes it."""
+    assert PATH.read_text() == result_schema()
+    jsonschema.Draft202012Validator.check_schema(json.loads(PATH.read_text()))
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+@pytest.mark.parametrize("decision", [*Decision, None])
+def test_every_end_of_a_gate_is_taken(ending: Ending, decision: Decision | None) -> None:
+    """With and without a verdict, a training, a placement and a person's answer; what people look for first is first."""
+    training = Training("g-1-train-1", JobState.FAILED, "exit code 1")
+    proof = PlacementProof(Placement.PINNED, ("all 2 hosts confirmed",))
+    for report in (None, *REPORTS):
+        whole = None if report is None else judged(report)
+        for more in ((None, None, None), (training, proof, ANSWERED)):
+            made = Outcome("g-1", ending, decision, whole, more[0], "why", "r.json", "r.html", *more[1:])
+            document = outcome_json(made, "local")
+
+            assert [] == errors(document)
+            assert FIRST == list(document)[:4] == list(json.loads(json_text(document, by_name=False)))[:4]
+            assert ("engine" if ending is Ending.REJECTED else None) == document["rejected"]
+
+
+def test_a_culprit_is_named_where_somebody_is_to_blame() -> None:
+    """By the finding that decides; nobody is where the gate could not tell, or all is well."""
+    named = [
+        outcome_json(Outcome("g-1", Ending.VERDICT, None, judged(report), None, ""), "local")["culprits"]
+        for report in REPORTS
+    ]
+
+    assert [[], ["node-1/rank-3"], []] == named
+
+
+@pytest.mark.parametrize("kind", list(RejectionKind))
+def test_every_rejection_is_taken(kind: RejectionKind) -> None:
+    """On the command line, and as a run on a server publishes it."""
+    assert [] == errors(rejection("a.toml", "name", "is wrong", None, kind))
+    assert [] == errors(ending_json(None, None, None, None, None, "", "why", rejected=kind))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (LeaseHeld("another gate"), RejectionKind.BUSY),
+        (LeaseError("cannot be read"), RejectionKind.STORE),
+        (StoreUnreachable("no answer"), RejectionKind.STORE),
+        (GateFileError("a.toml", "name", "unknown key"), RejectionKind.REQUEST),
+        (LaunchRejected("no such role"), RejectionKind.ENGINE),
+    ],
+)
+def test_a_pipeline_can_tell_a_busy_cluster_from_a_wrong_file(error: Exception, kind: RejectionKind) -> None:
+    """All of them are exit code 2, and only one is worth another try."""
+    assert kind is rejection_kind(error)
+
+
+@pytest.mark.parametrize(
+    "change", [{"surprise": 1}, {"decision": "maybe"}, {"answer": None, "culprits": None}]
+)
+def test_another_document_is_refused(change: dict[str, Any]) -> None:
+    """An unknown key, decision or type; and a key that is missing."""
+    good = outcome_json(Outcome("g-1", Ending.VERDICT, Decision.PASSED, judged(REPORTS[0]), None, ""), "a")
+
+    assert errors({**good, **change})
+    assert errors({key: value for key, value in good.items() if key != "decision"})
