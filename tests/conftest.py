@@ -31,6 +31,7 @@ from tests.world import world_worker as world_worker
 
 # command -> the Debian package that brings it
 PACKAGES = {
+    "amtool": "prometheus-alertmanager",
     "buildah": "buildah",
     "chromium": "chromium",
     "debootstrap": "debootstrap",
@@ -40,6 +41,7 @@ PACKAGES = {
     "ip": "iproute2",
     "mpirun": "openmpi-bin",
     "nft": "nftables",
+    "promtool": "prometheus",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "stress-ng": "stress-ng",
@@ -55,7 +57,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("prelaunch")
-SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+# What .ci/system has only unpacked, because an installation would start it as a service.
+UNPACKED = Path(__file__).parents[1] / "build" / "monitoring" / "usr" / "bin"
+SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", str(UNPACKED)))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,200 @@
+"""The alert rules, by Prometheus' own promtool: each fires, each stays quiet, and none of their metrics can be missing unnoticed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from checks.watch.families import FAMILIES
+from tasks.monitoring.config import RULES, SHIPPED
+from tests.deployments.monitoring.rule_cases import HEALTHY, SITUATIONS, Alert, Situation
+
+pytestmark = pytest.mark.needs("promtool")
+FILE = SHIPPED / RULES
+DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text())
+ALERTS: list[dict[str, Any]] = [rule for group in DOCUMENT["groups"] for rule in group["rules"]]
+NAMES = sorted({rule["alert"] for rule in ALERTS})
+HEARTBEAT = "PrelaunchHeartbeat"
+METRIC = re.compile(r"\b(?:prelaunch|DCGM|node|slurm)_[A-Za-z_]+\b")
+# Families that are there only where there is something to say. Whether their exporter serves at all, other rules say.
+CONDITIONAL = {
+    "prelaunch_finding_open": "without open findings there is none; prelaunch_findings_omitted is always there",
+    "prelaunch_efa_errors_total": "a node without EFA devices has none",
+    "node_textfile_mtime_seconds": "a site may leave the textfile out; where it was there, PrelaunchTextfileGone fires",
+}
+
+
+def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """One run."""
+    return subprocess.run(
+        ("promtool", *map(str, words)), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def group(situation: Situation, at: str = "8m") -> dict[str, object]:
+    """The test of a situation: every alert of the file fires as the situation says, or not at all."""
+    wanted: dict[str, list[dict[str, str]]] = {name: [] for name in NAMES}
+    for name, labels in (*situation.alerts, (HEARTBEAT, {"notify": "heartbeat"})):
+        wanted[name].append(labels)
+    return {
+        "name": situation.name,
+        "interval": "15s",
+        "input_series": [{"series": series, "values": values} for series, values in situation.series.items()],
+        "alert_rule_test": [
+            {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": one} for one in labels]}
+            for name, labels in wanted.items()
+        ],
+    }
+
+
+def outcome_of(folder: Path, groups: Sequence[dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    """promtool's tests of the rules. It compares annotations word by word, which one test below does; here there are none."""
+    bare = {
+        "groups": [
+            {
+                **group,
+                "rules": [
+                    {key: rule[key] for key in rule if key != "annotations"} for rule in group["rules"]
+                ],
+            }
+            for group in DOCUMENT["groups"]
+        ]
+    }
+    (folder / "rules.yml").write_text(yaml.safe_dump(bare))
+    test = {"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": list(groups)}
+    (folder / "test.yml").write_text(yaml.safe_dump(test, width=500))
+    return promtool("test", "rules", folder / "test.yml")
+
+
+def test_the_rules_are_valid() -> None:
+    """As they are shipped, with their templates."""
+    done = promtool("check", "rules", FILE)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_each_situation_raises_its_alerts_and_no_others(tmp_path: Path) -> None:
+    """Faults, and a healthy cluster with a warning that is nobody's alarm."""
+    done = outcome_of(tmp_path, [group(situation) for situation in SITUATIONS])
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_each_rule_fires_in_a_situation() -> None:
+    """Quiet it is in the healthy one, which the test above proves for all of them."""
+    fired = {name for situation in SITUATIONS for name, _ in situation.alerts}
+
+    assert {*NAMES} == {*fired, HEARTBEAT}
+    assert () == SITUATIONS[0].alerts and HEALTHY is SITUATIONS[0].series
+
+
+def metrics() -> set[str]:
+    """The metrics that the rules read, but for `up`, which Prometheus itself makes."""
+    return {name for rule in ALERTS for name in METRIC.findall(rule["expr"])}
+
+
+def test_every_metric_of_a_rule_is_one_that_somebody_exports() -> None:
+    """Ours are in the list of families, DCGM's among the counters that we ship."""
+    ours = {family.name for family in FAMILIES}
+    counters = {
+        line.split(",")[0].strip()
+        for line in (SHIPPED / "dcgm-counters.csv").read_text().splitlines()
+        if line.startswith("DCGM_")
+    }
+    unknown = {
+        name
+        for name in metrics()
+        if name not in ours | counters and not name.startswith(("node_textfile_", "node_amazonefa_"))
+    }
+
+    assert set() == unknown
+
+
+def without(family: str) -> Situation:
+    """The healthy cluster, whose exporters do not have that family."""
+    series = {key: values for key, values in HEALTHY.items() if not key.startswith(family + "{")}
+    lost = [key for key in HEALTHY if key not in series]
+    assert lost, f"{family} is in no healthy series"
+    targets = {
+        match[1] for key in lost if (match := re.search(r'((?:job|instance)="[^"]*",instance="[^"]*")', key))
+    }
+    ups = [key for key in HEALTHY if key.startswith("up{") and any(target in key for target in targets)]
+    alerts: list[Alert] = []
+    for key in ups:
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', key))
+        alerts.append(("PrelaunchMetricMissing", {**labels, "family": family, "notify": "owner"}))
+    if family == "DCGM_FI_DEV_GPU_TEMP":
+        alerts.append(("PrelaunchGpusUnmonitored", {"cluster": "c", "node": "n0", "notify": "on-call"}))
+    if family == "prelaunch_watch_observations":
+        alerts += [
+            ("PrelaunchRoundIncomplete", {"cluster": "c", "node": node, "notify": "owner"})
+            for node in ("n0", "n1")
+        ]
+    return Situation(f"without {family}", series, tuple(alerts))
+
+
+def test_a_metric_that_nobody_exports_is_an_alert_by_itself(tmp_path: Path) -> None:
+    """For every metric of every rule: taken away from each target that has it, each of these targets is named, with the family."""
+    required = sorted(metrics() - CONDITIONAL.keys())
+    done = outcome_of(tmp_path, [group(without(family), "2m") for family in required])
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert CONDITIONAL.keys() <= metrics()
+
+
+def test_alerts_come_within_three_intervals(tmp_path: Path) -> None:
+    """Of a scrape for what does not answer: pending at the first evaluation, firing at the next."""
+    slow = {rule["alert"]: rule["for"] for rule in ALERTS if rule.get("for", "15s") != "15s"}
+
+    assert {"PrelaunchMetricMissing": "1m", "PrelaunchDcgmFrozen": "2m", "PrelaunchEfaErrors": "1m"} == slow
+
+
+def test_the_page_reads_as_a_sentence(tmp_path: Path) -> None:
+    """With what was found filled in."""
+    [found] = [one for one in SITUATIONS if one.name == "a finding is open"]
+    (_, labels), *_ = found.alerts
+    sentence = {
+        "summary": "kernel.xid failed on node n0, GPU 5 (HARDWARE).",
+        "remedy": "prelaunch node findings prints the remedy. After it, a gate that measures the check again closes the finding.",
+    }
+    test = {
+        "rule_files": [str(FILE)],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": [
+                    {"series": series, "values": values} for series, values in found.series.items()
+                ],
+                "alert_rule_test": [
+                    {
+                        "eval_time": "5m",
+                        "alertname": "PrelaunchFindingOpen",
+                        "exp_alerts": [{"exp_labels": labels, "exp_annotations": sentence}],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    done = promtool("test", "rules", tmp_path / "test.yml")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_every_alert_says_what_to_do_and_who_is_notified() -> None:
+    """And docs/monitoring.md has a row for each."""
+    said = [(rule["alert"], rule["labels"]["notify"], {*rule["annotations"]}) for rule in ALERTS]
+
+    assert [] == [
+        name
+        for name, notify, words in said
+        if notify not in ("on-call", "owner", "heartbeat") or not {"summary"} <= words
+    ]
+    assert [] == [name for name, _, words in said if "remedy" not in words and name != HEARTBEAT]
