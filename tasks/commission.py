@@ -7,7 +7,6 @@ only reports whose gate said GO count for it. It never replaces the file that a 
 from __future__ import annotations
 
 import asyncio
-import logging
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -223,7 +222,8 @@ async def _one(run: Run, setting: GateContext, request: GateRequest, named: str)
         said = one_line(f"its gate ended {state.name}: {state.message}", 500)
         return ClusterResult(cluster, named, CommissionResult.CANNOT_TELL, said)
     said = one_line(outcome.reason, 500)
-    return ClusterResult(cluster, named, result_of(outcome), said, outcome.gate_id, about_of(outcome))
+    made = ClusterResult(cluster, named, result_of(outcome), said, outcome.gate_id, about_of(outcome))
+    return replace(made, says_answer=outcome.judged is not None)
 
 
 def about_of(outcome: Outcome) -> tuple[str, ...]:
@@ -309,10 +309,9 @@ async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
     await artifacts.show_table("commission-clusters", [table_row(one) for one in found], said)
     await artifacts.show_markdown("commission-result", result_page(found), said)
     worst = found[0].result
+    # Prefect logs the message of the last state: it is not logged here as well.
     if worst is CommissionResult.PASSED:
-        LOG.info(said)
         return Completed(name="Passed", message=said)
-    LOG.log(logging.ERROR if worst is CommissionResult.REFUSED else logging.WARNING, said)
     return Failed(name=STATES[worst], message=said, data=NotLaunched(said))
 
 

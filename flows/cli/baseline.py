@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,7 @@ from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, re
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import InputError, policy_of
+from tasks.reports.store_argument import NoReports, require_reports
 from tasks.store.base import StoreError
 
 
@@ -65,6 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _learn(arguments: argparse.Namespace) -> int:
     require_free(arguments.out, arguments.force)
+    try:
+        require_reports(arguments.reports, os.environ)
+    except NoReports as error:
+        said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
+        return _nothing(arguments, error.file, said)
     cases, bad = cases_of(arguments.reports, policy_of(arguments.policy))
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")

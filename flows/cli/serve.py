@@ -65,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         Foreground(lambda: _serve(arguments.limit)).run()
     except Interrupted as error:
         ignore_signals()
-        write_stderr("prelaunch: stopped serving; all runs were cancelled, and their jobs were ended")
+        write_stderr(
+            "prelaunch: stopped serving. What still ran was cancelled, and its jobs were ended; what is ordered from now on waits "
+            "for the next prelaunch serve"
+        )
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     except Exception as error:
         if not _is_servers(error):

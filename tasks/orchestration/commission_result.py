@@ -35,6 +35,8 @@ WORST = tuple(CommissionResult)
 class ClusterResult:
     """One cluster. `gate_id` is "" if nothing was started; `baseline` is "" if there was nothing to learn from.
 
+    `says_answer`: `why` begins with the gate's answer, as "NO-GO p5: ...", so that the result need not be said beside it.
+
     `about` holds check and subject of what decided the verdict ("network.pairs node-1"); () if nothing was found or judged.
 
     `since` says what is different from the cluster's last commissioning, and `changed` that something is.
@@ -49,6 +51,7 @@ class ClusterResult:
     baseline: str = ""
     since: str = ""
     changed: bool = False
+    says_answer: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,12 @@ def since(one: ClusterResult, last: KeptResult | None) -> tuple[str, bool]:
 
 
 def summary_line(found: Sequence[ClusterResult]) -> str:
-    """ "1 of 3 clusters passed. REFUSED: NO-GO p5-prod: node-2: ..."; the worst first."""
+    """ "1 of 3 clusters passed. NO-GO p5-prod: node-2 ... | BUSY: ..."; the worst first, each answer once."""
     count = _count(found)
     bad = [one for one in found if one.result is not CommissionResult.PASSED]
     if not bad:
         return f"PASSED: {count}"
-    return f"{count}. " + " | ".join(f"{one.result}: {_named(one)}" for one in bad)[:1800]
+    return f"{count}. " + " | ".join(map(_sentence, bad))[:1800]
 
 
 def result_page(found: Sequence[ClusterResult]) -> str:
@@ -104,9 +107,11 @@ def _count(found: Sequence[ClusterResult]) -> str:
     return f"{passed} of {len(found)} cluster{'' if len(found) == 1 else 's'} passed"
 
 
-def _named(one: ClusterResult) -> str:
-    """The sentence about a cluster, with the cluster's name if the sentence does not contain it."""
-    return one.why if one.cluster in one.why else f"{one.cluster}: {one.why}"
+def _sentence(one: ClusterResult) -> str:
+    """The sentence about a cluster, with its result and name where the sentence does not begin with them."""
+    if one.says_answer:
+        return one.why
+    return f"{one.result}: {one.why if one.cluster in one.why else f'{one.cluster}: {one.why}'}"
 
 
 def table_row(one: ClusterResult) -> dict[str, object]:

@@ -15,11 +15,15 @@ from tasks.reports.read import InputError, read_input
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import listed
 from tasks.store.index import FILE, Index
-from tasks.store.layout import GATES, RECORDS
+from tasks.store.layout import GATES, RECORDS, REPORT_FILE
 from tasks.store.open import absolute, is_remote, open_store
 
 DEFAULT = ".prelaunch"
 URL_VARIABLE = "PRELAUNCH_INDEX"
+
+
+class NoReports(InputError):
+    """There is such a folder or store, and it holds nothing yet."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,21 @@ def inputs_of(arguments: Sequence[str], environment: Mapping[str, str]) -> Itera
                     "the report is missing. Name the reports that are there one by one.",
                 )
             yield named.store.place(key), data
+
+
+def require_reports(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Raise NoReports if what the arguments name is there and holds no report; what is not there is left to whoever reads it."""
+    for argument in arguments:
+        if is_store(argument):
+            named = open_named_store(argument, environment)
+            declared = argument.endswith(".toml") or Path(named.address).is_dir()
+            empty = declared and not named.store.list(RECORDS) and not named.store.list(GATES)
+            place = named.address
+        else:
+            place = argument
+            empty = Path(argument).is_dir() and not any(Path(argument).rglob(REPORT_FILE))
+        if empty:
+            raise NoReports(place, "it holds no reports yet.")
 
 
 def require_gates(name: NamedStore) -> None:

@@ -65,9 +65,7 @@ def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path) -> None:
     state, children, rows = commission(*files, learn=False)
 
     assert ("Refused", "FAILED") == (state.name, state.type.value)
-    assert "1 of 3 clusters passed. REFUSED: NO-GO bad: node-1, rank 3 computes wrong sums" in str(
-        state.message
-    )
+    assert "1 of 3 clusters passed. NO-GO bad: node-1, rank 3 computes wrong sums" in str(state.message)
     assert [("REFUSED", "bad"), ("CANNOT TELL", "mute"), ("PASSED", "good")] == [
         (row["result"], row["cluster"]) for row in rows
     ]

@@ -28,6 +28,7 @@ class Ended:
 
 
 Run = Callable[..., Ended]
+GATES = Path(__file__).parents[3] / "deployments" / "gates"
 
 
 @pytest.fixture
@@ -183,3 +184,23 @@ def test_nothing_learned_is_not_called_a_baseline(run: Run, folder: Path) -> Non
 
     assert 3 == done.code and done.out.startswith("No baseline: 0 bands")
     assert "in the file" not in done.out and "Each range needs 8 values" in done.err
+
+
+@pytest.mark.parametrize("kind", ["folder", "store", "gate file"])
+def test_a_store_without_a_report_teaches_nothing_yet(run: Run, tmp_path: Path, kind: str) -> None:
+    """Exit code 3 and one line; a folder that is not there is a mistake, and 2."""
+    (tmp_path / "store" / "gates").mkdir(parents=True)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "gate.toml").write_text(
+        (GATES / "local.toml").read_text().replace('".prelaunch"', f'"{tmp_path}/none"')
+    )
+    named = tmp_path / {"gate file": "gate.toml"}.get(kind, kind)
+    ended = run("baseline", "learn", named, "--out", tmp_path / "made.json")
+    misspelt = run("baseline", "learn", tmp_path / "stor", "--out", tmp_path / "made.json")
+
+    assert (3, "", 1) == (ended.code, ended.out, ended.err.count("\n")), ended.err
+    assert (
+        "no baseline was written: " in ended.err
+        and "it holds no reports yet. Each range needs 8" in ended.err
+    )
+    assert 2 == misspelt.code

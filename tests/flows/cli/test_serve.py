@@ -84,6 +84,9 @@ def test_what_runs_is_cancelled_with_its_jobs(
             process.send_signal(number)
 
         assert code == process.wait(60), log.read_text()
+    assert 1 == log.read_text().count("prelaunch: stopped serving. What still ran was cancelled"), (
+        log.read_text()
+    )
     assert world.run(run)["state_type"] in (("CANCELLED",) if code == 143 else ("CANCELLED", "CRASHED"))
     assert [] == processes_below(tmp_path / "laptop")
     assert [] == list(tmp_path.glob("laptop/store/leases/*.json"))

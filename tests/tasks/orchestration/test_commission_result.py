@@ -12,6 +12,7 @@ from tasks.orchestration.commission_result import (
     KeptResult,
     result_page,
     since,
+    summary_line,
 )
 
 DAY = 86400.0 * 365
@@ -62,6 +63,19 @@ def test_the_page_begins_with_what_changed() -> None:
     assert "- **REFUSED** p4: was PASSED on 1971-01-01" in changes and "p5" not in changes
     assert table.index("| **REFUSED** | p4 |") < table.index("| **PASSED** | p5 |")
     assert "Nothing." in result_page((replace(PASSED, since="as on 1971-01-01"),))
+
+
+def test_the_sentence_says_each_answer_once() -> None:
+    """A gate's sentence begins with its answer; the result is said where nothing was judged."""
+    judged = ClusterResult(
+        "a", "a", CommissionResult.CANNOT_TELL, "CANNOT TELL a: no report", says_answer=True
+    )
+    busy = ClusterResult("b", "b", CommissionResult.BUSY, "gate g-1 holds the lock")
+
+    assert (
+        "1 of 3 clusters passed. CANNOT TELL a: no report | BUSY: b: gate g-1 holds the lock"
+        == summary_line((judged, busy, PASSED))
+    )
 
 
 def test_hostile_names_are_text() -> None:
