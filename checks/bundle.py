@@ -51,11 +51,15 @@ class Bundle:
 
 @dataclass(frozen=True)
 class PassedNode:
-    """One node that passed the checks, with its identity at that time."""
+    """One node that passed the checks, with its identity at that time.
+
+    `answered` names the findings that were open on it (FindingKey.name) and that the gate answered: the node closes them.
+    """
 
     name: NodeName
     rank: int
     identity: Mapping[str, str]
+    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

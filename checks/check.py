@@ -145,7 +145,8 @@ class Check:
     checks, `uses` names what it needs for itself; `serial` means that no other check runs at the same time; `closing` means that it
     runs after the rank checks, so that it sees what they caused. A closing check's `before` runs at the start, and what it returns
     (plain JSON) is the context's `before`. Its `watch` runs in a process of its own from the start of the run until the check begins
-    (checks/runner/watchers.py).
+    (checks/runner/watchers.py). `beside_job` says that the check is safe while a job runs on the node: it reads, changes nothing,
+    and takes next to no time, memory or bandwidth. The watch of a node (checks/watch) runs these.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Check:
     summary: str
     body: Body
     watch: Watch | None = None
+    beside_job: bool = False
 
     @property
     def path(self) -> str:
@@ -220,6 +222,7 @@ def check(
     before: Before | None = None,
     turn: Turn = Turn.FREE,
     watch: Watch | None = None,
+    beside_job: bool = False,
 ) -> Callable[[Body], Check]:
     """Makes a function a line of the catalogue. The first line of its docstring is the summary that lists show."""
 
@@ -245,6 +248,7 @@ def check(
             summary,
             body,
             watch,
+            beside_job,
         )
 
     return wrap

@@ -1,5 +1,5 @@
-"""The command line on a node: list, run, judge, gate. The exit codes are those of the gate: 0 go, 1 no-go, 2 rejected, 3 cannot
-tell.
+"""The command line on a node: list, run, judge, gate, watch, findings. The exit codes are those of the gate: 0 go, 1 no-go, 2
+rejected, 3 cannot tell.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from checks.exit_codes import Exit
 from checks.model import Profile
 from checks.process.collection import without_collection
 from checks.process.stderr import say
+from checks.watch import commands
 
 if TYPE_CHECKING:
     from checks.runner.node_context import NodeContext
@@ -83,7 +84,9 @@ def _interrupted(number: int, frame: object) -> None:
 def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Adds the commands; returns what further ones can be added to."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="list the checks: name, scope, cost, summary [needs]")
+    listing = verbs.add_parser(
+        "list", help="list the checks: name, scope, cost, summary [needs] (beside a job: `watch` runs it)"
+    )
     listing.add_argument("--format", choices=("text", "json"), default="text")
     listing.set_defaults(verb=_list)
     modules = verbs.add_parser(
@@ -108,6 +111,13 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     judging.add_argument("--policy", type=Path)
     judging.add_argument("--format", choices=("text", "json"), default="text")
     judging.set_defaults(verb=_judge)
+    _gate_parser(verbs)
+    _hook_parsers(verbs)
+    commands.add_verbs(verbs, seconds)
+    return verbs
+
+
+def _gate_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     gating = verbs.add_parser(
         "gate", help="run the checks, decide, then start COMMAND once every host has the pass"
     )
@@ -136,8 +146,6 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     )
     gating.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     gating.set_defaults(verb=_gate)
-    _hook_parsers(verbs)
-    return verbs
 
 
 def _hook_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -220,7 +228,7 @@ def _line(row: Mapping[str, object], width: int) -> str:
     otherwise it is one line.
     """
     head = f"{row['name']:<24} {row['scope']:<4} {row['cost']:<7} "
-    said = f"{row['summary']} [{row['needs']}]"
+    said = f"{row['summary']} [{row['needs']}]{' (beside a job)' if row['beside_job'] else ''}"
     if width <= len(head) + 20:
         return head + said
     return head + f"\n{' ' * len(head)}".join(textwrap.wrap(said, width - len(head)))

@@ -221,7 +221,8 @@ class Observation:
 class Node:
     """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver and others as text.
 
-    `measured_at` is the time of its own clock at its last write (UTC, ISO 8601); "" until the reports are merged.
+    `measured_at` is the time of its own clock at its last write (UTC, ISO 8601); "" until the reports are merged. `open_findings` is
+    what the watch of this machine had found and nothing has answered (checks.documents.open_findings, as JSON); "" without a watch.
     """
 
     name: NodeName
@@ -231,6 +232,7 @@ class Node:
     complete: bool
     identity: Mapping[str, str]
     measured_at: str = ""
+    open_findings: str = ""
 
 
 @dataclass(frozen=True)
@@ -278,13 +280,15 @@ class Action(str, Enum):
 class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
-    The last two both mean that there is no expected value to compare with; ONLY_SMALL_MESSAGES, because no message was large enough.
+    NO_BASELINE and ONLY_SMALL_MESSAGES both mean that there is no expected value to compare with; the latter, because no message was
+    large enough. OPEN_BEFORE: it was found before this gate, which did not measure it again.
     """
 
     NOT_MEASURED = "not_measured"
     DRIVER_TOO_OLD = "driver_too_old"
     NO_BASELINE = "no_baseline"
     ONLY_SMALL_MESSAGES = "only_small_messages"
+    OPEN_BEFORE = "open_before"
 
 
 @dataclass(frozen=True)

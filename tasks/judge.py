@@ -17,6 +17,7 @@ from prefect.cache_policies import NO_CACHE
 from checks.bundle import Pass, PassedNode
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
+from checks.judge.open_findings.gate import answered
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
 from checks.value_types import DecodeError
@@ -127,7 +128,10 @@ def load_own_report(session: Session) -> JudgedReport | None:
 def proven_pass(judged: JudgedReport) -> Pass:
     """The identities that the training job's nodes have to confirm."""
     report = judged.report
-    nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
+    told = answered(report, judged.verdict.findings)
+    nodes = tuple(
+        PassedNode(node.name, node.rank, node.identity, told.get(node.name, ())) for node in report.nodes
+    )
     return Pass(SCHEMA_VERSION, report.gate_id, digest(dump_plain(judged.verdict)), report.measured_at, nodes)
 
 

@@ -14,6 +14,7 @@ from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
+from checks.judge.open_findings import gate as opened_before
 from checks.judge.rules import apply, combined
 from checks.judge.rules.values import RuleContext
 from checks.judge.rules.wording import spoken
@@ -85,6 +86,7 @@ def decide(
     suspected = silent.judge(report, policy)
     findings = [f for f in findings if not any(one.covers(f) for one in suspected)]
     findings += [one.finding for one in suspected]
+    findings += opened_before.judge(report, sound.rows, findings)
     report_digest = report_digest or digest(dump(report))
     if baseline is not None:
         findings = [*baselines.answered(findings, report, sound.rows, policy, baseline, report_digest)]

@@ -19,11 +19,14 @@ from pathlib import Path
 
 from checks import catalog
 from checks.check import Check, CheckError
+from checks.documents import open_findings
+from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
+from checks.judge.open_findings.gate import carried
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
-from checks.process import own_packages
+from checks.process import machine_state, own_packages
 from checks.process.cpu_usage import marked
 from checks.process.isolate import isolated
 from checks.process.observe import errored
@@ -35,6 +38,7 @@ from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
 from checks.runner.journal import Journal, JournalWriter, Tick, now
 from checks.runner.node_context import PEER_CHECKS, NodeContext, before_path, uplink
 from checks.runner.watchers import Watchers
+from checks.value_types import DecodeError
 
 RankStage = Callable[[NodeContext, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
@@ -327,7 +331,10 @@ def first_report(node_context: NodeContext, attempt: str) -> NodeReport:
         **system.identity_of_node(),
         **uplink(node_context.node, bundle.topology, os.environ, system.ROOT),
     }
-    node = Node(node_context.node, node_context.node_rank, attempt, digest, False, identity)
+    node = Node(
+        node_context.node, node_context.node_rank, attempt, digest, False, identity,
+        open_findings=_open_findings(machine_state.folder()),
+    )  # fmt: skip
     return NodeReport(
         SCHEMA_VERSION,
         bundle.gate_id,
@@ -338,3 +345,16 @@ def first_report(node_context: NodeContext, attempt: str) -> NodeReport:
         node,
         observations=(),
     )
+
+
+def _open_findings(state: Path) -> str:
+    """What the watch of this machine left open, as a report carries it; "" without a watch. What cannot be read is carried as it is,
+    so that the verdict says so.
+    """
+    try:
+        known = machine_state.read(state)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    except DecodeError as error:
+        return f"{state / machine_state.FINDINGS}: {error}"[:500]
+    return open_findings.dump(carried(known)).decode() if known != OpenFindings() else ""

@@ -46,6 +46,7 @@ def test_the_list_of_checks_is_current() -> None:
             "timeout_s": check.timeout_s,
             "profiles": [profile.value for profile in check.profiles],
             "summary": check.summary,
+            "beside_job": check.beside_job,
         }
         for check in CATALOG
     ]

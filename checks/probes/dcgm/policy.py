@@ -46,6 +46,7 @@ class SetPolicy:
     needs="dcgmi, nv-hostengine",
     cost="seconds",
     part=Part.GPU,
+    beside_job=True,
 )
 def policy(context: Context) -> Measurement | Skipped:
     """Reads the violation policy of all GPUs, and listens for `listen_s` seconds (an option) where it has conditions.

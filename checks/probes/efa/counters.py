@@ -42,6 +42,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs="/sys/class/infiniband",
     part=Part.EFA,
     before=first_look,
+    beside_job=True,
 )
 def counters(context: Context) -> Measurement:
     """Compares the EFA devices' hardware counters with those of the start of the run.

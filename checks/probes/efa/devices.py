@@ -96,6 +96,7 @@ def _read(path: Path) -> str:
     ),
     needs="fi_info, /sys/class/infiniband",
     part=Part.EFA,
+    beside_job=True,
 )
 def devices(context: Context) -> Measurement | Skipped:
     """Counts the EFA devices that libfabric offers, and reads their ports' states.

@@ -39,6 +39,7 @@ PROCESSES = ("processes", "graphics_mib")
     needs="NVML (driver 510 or later)",
     part=Part.GPU,
     uses=(Resource.GPU,),
+    beside_job=True,
 )
 def memory(context: Context) -> Measurement | Skipped:
     """Reads each GPU's memory: its size, and what is in use beyond the driver's own reserve.

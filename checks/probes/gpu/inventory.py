@@ -52,6 +52,7 @@ METRICS = (
     cost="seconds",
     part=Part.GPU,
     uses=(Resource.GPU,),
+    beside_job=True,
 )
 def inventory(context: Context) -> Measurement:
     """Counts the GPUs by the kernel's files, by NVML and by CUDA, and compares which ones these are.

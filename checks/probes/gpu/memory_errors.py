@@ -51,6 +51,7 @@ RETIRED = ("retired_double_bit", "retired_pages", "retire_pending")
     needs="NVML",
     part=Part.GPU,
     closing=True,
+    beside_job=True,
 )
 def ecc(context: Context) -> Measurement | Skipped:
     """Reads memory errors by location (SRAM, DRAM), volatile and aggregate, and whether ECC is on.
@@ -68,6 +69,7 @@ def ecc(context: Context) -> Measurement | Skipped:
     needs="NVML",
     part=Part.GPU,
     closing=True,
+    beside_job=True,
 )
 def row_remap(context: Context) -> Measurement | Skipped:
     """Reads remapped rows of the GPU memory, pending and failed remaps, and banks that run out of spare rows.
@@ -85,6 +87,7 @@ def row_remap(context: Context) -> Measurement | Skipped:
     needs="NVML",
     part=Part.GPU,
     closing=True,
+    beside_job=True,
 )
 def retired_pages(context: Context) -> Measurement | Skipped:
     """Reads retired memory pages of GPUs older than Ampere, and whether some wait for a reset.
@@ -109,6 +112,7 @@ def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:
     needs="NVML",
     part=Part.GPU,
     closing=True,
+    beside_job=True,
 )
 def recovery_action(context: Context) -> Measurement | Skipped:
     """Reads what the driver itself demands before the GPU may be used again; 0 is nothing.

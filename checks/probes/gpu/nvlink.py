@@ -62,6 +62,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs="NVML",
     part=Part.NVLINK,
     before=first_look,
+    beside_job=True,
 )
 def nvlink(context: Context) -> Measurement | Skipped:
     """Counts the NVLinks that are up, and the errors that they had while the gate ran.

@@ -14,7 +14,15 @@ POWER = ("limit_ratio", "limit_w", "draw_w")
 MODES = ("persistence", "mig_current", "mig_pending", "compute_mode")
 
 
-@check("gpu.power", Scope.NODE, timeout_s=20, metrics=(*POWER, "gpus"), needs="NVML", part=Part.GPU)
+@check(
+    "gpu.power",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=(*POWER, "gpus"),
+    needs="NVML",
+    part=Part.GPU,
+    beside_job=True,
+)
 def power(context: Context) -> Measurement | Skipped:
     """Compares the enforced power limit with the board's default, and reads the draw.
 
@@ -34,7 +42,15 @@ def _ratio(limit: float | None, default: float | None) -> float | None:
     return round(limit / default, 4) if limit is not None and default else None
 
 
-@check("gpu.modes", Scope.NODE, timeout_s=20, metrics=(*MODES, "gpus"), needs="NVML", part=Part.GPU)
+@check(
+    "gpu.modes",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=(*MODES, "gpus"),
+    needs="NVML",
+    part=Part.GPU,
+    beside_job=True,
+)
 def modes(context: Context) -> Measurement | Skipped:
     """Reads persistence mode, MIG mode (current and after the next reset), compute mode.
 
@@ -50,6 +66,7 @@ def modes(context: Context) -> Measurement | Skipped:
     metrics=(*FABRIC, "gpus"),
     needs="NVML (driver 535 or later)",
     part=Part.NVLINK,
+    beside_job=True,
 )
 def fabric(context: Context) -> Measurement | Skipped:
     """Reads each GPU's fabric state, and its health mask bit by bit.

@@ -53,6 +53,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     metrics=("pci_devices", "memory_controllers", "parts", *KINDS, "fatal_before", "parts_gone"),
     needs=f"/{PCI}, /{EDAC}",
     before=first_look,
+    beside_job=True,
 )
 def error_counters(context: Context) -> Measurement:
     """Compares the kernel's counters of PCIe (AER) and memory errors (EDAC) with those of the start of the run.

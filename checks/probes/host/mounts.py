@@ -93,6 +93,7 @@ class MountResponse:
     timeout_s=60,
     metrics=("mounts", "hung", "failing", "read_only", "slowest_s"),
     needs="/proc/self/mountinfo",
+    beside_job=True,
 )
 def responsive(context: Context) -> Measurement:
     """Asks every mounted filesystem for an answer, and finds those that hang, fail, or have turned read-only.

@@ -63,6 +63,7 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
         "driver",
     ),
     needs="/proc",
+    beside_job=True,
 )
 def identity(context: Context) -> Measurement:
     """Reads which machine, kernel, driver and versions this node has.
@@ -110,6 +111,7 @@ def identity_metrics(root: Path) -> dict[str, Value]:
         "oom_kills",
     ),
     needs="/proc, /sys/fs/cgroup",
+    beside_job=True,
 )
 def resources(context: Context) -> Measurement:
     """Reads what this process may use: memory and CPUs as its cgroups allow, disk, inodes, /dev/shm, limits.
@@ -179,6 +181,7 @@ def parse_table(text: str, name: str) -> dict[str, int]:
     timeout_s=10,
     metrics=("synchronised", "offset_s", "max_error_s", "clocksource", "year", "wall_rate"),
     needs="adjtimex",
+    beside_job=True,
 )
 def clock(context: Context) -> Measurement | Skipped:
     """Reads whether the clock is disciplined, and whether it runs.

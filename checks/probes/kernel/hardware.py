@@ -163,6 +163,7 @@ def _lost(line: Line, named: str) -> Iterator[Event]:
     metrics=("covers_s", "records_lost", "earlier_boot", *KINDS),
     needs=f"{log_source.KMSG}, journalctl or a kernel log file",
     closing=True,
+    beside_job=True,
 )
 def hardware(context: Context) -> Measurement | Skipped:
     """Counts lost GPUs, machine checks, memory, PCIe and disk errors, lock-ups and failing drivers in the kernel's log.

@@ -110,6 +110,7 @@ def _is_detail(event: Event) -> bool:
     metrics=("covers_s", "records_lost", "earlier_boot", *(severity.value for severity in COUNTED)),
     needs=f"{log_source.KMSG}, journalctl or a kernel log file",
     closing=True,
+    beside_job=True,
 )
 def sxid(context: Context) -> Measurement | Skipped:
     """Counts what NVSwitches report in the kernel's log: fatal, not fatal, and what cannot be read.

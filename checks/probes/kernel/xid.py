@@ -82,6 +82,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
     ),
     needs=f"{log_source.KMSG}, journalctl or a kernel log file",
     closing=True,
+    beside_job=True,
 )
 def xid(context: Context) -> Measurement | Skipped:
     """Counts the Xids of each GPU in the kernel's log, by what has to be done about them.

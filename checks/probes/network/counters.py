@@ -41,6 +41,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     ),
     needs="/proc/net/dev, the driver's counters",
     before=first_look,
+    beside_job=True,
 )
 def counters(context: Context) -> Measurement:
     """Compares the network interfaces' error and drop counters with those of the start of the run.

@@ -27,6 +27,7 @@ LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
     metrics=("devices_found", "cores", "links_missing", "links_one_way", "processes"),
     needs="neuron-ls, /dev",
     part=Part.NEURON,
+    beside_job=True,
 )
 def devices(context: Context) -> Measurement | Skipped:
     """Counts the Neuron devices in /dev, in sysfs and by neuron-ls; the least of them is what was found.

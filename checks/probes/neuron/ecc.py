@@ -58,6 +58,7 @@ MOST_DEVICES = 1024
     needs=f"/{SYSFS}, the kernel's log",
     part=Part.NEURON,
     closing=True,
+    beside_job=True,
 )
 def ecc(context: Context) -> Measurement | Skipped:
     """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.

@@ -21,6 +21,7 @@ from checks.exchange import secret_key
 from checks.exchange.exchange import Responder
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
+from checks.judge.open_findings.gate import answered
 from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
@@ -31,6 +32,7 @@ from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
+from checks.runner.in_job.open_findings import close_answered, open_found
 from checks.runner.journal import JournalError, now, write_whole
 from checks.runner.node_context import NodeContext
 from checks.runner.node_run import end_left, open_responder, run_beside
@@ -72,7 +74,10 @@ def gate(node_context: NodeContext, attempt: str, out: Path, terms: GateOptions)
             # The node that leaves first would close the responder that the others still ask.
             NodeBarrier(node_context, responder).linger(min(LINGER_S, node_context.deadline.answer_in_s()))
             return answer
-        return _leave_together(node_context, responder, answer)
+        left = _leave_together(node_context, responder, answer)
+        if isinstance(left, LaunchPermit):
+            close_answered(answer)
+        return left
     finally:
         responder.close()
         end_left(node_context)
@@ -172,6 +177,7 @@ def _check(
         node_context.bundle, attempt, {**_reports(node_context, barrier), node_context.node: own}, begun
     )
     verdict = decide(report, node_context.bundle.policy, builtin())
+    open_found(node_context.node, report, verdict.findings)
     try:
         path = out / attempt / "verdicts" / f"{node_context.node}.json"
         limited(WRITE_S, lambda: write_whole(path, dump_plain(verdict)))
@@ -224,7 +230,10 @@ def _said(verdict: Verdict) -> str:
 
 
 def _write_pass(node_context: NodeContext, report: Report, verdict: Verdict, folder: Path, word: str) -> Path:
-    nodes = tuple(PassedNode(node.name, node.rank, node.identity) for node in report.nodes)
+    told = answered(report, verdict.findings)
+    nodes = tuple(
+        PassedNode(node.name, node.rank, node.identity, told.get(node.name, ())) for node in report.nodes
+    )
     judged = digest(dump_plain(verdict))
     token = Pass(SCHEMA_VERSION, report.gate_id, judged, report.measured_at, nodes, word)
     path = folder / "passes" / f"{node_context.node}.json"

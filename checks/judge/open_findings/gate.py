@@ -1,0 +1,109 @@
+"""What a gate makes of the findings that were open on its machines before it began. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+
+from checks.documents import open_findings as documents
+from checks.documents.columns import Rows, by_check
+from checks.documents.open_findings import OpenFinding, OpenFindings
+from checks.judge.open_findings.update import ANSWERS, Seen, after_gate, keys_of, seen_on
+from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report
+from checks.value_types import DecodeError
+
+ANSWERED = frozenset(ANSWERS.values())
+CHECK = "watch.findings"
+LIST = "`prelaunch node findings` lists them, and closes one that a person has answered."
+
+
+def judge(report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]) -> Iterator[Finding]:
+    """A FAIL for each open FAIL that this gate did not measure. What it measured it has judged itself.
+
+    An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none.
+    """
+    for node in report.nodes:
+        if node.open_findings:
+            yield from _about(node, report, rows, findings)
+
+
+def _about(
+    node: Node, report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    try:
+        known = documents.load(node.open_findings)
+    except DecodeError as error:
+        # The node carries the reason where it could not read the file itself.
+        why = error if node.open_findings.startswith("{") else node.open_findings[:300]
+        said = f"has a file of open findings that cannot be read ({why})"
+        yield _evidence(
+            node, said, "Read the file on the node, mend it, or install one version of Prelaunch everywhere."
+        )
+        return
+    seen = seen_by(node, report, rows, findings)
+    found = {key for finding in seen.findings for key in keys_of(finding)}
+    for one in known.open:
+        grave = one.level is Level.FAIL and one.key.cause is not Cause.EVIDENCE
+        if grave and one.key not in found and not seen.has_measured(one, known):
+            yield _unanswered(node, one, seen)
+    if known.omitted:
+        yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
+
+
+def answered(report: Report, findings: Sequence[Finding]) -> dict[str, tuple[str, ...]]:
+    """Node -> the names of its open findings that this gate answers: measured after a remedy, and not found again."""
+    rows = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
+    found = {}
+    for node in report.nodes:
+        try:
+            known = documents.load(node.open_findings) if node.open_findings else OpenFindings()
+        except DecodeError:
+            continue
+        after = after_gate(known, seen_by(node, report, rows, findings))
+        names = tuple(one.finding.key.name for one in after.closed)
+        if names:
+            found[node.name] = names
+    return found
+
+
+def seen_by(node: Node, report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]) -> Seen:
+    """What the gate saw of this node. `rows` are those that measured."""
+    boot_id, at = node.identity.get("boot_id", ""), moment(node.measured_at or report.measured_at)
+    return seen_on(node.name, at, report.gate_id, boot_id, findings, rows)
+
+
+def carried(known: OpenFindings) -> OpenFindings:
+    """What a node's report carries: the open findings that a gate has to answer, then others as long as there is room, no history."""
+    grave = [one for one in known.open if one.level is Level.FAIL and one.key.cause is not Cause.EVIDENCE]
+    others = [one for one in known.open if one not in grave]
+    kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in ANSWERED)][: documents.MOST_CARRIED]
+    return OpenFindings(open=tuple(kept), omitted=known.omitted + max(0, len(grave) - documents.MOST_CARRIED))
+
+
+def moment(text: str) -> float:
+    """An ISO 8601 time as Unix time; infinity for a text that is none, so that no log reaches back from it."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return math.inf
+
+
+def _unanswered(node: Node, one: OpenFinding, seen: Seen) -> Finding:
+    since = datetime.fromtimestamp(one.opened_at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    why = (
+        f"{one.key.check} of this gate does not reach back to it"
+        if one.key.check in seen.measured
+        else f"this gate does not measure {one.key.check}"
+    )
+    said = f"{one.message} (open since {since}, found by {one.by}; {why})"
+    remedy = f"{one.remedy} Then run a gate that measures {one.key.check}. {LIST}".strip()
+    return Finding(
+        Level.FAIL, one.key.cause, one.key.check, node.name, said, "", remedy, one.action,
+        kind=FindingKind.OPEN_BEFORE, metric=one.key.metric, elements=(one.key.part,) if one.key.part else (),
+        is_predicate=one.is_predicate,
+    )  # fmt: skip
+
+
+def _evidence(node: Node, said: str, remedy: str) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, CHECK, node.name, said, "", remedy, is_predicate=True)

@@ -1,0 +1,195 @@
+"""What a round, a gate and a person change in the open findings of a machine. Pure: values in, values out.
+
+A finding is never closed by age, by silence or by a restart of the watch. A finding about missing evidence (EVIDENCE) is closed when
+its check measures again. Any other finding is closed by a gate whose check measured it and did not find it again, after a remedy:
+a new boot, a repair that was recorded, a log that shows the part reset, or, for what a person mends without any of these
+(CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from checks.documents.columns import Rows
+from checks.documents.open_findings import (
+    MOST_CLOSED,
+    MOST_OPEN,
+    ClosedFinding,
+    Closer,
+    FindingKey,
+    OpenFinding,
+    OpenFindings,
+)
+from checks.model import LINK, Cause, Finding, FindingKind, Level, node_of
+
+# What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
+MENDED_IN_PLACE = frozenset((Cause.CONFIGURATION, Cause.APPLICATION))
+# These judge events in the kernel log: they have measured an old event only if the log that they read goes back to it.
+WINDOW, COVERS = "window_s", "covers_s"
+# It also counts events before its window, as long as nothing in the log answers them.
+BEFORE_ITS_WINDOW = frozenset(("kernel.xid",))
+# The metric of the same check that shows that the log answers the event: a reset, or the driver's own statement.
+ANSWERS = {("kernel.xid", "act"): "handled"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one round or gate saw of a machine.
+
+    `findings` are those about this machine alone; `measured` holds, for each check that measured, since when its measurement would
+    have shown an event (Unix time; 0.0 for checks that measure a state). `at` is a Unix time, and `by` is "watch" or the gate's id.
+    """
+
+    at: float
+    by: str
+    boot_id: str
+    findings: Sequence[Finding]
+    measured: Mapping[str, float]
+
+    def has_measured(self, finding: OpenFinding, known: OpenFindings) -> bool:
+        """Whether the finding's check measured what it was about: its state now, or a time that includes the event."""
+        since = self.measured.get(finding.key.check)
+        if since is None:
+            return False
+        return since <= finding.since or self.shows_a_remedy(finding, known)
+
+    def shows_a_remedy(self, finding: OpenFinding, known: OpenFindings) -> bool:
+        """Whether the machine is known to have restarted since, or its log shows that the part was reset."""
+        if finding.boot_id and self.boot_id and finding.boot_id != self.boot_id:
+            return True
+        metric = ANSWERS.get((finding.key.check, finding.key.metric))
+        if metric is None:
+            return False
+        answer = replace(finding.key, metric=metric)
+        return any(answer in keys_of(one) for one in self.findings) or any(
+            one.key == answer and one.seen_at > finding.seen_at for one in known.open
+        )
+
+
+def seen_on(
+    node: str, at: float, by: str, boot_id: str, findings: Iterable[Finding], rows: Mapping[str, Rows]
+) -> Seen:
+    """What a report says of one of its nodes: `rows` are its sound observations, `findings` all of its verdict's."""
+    own = [one for one in findings if one.level is not Level.PASS and LINK not in one.subject]
+    own = [one for one in own if node_of(one.subject) == node and one.kind is not FindingKind.OPEN_BEFORE]
+    return Seen(at, by, boot_id, own, dict(_measured(node, at, rows)))
+
+
+def after_round(known: OpenFindings, seen: Seen) -> OpenFindings:
+    """The findings after a round: it opens what it found, and closes EVIDENCE findings whose check measured again."""
+    return _after(known, seen, Closer.MEASURED, lambda one: one.key.cause is Cause.EVIDENCE)
+
+
+def after_gate(known: OpenFindings, seen: Seen, repaired_at: float | None = None) -> OpenFindings:
+    """The findings after a gate. `repaired_at` is when the machine was last repaired (Unix time), None if no repair is recorded.
+
+    A gate opens no EVIDENCE findings: which evidence it needs is its own plan's matter, and not the next gate's.
+    """
+    found = [one for one in seen.findings if one.cause is not Cause.EVIDENCE]
+
+    def answered(one: OpenFinding) -> bool:
+        repaired = repaired_at is not None and repaired_at > one.seen_at
+        in_place = one.key.cause in MENDED_IN_PLACE or one.key.cause is Cause.EVIDENCE
+        return in_place or repaired or seen.shows_a_remedy(one, known)
+
+    return _after(known, replace(seen, findings=found), Closer.GATE, answered)
+
+
+def close(known: OpenFindings, name: str, who: str, at: float) -> OpenFindings:
+    """The findings without the one of this name (FindingKey.name), which `who` closed. Raises KeyError if it is not open."""
+    named = [one for one in known.open if one.key.name == name]
+    if not named:
+        raise KeyError(name)
+    return _without(known, [(one, Closer.PERSON, who) for one in named], at)
+
+
+def after_pass(known: OpenFindings, names: Collection[str], gate_id: str, at: float) -> OpenFindings:
+    """The findings without those that the pass of this gate says it answered; one that was seen again since stays."""
+    done = [one for one in known.open if one.key.name in names and one.seen_at <= at]
+    return _without(known, [(one, Closer.GATE, gate_id) for one in done], at)
+
+
+def keys_of(finding: Finding) -> Iterator[FindingKey]:
+    """The keys of one finding of a verdict: one for each part that it names, or one for the machine."""
+    rank = finding.subject.partition("/")[2]
+    for part in dict.fromkeys(finding.elements or (rank,)):
+        yield FindingKey(finding.check, part, finding.metric, finding.cause)
+
+
+def _measured(node: str, at: float, rows: Mapping[str, Rows]) -> Iterator[tuple[str, float]]:
+    for check, found in rows.items():
+        for place, subject in enumerate(found.columns.subjects):
+            if node_of(subject) == node:
+                yield check, _since(check, found[place].metrics, at)
+                break
+
+
+def _since(check: str, metrics: Mapping[str, object], at: float) -> float:
+    covers, window = metrics.get(COVERS), metrics.get(WINDOW)
+    if not isinstance(covers, (int, float)):
+        return 0.0
+    if isinstance(window, (int, float)) and check not in BEFORE_ITS_WINDOW:
+        covers = min(covers, window)
+    return at - covers
+
+
+def _after(
+    known: OpenFindings, seen: Seen, closer: Closer, may_close: Callable[[OpenFinding], bool]
+) -> OpenFindings:
+    found: dict[FindingKey, Finding] = {}
+    for finding in seen.findings:
+        for key in keys_of(finding):
+            if key not in found or found[key].level.rank < finding.level.rank:
+                found[key] = finding
+    still = {one.key: one for one in known.open}
+    opened = [_opened(key, finding, seen) for key, finding in found.items() if key not in still]
+    kept = [_again(one, found.get(one.key), seen) for one in known.open]
+    done = [
+        one for one in known.open if one.key not in found and seen.has_measured(one, known) and may_close(one)
+    ]
+    after = replace(known, open=(*kept, *opened), opened_total=known.opened_total + len(opened))
+    who = seen.by if closer is Closer.GATE else ""
+    return _bounded(_without(after, [(one, closer, who) for one in done], seen.at))
+
+
+def _opened(key: FindingKey, finding: Finding, seen: Seen) -> OpenFinding:
+    return OpenFinding(
+        key, finding.level, finding.action, finding.message, finding.remedy, finding.is_predicate,
+        seen.by, seen.at, seen.at, seen.measured.get(key.check, 0.0), seen.boot_id,
+    )  # fmt: skip
+
+
+def _again(one: OpenFinding, finding: Finding | None, seen: Seen) -> OpenFinding:
+    """The finding as it is now; the gravest level that it had stays, since nothing has answered that."""
+    if finding is None:
+        return one
+    level = max(one.level, finding.level, key=lambda level: level.rank)
+    latest = replace(one, level=level, seen_at=max(seen.at, one.seen_at), boot_id=seen.boot_id)
+    if finding.level.rank < one.level.rank:
+        return latest
+    return replace(
+        latest, action=finding.action, message=finding.message, remedy=finding.remedy,
+        is_predicate=finding.is_predicate,
+    )  # fmt: skip
+
+
+def _without(
+    known: OpenFindings, done: Collection[tuple[OpenFinding, Closer, str]], at: float
+) -> OpenFindings:
+    keys, totals = {one.key for one, _, _ in done}, dict(known.closed_total)
+    for _, closer, _ in done:
+        totals[closer.value] = totals.get(closer.value, 0) + 1
+    closed = (*known.closed, *(ClosedFinding(one, at, closer, who) for one, closer, who in done))
+    left = tuple(one for one in known.open if one.key not in keys)
+    return replace(known, open=left, closed=closed[-MOST_CLOSED:], closed_total=totals)
+
+
+def _bounded(known: OpenFindings) -> OpenFindings:
+    """At most MOST_OPEN findings, the gravest and oldest."""
+    if len(known.open) <= MOST_OPEN:
+        return known
+    ordered = sorted(known.open, key=lambda one: (-one.level.rank, one.opened_at))
+    kept = {one.key for one in ordered[:MOST_OPEN]}
+    left = tuple(one for one in known.open if one.key in kept)
+    return replace(known, open=left, omitted=known.omitted + len(known.open) - len(left))

@@ -1,0 +1,58 @@
+"""What a gate on this node does to the open findings of the machine: it opens what it found, and closes what its pass answers.
+
+Only a machine that is watched has such a file, and no gate makes one. That the file cannot be written stops no training: what is not
+closed stays open, which is the safe side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from checks.bundle import Pass, load_pass
+from checks.documents.columns import by_check
+from checks.documents.open_findings import OpenFindings
+from checks.judge.open_findings.gate import moment, seen_by
+from checks.judge.open_findings.update import after_gate, after_pass
+from checks.model import Finding, Outcome, Report
+from checks.probes.host import machine, system
+from checks.process import machine_state
+from checks.process.stderr import log
+from checks.value_types import DecodeError
+
+
+def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
+    """Brings the open findings of this node up to date with the verdict that it made."""
+    node = next((node for node in report.nodes if node.name == name), None)
+    if node is None:
+        return
+    rows = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
+    seen = seen_by(node, report, rows, findings)
+    _change(lambda known: after_gate(known, seen))
+
+
+def close_answered(pass_path: Path) -> None:
+    """Closes what the pass says about this machine, under whatever name it passed."""
+    try:
+        proven = load_pass(pass_path.read_bytes())
+    except (OSError, DecodeError) as error:
+        log(f"the pass cannot be read, so no open finding is closed: {error}")
+        return
+    names = _answered_here(proven, machine.boot_id(system.ROOT))
+    if names:
+        _change(lambda known: after_pass(known, names, proven.gate_id, moment(proven.measured_at)))
+
+
+def _answered_here(proven: Pass, boot_id: str) -> frozenset[str]:
+    mine = [node for node in proven.nodes if boot_id and node.identity.get("boot_id") == boot_id]
+    return frozenset(name for node in mine for name in node.answered)
+
+
+def _change(make: Callable[[OpenFindings], OpenFindings]) -> None:
+    state = machine_state.folder()
+    if not (state / machine_state.FINDINGS).exists():
+        return
+    try:
+        machine_state.change(state, make)
+    except (OSError, DecodeError) as error:
+        log(f"the open findings of this machine stay as they are: {error}")

@@ -1,0 +1,134 @@
+"""`watch`: rounds at an interval until it is stopped; after each one the open findings and the metrics are brought up to date."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from checks.documents.open_findings import OpenFinding, OpenFindings
+from checks.exit_codes import Exit
+from checks.facts.builtin import builtin
+from checks.judge.open_findings.update import after_round
+from checks.process import machine_state
+from checks.process.stderr import log, say
+from checks.runner.node_context import PlaceError
+from checks.runner.single_node import declare, read_policy
+from checks.value_types import DecodeError
+from checks.watch.exposition import WatchNumbers, exposition
+from checks.watch.rounds import RoundResult, Rounds
+from checks.watch.server import MetricsServer, address_of
+
+TEXTFILE = "prelaunch.prom"
+# What happens after each round: the findings that were opened and closed by it.
+News = Callable[[OpenFindings, OpenFindings], None]
+
+
+def run(arguments: argparse.Namespace, news: News | None = None) -> int:
+    """Rounds until a signal ends them, or as many as --rounds says. Raises PlaceError for what cannot be watched."""
+    state = machine_state.folder()
+    declare(arguments.instance_type, 1, builtin())
+    policy = read_policy(arguments.policy, arguments.instance_type)
+    try:
+        _, known = machine_state.change(state, lambda known: known)
+        rounds = Rounds(state, arguments.instance_type, policy, arguments.deadline_s)
+    except DecodeError as error:
+        file = state / machine_state.FINDINGS
+        raise PlaceError(
+            f"{file} cannot be read: {error}. Mend it, or move it away and run a gate."
+        ) from error
+    except OSError as error:
+        said = f"{error.filename or state}: {error.strerror}"
+        raise PlaceError(f"{said}. Set {machine_state.VARIABLE} to a folder that can be written.") from error
+    if not rounds.required:
+        raise PlaceError(
+            f"the policy {policy.name} has no check that is safe beside a job: nothing would be watched."
+        )
+    numbers = WatchNumbers(
+        arguments.instance_type, rounds.declared.gpus_per_node, arguments.every, rounds.required, known
+    )
+    server = _serve(arguments.listen, lambda: exposition(numbers))
+    try:
+        _go_on(rounds, numbers, state, arguments, news)
+    finally:
+        if server is not None:
+            server.server_close()
+    return Exit.GO
+
+
+def _serve(listen: str, text: Callable[[], str]) -> MetricsServer | None:
+    if not listen:
+        return None
+    try:
+        return MetricsServer(address_of(listen), text)
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise PlaceError(f"--listen {listen}: {said}.") from error
+
+
+def _go_on(
+    rounds: Rounds, numbers: WatchNumbers, state: Path, arguments: argparse.Namespace, news: News | None
+) -> None:
+    made = 0
+    while not arguments.rounds or made < arguments.rounds:
+        begun = time.monotonic()
+        try:
+            _once(rounds, numbers, state, news)
+        except (OSError, DecodeError) as error:
+            # The time of the last round stays as it was, which is what shows outside that this watch sees nothing.
+            log(f"this round is lost: {error}")
+        if arguments.textfile:
+            _write(arguments.textfile, exposition(numbers))
+        made += 1
+        if not arguments.rounds or made < arguments.rounds:
+            time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
+
+
+def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, news: News | None) -> None:
+    result = rounds.look()
+    try:
+        before, after = machine_state.change(
+            state, lambda known: after_round(known, result.seen), numbers.findings
+        )
+    except (OSError, DecodeError):
+        numbers.findings = after_round(numbers.findings, result.seen)  # what was found is shown all the same
+        raise
+    numbers.totals.add(result.rows, result.ended_at)
+    numbers.in_time, numbers.late = numbers.in_time + result.in_time, numbers.late + (not result.in_time)
+    numbers.findings, numbers.last = after, result
+    _tell(before, after, result)
+    if news is not None:
+        news(before, after)
+
+
+def _tell(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:
+    for one in opened(before, after):
+        part = f" {one.key.part}" if one.key.part else ""
+        log(f"opened {one.level.value} {one.key.cause.value} {one.key.check}{part}: {one.message}")
+    for done in (
+        after.closed[len(after.closed) - _closings(before, after) :] if _closings(before, after) else ()
+    ):
+        log(f"closed {done.finding.key.name} ({done.closer.value})")
+    if not result.in_time:
+        log(
+            f"the round was ended at its deadline; {sum(not row.metrics for row in result.rows)} checks are missing"
+        )
+
+
+def opened(before: OpenFindings, after: OpenFindings) -> list[OpenFinding]:
+    """The findings that are open now and were not before."""
+    known = {one.key for one in before.open}
+    return [one for one in after.open if one.key not in known]
+
+
+def _closings(before: OpenFindings, after: OpenFindings) -> int:
+    return sum(after.closed_total.values()) - sum(before.closed_total.values())
+
+
+def _write(folder: Path, text: str) -> None:
+    """The textfile of node_exporter's collector, replaced as a whole."""
+    try:
+        machine_state.replace_whole(folder / TEXTFILE, text.encode())
+    except OSError as error:
+        say(f"checks: {folder / TEXTFILE}: {error.strerror}")

@@ -1,0 +1,177 @@
+"""Makes rounds: one child process each, with a deadline, judged by the same code as a gate."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks import bundle as bundles
+from checks import catalog
+from checks.documents.columns import by_check
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import dump_plain
+from checks.facts.builtin import builtin
+from checks.judge.open_findings.update import Seen, seen_on
+from checks.judge.verdict import decide
+from checks.model import ErrorKind, Node, Observation, Outcome, Planned, Profile, Report
+from checks.policy import Policy
+from checks.probes.host import machine, system
+from checks.process import own_packages
+from checks.process.isolate import RESULT_BYTES, Output, piped
+from checks.process.observe import errored
+from checks.process.tree import end_tree
+from checks.roster import Member, Roster
+from checks.runner.journal import now
+from checks.runner.node_context import PlaceError
+from checks.runner.single_node import declare, host_name
+from checks.value_types import DecodeError
+from checks.watch.view import view, watched
+
+WHO = "watch"
+KILL_S = 2.0
+SCRATCH = "watch"
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """One round. `began_at` and `ended_at` are Unix times; `in_time` is False if it was ended at its deadline.
+
+    `planned` are the checks that had to be measured, `rows` one observation for each, and `seen` what they say of the machine.
+    """
+
+    began_at: float
+    ended_at: float
+    in_time: bool
+    planned: tuple[Planned, ...]
+    rows: tuple[Observation, ...]
+    seen: Seen
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned check measured."""
+        return all(row.outcome is Outcome.MEASURED for row in self.rows)
+
+
+class Rounds:
+    """The rounds of this machine. `state` is the folder of machine_state; what one boot left there is not compared with another's.
+
+    Raises PlaceError for an instance type that the facts or the policy do not know.
+    """
+
+    def __init__(self, state: Path, instance_type: str, policy: Policy, deadline_s: float) -> None:
+        facts = builtin()
+        self.declared = declare(instance_type, 1, facts)
+        if instance_type not in policy.instance_types:
+            raise PlaceError(f"the policy {policy.name} is not for instance type {instance_type}.")
+        instance = facts.instances.get(instance_type)
+        self.policy = view(policy, catalog.CATALOG)
+        checks = watched(catalog.CATALOG, policy)
+        self.paths = tuple(
+            check.path for check in checks if check.skip_for(self.declared, Profile.QUICK, instance) is None
+        )
+        self.plan = catalog.plan(checks, self.declared, Profile.QUICK, instance)
+        self.node, self.deadline_s = host_name(), deadline_s
+        self.boot_id = machine.boot_id(system.ROOT)
+        self.scratch = state / SCRATCH / (self.boot_id or "boot")
+        self._prepare(state)
+
+    @property
+    def required(self) -> int:
+        """How many observations a round has to make."""
+        return sum(line.skip is None for line in self.plan)
+
+    def look(self) -> RoundResult:
+        """One round. Raises OSError if no process can be started or nothing can be written."""
+        began_at, attempt = time.time(), uuid.uuid4().hex
+        path = self.scratch / f"{attempt}.jsonl"
+        try:
+            said, in_time = self._run(path)
+            rows = self._rows(dict(_read(path)), said, in_time)
+        finally:
+            path.unlink(missing_ok=True)
+        ended_at = time.time()
+        return RoundResult(
+            began_at, ended_at, in_time, self.plan, rows, self._judged(rows, attempt, ended_at)
+        )
+
+    def _prepare(self, state: Path) -> None:
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        for other in (state / SCRATCH).iterdir():
+            if other != self.scratch:
+                shutil.rmtree(other, ignore_errors=True)
+        made = bundles.make(
+            f"watch-{uuid.uuid4().hex[:8]}", self.declared, Profile.QUICK, self.policy, builtin()
+        )
+        roster = Roster((Member(self.node, "127.0.0.1", 1),), 1, "lo")
+        self.gate_id, self.catalogue = made.gate_id, made.catalogue
+        (self.scratch / "bundle.json").write_bytes(bundles.dump(made))
+        (self.scratch / "roster.json").write_bytes(dump_plain(roster))
+
+    def _run(self, path: Path) -> tuple[str, bool]:
+        """What the child printed, and whether it ended in time."""
+        files = (str(self.scratch / "bundle.json"), str(self.scratch / "roster.json"))
+        where = (*files, self.node, str(self.scratch), str(path))
+        argv = own_packages.module("checks.watch.round_child", *where, *self.paths)
+        child = subprocess.Popen(
+            (sys.executable, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        output, in_time = Output(piped(child)), True
+        try:
+            child.wait(self.deadline_s)
+        except subprocess.TimeoutExpired:
+            in_time = False
+        finally:
+            end_tree(child.pid, 0.0, kill_s=KILL_S)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(KILL_S)
+        return output.text(0.1), in_time
+
+    def _rows(self, found: Mapping[str, Observation], said: str, in_time: bool) -> tuple[Observation, ...]:
+        """One observation for each planned check: what the round did not come to is ERRORED."""
+        why = (
+            "its process ended early" if in_time else f"it was ended at its deadline of {self.deadline_s:g} s"
+        )
+        kind = ErrorKind.NOT_RUN if in_time else ErrorKind.DEADLINE
+        missed = f"the round did not come to it: {why}"
+        wanted = [line.check for line in self.plan if line.skip is None]
+        return tuple(found.get(name) or errored(name, self.node, missed, 0.0, said, kind) for name in wanted)
+
+    def _judged(self, rows: tuple[Observation, ...], attempt: str, ended_at: float) -> Seen:
+        node = Node(self.node, 0, attempt, self.catalogue, True, system.identity_of_node())
+        whole = Report(
+            self.gate_id,
+            attempt,
+            now(),
+            Profile.QUICK,
+            self.declared,
+            self.catalogue,
+            self.plan,
+            (node,),
+            rows,
+        )
+        names = {line.check for line in self.plan}
+        findings = [found for found in decide(whole, self.policy, builtin()).findings if found.check in names]
+        measured = by_check([row for row in rows if row.outcome is Outcome.MEASURED])
+        return seen_on(self.node, ended_at, WHO, self.boot_id, findings, measured)
+
+
+def _read(path: Path) -> Iterator[tuple[str, Observation]]:
+    """The observations that the child has written; a line that is not completely one is as good as none."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            row = decode(Observation, parse_json(line, RESULT_BYTES))
+        except DecodeError:
+            continue
+        yield row.check, row

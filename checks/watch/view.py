@@ -1,0 +1,35 @@
+"""What a watch measures, and by which rules: the checks that are safe beside a job, without the rules about an idle machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checks.check import Check
+from checks.policy import Policy
+
+# Rules about a machine on which nothing runs: a job takes memory, keeps the file server busy and fills /dev/shm.
+IDLE = frozenset(
+    (
+        ("gpu.memory", "memory_used_mib"),
+        ("mounts.responsive", "slowest_s"),
+        ("system.resources", "memory_available_bytes"),
+        ("system.resources", "shm_free_bytes"),
+    )
+)
+
+
+def watched(catalogue: Sequence[Check], policy: Policy) -> tuple[Check, ...]:
+    """The checks of the catalogue that are safe beside a job and that the policy judges."""
+    return tuple(check for check in catalogue if check.beside_job and check.name in policy.checks)
+
+
+def view(policy: Policy, catalogue: Sequence[Check]) -> Policy:
+    """The policy with the entries of the watched checks alone, without the rules about an idle machine."""
+    names = {check.name for check in watched(catalogue, policy)}
+    kept = {
+        name: replace(line, rules=tuple(rule for rule in line.rules if (name, rule.metric) not in IDLE))
+        for name, line in policy.checks.items()
+        if name in names
+    }
+    return replace(policy, checks=kept)

@@ -1,0 +1,163 @@
+"""A gate reads what was open on its machines: an open FAIL that it does not measure refuses, and nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.documents import open_findings as documents
+from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
+from checks.judge.open_findings.gate import answered, carried
+from checks.model import Action, Answer, Cause, FindingKind, Level, Report, Verdict
+from tests.sample_reports import healthy, verdict_of, with_metric, without_row
+
+OPENED_AT = 1795500000.0
+
+
+def an_open(
+    check: str = "storage.smart",
+    level: Level = Level.FAIL,
+    cause: Cause = Cause.HARDWARE,
+    part: str = "nvme0",
+    boot: str = "",
+) -> OpenFinding:
+    return OpenFinding(
+        FindingKey(check, part, "failing", cause), level, Action.REPLACE, "has a failing disk", "Replace the disk.",
+        True, "watch", OPENED_AT, OPENED_AT, 0.0, boot,
+    )  # fmt: skip
+
+
+def judged(*found: OpenFinding, omitted: int = 0, node: int = 1, text: str | None = None) -> Verdict:
+    report = healthy(nodes=2)
+    said = text if text is not None else documents.dump(OpenFindings(open=found, omitted=omitted)).decode()
+    return verdict_of(with_open(report, node, said))
+
+
+def with_open(report: Report, number: int, text: str) -> Report:
+    nodes = [
+        replace(node, open_findings=text) if place == number else node
+        for place, node in enumerate(report.nodes)
+    ]
+    return replace(report, nodes=tuple(nodes))
+
+
+def test_a_machine_without_open_findings_gets_its_go() -> None:
+    assert Answer.GO is judged().answer
+    assert Answer.GO is judged(text="").answer
+
+
+def test_an_open_fail_that_this_gate_does_not_measure_refuses_and_names_the_node() -> None:
+    found = judged(an_open())
+    [refusing] = [one for one in found.findings if one.level is Level.FAIL]
+
+    assert Answer.NO_GO is found.answer
+    assert ("node-1",) == found.condemned
+    assert ("storage.smart", "node-1", Cause.HARDWARE) == (refusing.check, refusing.subject, refusing.cause)
+    assert (FindingKind.OPEN_BEFORE, Action.REPLACE, ("nvme0",)) == (
+        refusing.kind,
+        refusing.action,
+        refusing.elements,
+    )
+    assert "2026-11-24 06:00 UTC" in refusing.message
+    assert "this gate does not measure storage.smart" in refusing.message
+    assert refusing.remedy.startswith("Replace the disk.")
+
+
+@pytest.mark.parametrize("level", list(Level))
+@pytest.mark.parametrize("cause", list(Cause))
+def test_only_a_fail_about_the_machine_refuses(level: Level, cause: Cause) -> None:
+    """An open WARN is no reason to refuse, and a gate has its own evidence."""
+    refuses = level is Level.FAIL and cause is not Cause.EVIDENCE
+
+    assert refuses is (judged(an_open(level=level, cause=cause)).answer is not Answer.GO)
+
+
+def test_what_this_gate_measured_it_judges_itself() -> None:
+    """The healthy side: system.clock is measured here, and is in order."""
+    assert Answer.GO is judged(an_open("system.clock", part="")).answer
+
+
+def test_a_check_that_failed_to_measure_is_not_measured() -> None:
+    report = healthy(nodes=2)
+    blind = without_row(report, "system.clock", "node-1")
+    text = documents.dump(OpenFindings(open=(an_open("system.clock", part=""),))).decode()
+    found = verdict_of(with_open(blind, 1, text))
+
+    assert Answer.NO_GO is found.answer
+    other = verdict_of(with_open(blind, 0, text))
+    assert Answer.CANNOT_TELL is other.answer, "node-0 measured it; node-1 lacks evidence"
+
+
+def test_what_this_gate_found_itself_is_said_once() -> None:
+    sick = with_metric(healthy(nodes=2), "system.clock", "node-1", "wall_rate", 0.5)
+    key = FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION)
+    text = documents.dump(OpenFindings(open=(replace(an_open(), key=key),))).decode()
+    grave = [one for one in verdict_of(with_open(sick, 1, text)).findings if one.level is Level.FAIL]
+
+    assert [("system.clock", None)] == [(one.check, one.kind) for one in grave]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"schema_version": 99}', "x" * 100, '{"schema_version": 1, "colour": 1}']
+)
+def test_a_file_that_cannot_be_read_is_missing_evidence(text: str) -> None:
+    found = judged(text=text)
+
+    assert Answer.CANNOT_TELL is found.answer
+    assert {("node-1", Cause.EVIDENCE)} == {
+        (one.subject, one.cause) for one in found.findings if one.level is Level.FAIL
+    }
+
+
+def test_findings_that_did_not_fit_into_the_file_refuse() -> None:
+    assert Answer.CANNOT_TELL is judged(omitted=3).answer
+
+
+def test_a_report_carries_what_a_gate_has_to_answer() -> None:
+    mild, lost = an_open(level=Level.WARN, part="a"), an_open(cause=Cause.EVIDENCE, part="b")
+    grave = [an_open(part=f"nvme{number}") for number in range(documents.MOST_CARRIED + 7)]
+    made = carried(OpenFindings(open=(mild, lost, *grave), opened_total=500))
+
+    assert documents.MOST_CARRIED == len(made.open)
+    assert {Level.FAIL} == {one.level for one in made.open}
+    assert 7 == made.omitted
+    assert (OpenFindings(open=(mild, lost))) == carried(OpenFindings(open=(mild, lost), opened_total=2))
+
+
+def test_a_pass_names_what_the_gate_answered() -> None:
+    """The node closes these when it gets the pass: the flow cannot reach it otherwise."""
+    mended = replace(an_open(), key=FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION))
+    report = with_open(healthy(nodes=2), 1, documents.dump(OpenFindings(open=(mended, an_open()))).decode())
+
+    assert {"node-1": (mended.key.name,)} == answered(report, verdict_of(report).findings)
+    sick = with_metric(report, "system.clock", "node-1", "wall_rate", 0.5)
+    assert {} == answered(sick, verdict_of(sick).findings)
+    blind = without_row(report, "system.clock", "node-1")
+    assert {} == answered(blind, verdict_of(blind).findings)
+
+
+def test_hardware_is_answered_after_a_restart_alone() -> None:
+    broken = replace(an_open(boot="b-1"), key=FindingKey("system.clock", "", "wall_rate", Cause.HARDWARE))
+    text = documents.dump(OpenFindings(open=(broken,))).decode()
+    same = with_open(healthy(nodes=2), 1, text)
+    other = with_open(healthy(nodes=2), 0, text)
+
+    assert {} == answered(same, verdict_of(same).findings), "node-1 still runs in the boot b-1"
+    assert {"node-0": (broken.key.name,)} == answered(other, verdict_of(other).findings)
+
+
+def test_no_open_finding_ever_improves_an_answer() -> None:
+    """Whatever the file holds: without it the answer is the same or better."""
+    ranks = {Answer.GO: 0, Answer.ASK: 1, Answer.CANNOT_TELL: 2, Answer.NO_GO: 2}
+    report = healthy(nodes=2)
+    sick = replace(
+        report, observations=tuple(row for row in report.observations if row.check != "system.clock")
+    )
+    for base in (report, sick):
+        plain = verdict_of(base).answer
+        for level in Level:
+            for cause in Cause:
+                for check in ("system.clock", "storage.smart"):
+                    text = documents.dump(OpenFindings(open=(an_open(check, level, cause),))).decode()
+                    assert ranks[verdict_of(with_open(base, 1, text)).answer] >= ranks[plain]

@@ -1,0 +1,228 @@
+"""What opens a finding and what closes it: never age, silence or a restart of the watch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.documents import open_findings as documents
+from checks.documents.open_findings import MOST_CLOSED, MOST_OPEN, Closer, OpenFinding, OpenFindings
+from checks.judge.open_findings.update import Seen, after_gate, after_round, close
+from checks.model import Action, Cause, Finding, FindingKind, Level
+
+DAY = 86400.0
+GPU = "GPU 5 (0000:b9:00.0)"
+BOOT, NEXT_BOOT = "boot-1", "boot-2"
+
+
+def finding(
+    check: str = "kernel.xid",
+    metric: str = "act",
+    cause: Cause = Cause.HARDWARE,
+    level: Level = Level.FAIL,
+    part: str = GPU,
+) -> Finding:
+    return Finding(
+        level, cause, check, "node-1", "had an Xid that calls for a reset", "", "Reset it.", Action.RESET_GPU,
+        metric=metric, elements=(part,) if part else (), is_predicate=True,
+    )  # fmt: skip
+
+
+def seen(
+    *found: Finding,
+    at: float = 1000 * DAY,
+    by: str = "watch",
+    boot: str = BOOT,
+    since: float = 0.0,
+    check: str = "kernel.xid",
+) -> Seen:
+    return Seen(at, by, boot, found, {check: since})
+
+
+OPENED = after_round(OpenFindings(), seen(finding(), since=999 * DAY))
+
+
+def test_a_round_opens_what_it_found() -> None:
+    [one] = OPENED.open
+
+    assert (one.key.check, one.key.part, one.key.metric, one.key.cause) == (
+        "kernel.xid",
+        GPU,
+        "act",
+        Cause.HARDWARE,
+    )
+    assert (one.by, one.opened_at, one.seen_at, one.since) == ("watch", 1000 * DAY, 1000 * DAY, 999 * DAY)
+    assert (one.level, one.action, one.remedy) == (Level.FAIL, Action.RESET_GPU, "Reset it.")
+    assert OPENED.opened_total == 1
+
+
+@pytest.mark.parametrize("days", [0.001, 1, 15, 400])
+def test_silence_and_age_close_nothing(days: float) -> None:
+    """gpud issue 1212: an Xid older than the look-back made the machine healthy, though nobody had reset it."""
+    later = after_round(OPENED, seen(at=(1000 + days) * DAY, since=(999 + days) * DAY))
+
+    assert later.open == OPENED.open
+
+
+def test_a_restart_of_the_machine_alone_closes_nothing() -> None:
+    """Only a gate closes: the watch does not load the GPU."""
+    later = after_round(OPENED, seen(at=1001 * DAY, boot=NEXT_BOOT))
+
+    assert later.open == OPENED.open
+
+
+def test_the_same_finding_again_is_not_a_second_one() -> None:
+    again = after_round(OPENED, seen(finding(), at=1000 * DAY + 60))
+    [one] = again.open
+
+    assert (one.opened_at, one.seen_at) == (1000 * DAY, 1000 * DAY + 60)
+    assert again.opened_total == 1
+
+
+def test_two_parts_and_two_metrics_are_findings_of_their_own() -> None:
+    """eks-node-monitoring-agent issue 39: two causes on one condition hid each other."""
+    both = replace(finding(), elements=(GPU, "GPU 6 (0000:ba:00.0)"))
+    found = after_round(OpenFindings(), seen(both, finding(metric="support", level=Level.WARN)))
+
+    assert 3 == len({one.key for one in found.open}) == len(found.open)
+
+
+def test_the_gravest_level_stays() -> None:
+    milder = after_round(OPENED, seen(replace(finding(), level=Level.WARN, message="milder"), at=1001 * DAY))
+    [one] = milder.open
+
+    assert one.level is Level.FAIL
+    assert one.message != "milder"
+    graver = after_round(
+        after_round(OpenFindings(), seen(replace(finding(), level=Level.WARN))),
+        seen(replace(finding(), message="graver")),
+    )
+    assert [(Level.FAIL, "graver")] == [(one.level, one.message) for one in graver.open]
+
+
+def test_missing_evidence_is_closed_by_the_measurement_coming_back() -> None:
+    lost = finding("gpu.ecc", "", Cause.EVIDENCE, part="")
+    opened = after_round(OpenFindings(), Seen(0.0, "watch", BOOT, [lost], {}))
+    silent = after_round(opened, Seen(60.0, "watch", BOOT, [], {"kernel.xid": 0.0}))
+    back = after_round(silent, Seen(120.0, "watch", BOOT, [], {"gpu.ecc": 0.0}))
+
+    assert silent.open == opened.open != ()
+    assert back.open == ()
+    assert [(Closer.MEASURED, "", 120.0)] == [(one.closer, one.who, one.closed_at) for one in back.closed]
+    assert back.closed_total == {"measured": 1}
+
+
+def test_a_gate_that_did_not_measure_the_check_closes_nothing() -> None:
+    passing = Seen(1001 * DAY, "gate-2", NEXT_BOOT, [], {"gpu.ecc": 0.0})
+
+    assert after_gate(OPENED, passing).open == OPENED.open
+
+
+def test_a_gate_that_measured_it_after_a_restart_closes_it() -> None:
+    after = after_gate(OPENED, seen(at=1001 * DAY, by="gate-2", boot=NEXT_BOOT, since=1000.9 * DAY))
+
+    assert after.open == ()
+    assert [(Closer.GATE, "gate-2")] == [(one.closer, one.who) for one in after.closed]
+
+
+def test_a_gate_without_a_remedy_does_not_close_hardware() -> None:
+    """Its log reaches back, and shows no fault any more: something is odd, and a person says what."""
+    assert after_gate(OPENED, seen(by="gate-2", at=1000.5 * DAY, since=998 * DAY)).open == OPENED.open
+
+
+@pytest.mark.parametrize(
+    ("repaired_at", "is_open"), [(1000.2 * DAY, False), (999.0 * DAY, True), (None, True)]
+)
+def test_a_repair_after_the_finding_is_a_remedy(repaired_at: float | None, is_open: bool) -> None:
+    passing = seen(by="gate-2", at=1000.5 * DAY, since=998 * DAY)
+
+    assert is_open is bool(after_gate(OPENED, passing, repaired_at).open)
+
+
+def test_a_log_that_shows_the_reset_is_a_remedy() -> None:
+    handled = finding(metric="handled", level=Level.WARN)
+    after = after_gate(OPENED, seen(handled, by="gate-2", at=1000.5 * DAY, since=998 * DAY))
+
+    assert ["handled"] == [one.key.metric for one in after.open]
+    other = replace(handled, elements=("GPU 0 (0000:53:00.0)",))
+    still = after_gate(OPENED, seen(other, by="gate-2", at=1000.5 * DAY, since=998 * DAY))
+    assert {"act", "handled"} == {one.key.metric for one in still.open}
+
+
+def test_a_reset_that_the_watch_saw_is_a_remedy_after_the_log_was_rotated() -> None:
+    watched = after_round(OPENED, seen(finding(metric="handled", level=Level.WARN), at=1000.1 * DAY))
+    after = after_gate(watched, seen(by="gate-2", at=1003 * DAY, since=1002.9 * DAY))
+
+    assert ["handled"] == [one.key.metric for one in after.open]
+
+
+def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
+    repaired_at = 1000.2 * DAY
+    assert after_gate(OPENED, seen(by="g", at=1002 * DAY, since=1001 * DAY), repaired_at).open == OPENED.open
+    assert after_gate(OPENED, seen(by="g", at=1002 * DAY, since=998 * DAY), repaired_at).open == ()
+
+
+@pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.APPLICATION])
+def test_what_a_person_mends_in_place_is_closed_by_its_measurement(cause: Cause) -> None:
+    full = finding("system.resources", "disk_free_bytes", cause, part="")
+    opened = after_round(OpenFindings(), seen(full, check="system.resources"))
+
+    assert after_round(opened, seen(check="system.resources")).open == opened.open
+    assert after_gate(opened, seen(by="gate-2", check="system.resources")).open == ()
+
+
+def test_a_gate_opens_what_it_found_but_no_missing_evidence() -> None:
+    lost = finding("dcgm.diag", "", Cause.EVIDENCE, part="")
+    after = after_gate(OpenFindings(), seen(finding(), lost, by="gate-1"))
+
+    assert [("kernel.xid", "gate-1")] == [(one.key.check, one.by) for one in after.open]
+
+
+def test_a_person_closes_one_by_its_name() -> None:
+    [one] = OPENED.open
+    after = close(OPENED, one.key.name, "dana: reseated the board", 1002 * DAY)
+
+    assert after.open == ()
+    assert [(Closer.PERSON, "dana: reseated the board")] == [(done.closer, done.who) for done in after.closed]
+    with pytest.raises(KeyError):
+        close(OPENED, "kernel.xid/act/GPU 7", "dana", 0.0)
+
+
+def test_the_file_stays_bounded_and_counts_what_it_leaves_out() -> None:
+    many = [finding(part=f"GPU {number}") for number in range(MOST_OPEN + 50)]
+    mild = [replace(one, level=Level.WARN) for one in many[:100]]
+    known = after_round(OpenFindings(), seen(*mild))
+    after = after_round(known, seen(*many[100:]))
+
+    assert (MOST_OPEN, 50, MOST_OPEN + 50) == (len(after.open), after.omitted, after.opened_total)
+    assert 50 == sum(one.level is Level.WARN for one in after.open), "the mildest are left out"
+    for number in range(MOST_CLOSED + 20):
+        after = close(after, after.open[0].key.name, f"{number}", 0.0)
+    assert MOST_CLOSED == len(after.closed)
+    assert {"person": MOST_CLOSED + 20} == after.closed_total
+
+
+def test_what_was_open_before_a_gate_is_not_seen_by_it() -> None:
+    """The gate's own finding about an old one must not make it look recent."""
+    from checks.judge.open_findings.update import seen_on
+
+    old = replace(finding(), kind=FindingKind.OPEN_BEFORE)
+    assert [] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [old], {}).findings]
+    link = replace(finding(), subject="node-1<->node-2")
+    other = replace(finding(), subject="node-10")
+    rank = replace(finding(), subject="node-1/rank-3")
+    assert [rank] == [*seen_on("node-1", 0.0, "gate-1", BOOT, [link, other, rank], {}).findings]
+
+
+def test_the_file_is_read_as_it_was_written() -> None:
+    closed = close(OPENED, OPENED.open[0].key.name, "dana", 5.0)
+    for known in (OpenFindings(), OPENED, closed):
+        assert known == documents.load(documents.dump(known))
+
+
+def test_an_open_finding_has_no_default_that_hides_a_field() -> None:
+    """A field with a default could be lost from the file and nobody would notice."""
+    import dataclasses
+
+    assert all(field.default is dataclasses.MISSING for field in dataclasses.fields(OpenFinding))

@@ -1,0 +1,105 @@
+"""A gate on a watched machine opens what it found and closes what its pass answers; on another machine it writes nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.bundle import Pass, PassedNode
+from checks.documents import open_findings as documents
+from checks.documents.open_findings import Closer, FindingKey, OpenFinding, OpenFindings
+from checks.model import Action, Cause, Level
+from checks.probes.host import machine, system
+from checks.process import machine_state
+from checks.process.machine_state import FINDINGS, VARIABLE
+from checks.runner.in_job.open_findings import close_answered, open_found
+from tests.sample_reports import WHEN, healthy, verdict_of, with_metric
+
+BOOT = machine.boot_id(system.ROOT)
+OPEN = OpenFinding(
+    FindingKey("system.clock", "", "wall_rate", Cause.CONFIGURATION), Level.FAIL, Action.NONE, "runs slow", "", True, "watch",
+    100.0, 200.0, 0.0, BOOT,
+)  # fmt: skip
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a machine that is watched."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(OPEN,))))
+    monkeypatch.setenv(VARIABLE, str(folder))
+    return folder
+
+
+def a_pass(folder: Path, *answered: str, boot_id: str = BOOT) -> Path:
+    node = PassedNode("algo-7", 0, {"boot_id": boot_id}, answered)
+    path = folder / "pass.json"
+    path.write_bytes(bundles.dump(Pass(1, "gate-9", "d", WHEN, (node,))))
+    return path
+
+
+def test_the_pass_closes_what_it_answered(tmp_path: Path, state: Path) -> None:
+    close_answered(a_pass(tmp_path, OPEN.key.name))
+    known = machine_state.read(state)
+
+    assert known.open == ()
+    assert [(Closer.GATE, "gate-9")] == [(one.closer, one.who) for one in known.closed]
+
+
+@pytest.mark.parametrize(
+    ("answered", "boot_id"), [((), BOOT), (("another/name",), BOOT), ((OPEN.key.name,), "b")]
+)
+def test_a_pass_that_does_not_name_it_or_is_of_another_machine_closes_nothing(
+    tmp_path: Path, state: Path, answered: tuple[str, ...], boot_id: str
+) -> None:
+    close_answered(a_pass(tmp_path, *answered, boot_id=boot_id))
+
+    assert (OPEN,) == machine_state.read(state).open
+
+
+def test_what_was_seen_again_after_the_gate_measured_stays(tmp_path: Path, state: Path) -> None:
+    later = replace(OPEN, seen_at=2e9)
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(later,))))
+    close_answered(a_pass(tmp_path, OPEN.key.name))
+
+    assert (later,) == machine_state.read(state).open
+
+
+def test_a_pass_that_cannot_be_read_closes_nothing(tmp_path: Path, state: Path) -> None:
+    (tmp_path / "pass.json").write_text("{")
+    close_answered(tmp_path / "pass.json")
+    close_answered(tmp_path / "none")
+
+    assert (OPEN,) == machine_state.read(state).open
+
+
+def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:
+    sick = with_metric(healthy(nodes=2), "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
+    open_found("node-0", sick, verdict_of(sick).findings)
+    assert not [one for one in machine_state.read(state).open if one.by == "sample-gate"]
+    open_found("node-1", sick, verdict_of(sick).findings)
+    [found] = [one for one in machine_state.read(state).open if one.by == "sample-gate"]
+
+    assert ("collective.all_reduce", "rank-3", Level.FAIL) == (found.key.check, found.key.part, found.level)
+
+
+def test_no_gate_makes_a_file_on_a_machine_without_a_watch(tmp_path: Path, state: Path) -> None:
+    (state / FINDINGS).unlink()
+    sick = with_metric(healthy(nodes=2), "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
+    open_found("node-1", sick, verdict_of(sick).findings)
+    close_answered(a_pass(tmp_path, OPEN.key.name))
+
+    assert [] == os.listdir(state)
+
+
+def test_a_broken_file_stays_as_it_is_and_stops_nothing(tmp_path: Path, state: Path) -> None:
+    (state / FINDINGS).write_text("{")
+    close_answered(a_pass(tmp_path, OPEN.key.name))
+    open_found("node-1", healthy(nodes=2), [])
+
+    assert "{" == (state / FINDINGS).read_text()

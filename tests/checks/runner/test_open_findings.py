@@ -1,0 +1,94 @@
+"""A node's report carries what the watch of its machine left open, from the first write on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks import bundle as bundles
+from checks.documents import open_findings as documents
+from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
+from checks.documents.report import dump_plain, load_node
+from checks.facts.builtin import builtin
+from checks.judge.open_findings.gate import CHECK
+from checks.judge.verdict import decide
+from checks.merge import merge
+from checks.model import Action, Cause, Finding, FindingKind, Level, Profile
+from checks.process.machine_state import FINDINGS, VARIABLE
+from checks.roster import Member, Roster
+from checks.runner import node_run
+from checks.runner.journal import Journal
+from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.single_node import declare, read_policy
+
+OPEN = OpenFinding(
+    FindingKey("disk.smart", "nvme0", "failing", Cause.HARDWARE), Level.FAIL, Action.REPLACE, "has a failing disk", "",
+    True, "watch", 100.0, 200.0, 0.0, "b",
+)  # fmt: skip
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine's state."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, str(folder))
+    return folder
+
+
+def context(tmp_path: Path) -> NodeContext:
+    policy = read_policy(None, "cpu", announced=False)
+    made = bundles.make("gate-1", declare("cpu", 1, builtin()), Profile.QUICK, policy, builtin())
+    (tmp_path / "bundle.json").write_bytes(bundles.dump(made))
+    (tmp_path / "roster.json").write_bytes(dump_plain(Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")))
+    return open_node_context(
+        tmp_path / "bundle.json", tmp_path / "roster.json", "node-0", tmp_path / "scratch"
+    )
+
+
+def told(tmp_path: Path) -> list[Finding]:
+    """What the verdict on the node's report says of what was open, through the file and the merge."""
+    alone = context(tmp_path)
+    journal = Journal(tmp_path / "node-0.json", node_run.first_report(alone, "one"))
+    journal.write()
+    data = journal.path.read_bytes()
+    assert load_node(data).node.open_findings == journal.report.node.open_findings
+    report = merge(alone.bundle, "one", {"node-0": data}, "2026-11-26T08:00:00Z")
+    found = decide(report, alone.bundle.policy, builtin()).findings
+    return [one for one in found if one.kind is FindingKind.OPEN_BEFORE or one.check == CHECK]
+
+
+def test_without_a_watch_there_is_nothing(tmp_path: Path, state: Path) -> None:
+    assert [] == told(tmp_path)
+    state.rmdir()
+    assert [] == told(tmp_path)
+
+
+def test_what_is_open_reaches_the_verdict(tmp_path: Path, state: Path) -> None:
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(OPEN,))))
+    [found] = told(tmp_path)
+
+    assert (Level.FAIL, "disk.smart", "node-0") == (found.level, found.check, found.subject)
+
+
+def test_a_watch_that_found_nothing_carries_nothing_that_refuses(tmp_path: Path, state: Path) -> None:
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(opened_total=5, closed_total={"gate": 5})))
+
+    assert [] == told(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b'{"schema_version": 1, "open": [{"key": 5}]}'])
+def test_a_broken_file_is_said(tmp_path: Path, state: Path, data: bytes) -> None:
+    (state / FINDINGS).write_bytes(data)
+    [found] = told(tmp_path)
+
+    assert (Level.FAIL, Cause.EVIDENCE, CHECK) == (found.level, found.cause, found.check)
+    assert FINDINGS in found.message
+
+
+def test_a_file_that_nobody_may_read_is_said(tmp_path: Path, state: Path) -> None:
+    (state / FINDINGS).mkdir()
+    [found] = told(tmp_path)
+
+    assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)

@@ -1,0 +1,138 @@
+"""The watch's metrics: what they say, that hostile values break nothing, and that they stay bounded. Read with prometheus-client."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
+from checks.judge.open_findings.update import Seen
+from checks.model import Action, Cause, Level, Observation, Outcome
+from checks.watch.exposition import MOST_FINDINGS, WatchNumbers, exposition
+from checks.watch.families import FAMILIES, Kind, Source
+from checks.watch.rounds import RoundResult
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def an_open(part: str = "GPU 5", level: Level = Level.FAIL, opened_at: float = 100.0) -> OpenFinding:
+    key = FindingKey("kernel.xid", part, "act", Cause.HARDWARE)
+    return OpenFinding(
+        key, level, Action.RESET_GPU, "had an Xid", "", True, "watch", opened_at, 200.0, 0.0, "b"
+    )
+
+
+def a_round(*rows: Observation) -> RoundResult:
+    return RoundResult(1000.0, 1002.5, True, (), rows, Seen(1002.5, "watch", "b", [], {}))
+
+
+def numbers(*found: OpenFinding, omitted: int = 0) -> WatchNumbers:
+    return WatchNumbers("p5.48xlarge", 8, 60.0, 24, OpenFindings(open=found, omitted=omitted, opened_total=7))
+
+
+def series(made: WatchNumbers) -> Series:
+    families = [*text_string_to_metric_families(exposition(made))]
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_a_watch_that_has_made_no_round_has_no_time_of_a_round() -> None:
+    """A zero would be a round of 1970: the alert about a stale watch fires because nothing is there."""
+    names = {name for name, _ in series(numbers())}
+
+    assert "prelaunch_watch_last_round_timestamp_seconds" not in names
+    assert "prelaunch_watch_observations" not in names
+    assert "prelaunch_watch_interval_seconds" in names
+
+
+def test_a_round_is_told() -> None:
+    made = numbers()
+    made.last = a_round(
+        Observation("gpu.inventory", "n", Outcome.MEASURED, 0.5, {"gpus_found": 7}),
+        Observation(
+            "gpu.row_remap", "n", Outcome.MEASURED, 0.1, {"gpus": ("GPU 0", "GPU 1"), "remap_pending": (0, 1)}
+        ),
+        Observation("gpu.ecc", "n", Outcome.ERRORED, 15.0, reason="hung"),
+    )
+    found = series(made)
+
+    assert 1002.5 == found["prelaunch_watch_last_round_timestamp_seconds", ()]
+    assert 2.5 == found["prelaunch_watch_round_duration_seconds", ()]
+    assert (8, 7) == (
+        found["prelaunch_declared_gpus", (("instance_type", "p5.48xlarge"),)],
+        found["prelaunch_found_gpus", ()],
+    )
+    assert (2, 1) == tuple(
+        found["prelaunch_watch_observations", (("outcome", one),)] for one in ("MEASURED", "ERRORED")
+    )
+    assert (0, 1) == tuple(found["prelaunch_gpu_row_remap_pending", (("gpu", f"GPU {n}"),)] for n in (0, 1))
+    assert 15.0 == found["prelaunch_watch_check_duration_seconds", (("check", "gpu.ecc"),)]
+
+
+def test_a_gpu_count_that_was_not_measured_is_no_zero() -> None:
+    made = numbers()
+    made.last = a_round(Observation("gpu.inventory", "n", Outcome.ERRORED, 0.5, reason="hung"))
+
+    assert not [name for name, _ in series(made) if name == "prelaunch_found_gpus"]
+
+
+def test_an_open_finding_is_a_series_and_a_closed_one_is_none() -> None:
+    labels = (
+        ("cause", "HARDWARE"),
+        ("check", "kernel.xid"),
+        ("level", "FAIL"),
+        ("metric", "act"),
+        ("part", "GPU 5"),
+    )
+    total = ("prelaunch_findings_open", (("cause", "HARDWARE"), ("level", "FAIL")))
+
+    assert (1, 1) == (
+        series(numbers(an_open()))["prelaunch_finding_open", labels],
+        series(numbers(an_open()))[total],
+    )
+    assert 0 == series(numbers())[total]
+    assert not [name for name, _ in series(numbers()) if name == "prelaunch_finding_open"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    ['a"b', "a\\", "a\nprelaunch_finding_open 0", "a\r\n# EOF\n", "\x00\x1b[31m", "{}", "\u202egnp", "\ud800", 'x"} 1\ny 2'],
+)  # fmt: skip
+def test_no_label_breaks_the_text(part: str) -> None:
+    found = series(numbers(an_open(part)))
+    named = [dict(labels)["part"] for name, labels in found if name == "prelaunch_finding_open"]
+
+    assert 1 == len(named)
+    assert {name for name, _ in found} <= {family.name for family in FAMILIES}
+    assert not {"\n", "\r", "\x00", "\x1b"} & {*named[0]}
+
+
+def test_ten_thousand_findings_stay_bounded_and_are_counted() -> None:
+    many = [
+        an_open(f"{'GPU' * 3000} {n}" if n % 2 else f"GPU {n}", opened_at=float(n)) for n in range(10_000)
+    ]
+    mild = [replace(one, level=Level.WARN) for one in many[:5000]]
+    text = exposition(numbers(*mild, *many[5000:]))
+    found = series(numbers(*mild, *many[5000:]))
+    listed = [dict(labels)["level"] for name, labels in found if name == "prelaunch_finding_open"]
+
+    assert len(text) < 100_000
+    assert {"FAIL"} == {*listed}, "the gravest are listed"
+    assert len(listed) <= MOST_FINDINGS
+    assert 10_000 == len(listed) + found["prelaunch_findings_omitted", ()]
+    assert 5000 == found["prelaunch_findings_open", (("cause", "HARDWARE"), ("level", "FAIL"))]
+
+
+def test_every_family_has_one_type_and_help_and_follows_the_naming_rules() -> None:
+    """Prometheus documentation, "Metric and label naming": counters end in _total, and nothing else does."""
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+    for family in FAMILIES:
+        assert family.name.startswith("prelaunch_")
+        assert (family.kind is Kind.COUNTER) is family.name.endswith("_total")
+        assert family.help.endswith(".")
+        assert not {"node", "cluster", "instance", "job"} & {*family.labels} or family.source is Source.STORE

@@ -1,0 +1,166 @@
+"""One round, with real processes: whatever a check does, the others are measured, and what is missing is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from checks import catalog
+from checks.model import Cause, ErrorKind, Level, Outcome
+from checks.policy import CheckPolicy, OnWarn, Policy, Rule
+from checks.probes.host import machine
+from checks.runner.node_context import PlaceError
+from checks.watch.rounds import SCRATCH, RoundResult, Rounds
+from tests.checks.watch import toy_checks
+
+DEADLINE_S = 20.0
+
+
+def _rule(metric: str) -> CheckPolicy:
+    return CheckPolicy(rules=(Rule(metric, "made up for a test", equals=0),))
+
+
+POLICY = Policy(
+    "toy",
+    ("cpu",),
+    OnWarn.GO,
+    0.25,
+    {check.name: _rule(check.metrics[0]) for check in toy_checks.CHECKS} | {"toy.unknown": _rule("value")},
+)
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The counter of toy.compares; the toy checks are the catalogue."""
+    monkeypatch.setattr(catalog, "CATALOG", toy_checks.CHECKS)
+    monkeypatch.chdir(Path(__file__).parents[3])
+    path = tmp_path / "counter"
+    path.write_text("10")
+    monkeypatch.setenv(toy_checks.COUNTER, str(path))
+    return path
+
+
+def look(tmp_path: Path, deadline_s: float = DEADLINE_S) -> RoundResult:
+    return Rounds(tmp_path / "state", "cpu", POLICY, deadline_s).look()
+
+
+def outcomes(result: RoundResult) -> dict[str, Outcome]:
+    return {row.check.removeprefix("toy."): row.outcome for row in result.rows}
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_healthy_machine_has_no_finding(tmp_path: Path) -> None:
+    result = look(tmp_path)
+
+    assert {"steady", "hangs", "dies", "compares"} == {*outcomes(result)}
+    assert {Outcome.MEASURED} == {*outcomes(result).values()}
+    assert [] == [*result.seen.findings]
+    assert result.in_time
+    assert {check.name for check in toy_checks.CHECKS} == {*result.seen.measured}
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_fault_is_found_by_the_rule_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_VALUE", "3")
+    [found] = look(tmp_path).seen.findings
+
+    assert ("toy.steady", Level.FAIL, Cause.HARDWARE) == (found.check, found.level, found.cause)
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_check_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_HANGS", "1")
+    result = look(tmp_path)
+    [found] = result.seen.findings
+
+    assert [Outcome.MEASURED, Outcome.ERRORED, Outcome.MEASURED, Outcome.MEASURED] == [
+        *outcomes(result).values()
+    ]
+    assert ("toy.hangs", Cause.EVIDENCE) == (found.check, found.cause)
+    assert "toy.hangs" not in result.seen.measured
+    assert result.in_time
+
+
+@pytest.mark.usefixtures("counter")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_round_that_dies_keeps_what_it_had_and_names_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setenv("TOY_SIGNAL", f"{int(number)}")
+    result = look(tmp_path)
+
+    assert [Outcome.MEASURED, Outcome.MEASURED, Outcome.ERRORED, Outcome.ERRORED] == [
+        *outcomes(result).values()
+    ]
+    assert {ErrorKind.NOT_RUN} == {row.error_kind for row in result.rows[2:]}
+    assert {("toy.dies", Cause.EVIDENCE), ("toy.compares", Cause.EVIDENCE)} == {
+        (found.check, found.cause) for found in result.seen.findings
+    }
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_round_that_is_stopped_is_ended_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_SIGNAL", f"{int(signal.SIGSTOP)}")
+    begun = time.monotonic()
+    result = look(tmp_path, deadline_s=3.0)
+
+    assert time.monotonic() - begun < 20
+    assert not result.in_time
+    assert {ErrorKind.DEADLINE} == {row.error_kind for row in result.rows[2:]}
+    left = subprocess.run(
+        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
+    )
+    assert "" == left.stdout
+
+
+def test_the_round_before_is_the_first_measurement(tmp_path: Path, counter: Path) -> None:
+    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    assert [] == [*rounds.look().seen.findings]
+    counter.write_text("17")  # between two rounds, when nothing of ours runs
+    [found] = rounds.look().seen.findings
+    assert [] == [*rounds.look().seen.findings], "a growth is found once"
+
+    assert ("toy.compares", 7) == (found.check, int(found.compared.value) if found.compared else None)
+
+
+def test_a_restart_of_the_watch_loses_no_event(tmp_path: Path, counter: Path) -> None:
+    look(tmp_path)
+    counter.write_text("17")
+
+    assert ["toy.compares"] == [found.check for found in look(tmp_path).seen.findings]
+
+
+def test_a_counter_of_another_boot_is_not_compared_with(
+    tmp_path: Path, counter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters begin anew at a boot; what grew in between was of the old one."""
+    look(tmp_path)
+    counter.write_text("3")
+    monkeypatch.setattr(machine, "boot_id", lambda root: "another-boot")
+
+    assert [] == [*look(tmp_path).seen.findings]
+    assert ["another-boot"] == os.listdir(tmp_path / "state" / SCRATCH)
+
+
+def test_a_counter_that_cannot_be_read_is_not_measured_and_comes_back(tmp_path: Path, counter: Path) -> None:
+    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    counter.write_text("?")
+    result = rounds.look()
+    counter.write_text("20")
+
+    assert Outcome.ERRORED is outcomes(result)["compares"]
+    assert [] == [*rounds.look().seen.findings]
+
+
+def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
+    with pytest.raises(PlaceError, match="not for instance type m5"):
+        Rounds(tmp_path, "m5.large", POLICY, DEADLINE_S)
+    with pytest.raises(PlaceError, match="unknown instance type"):
+        Rounds(tmp_path, "p55", POLICY, DEADLINE_S)

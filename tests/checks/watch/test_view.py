@@ -1,0 +1,90 @@
+"""Which checks are safe beside a job, and which rules mean an idle machine: both are literal lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.catalog import CATALOG
+from checks.check import Check
+from checks.model import Part, Scope
+from checks.policy import Policy
+from checks.runner.single_node import POLICIES, read_policy
+from checks.watch.view import IDLE, view, watched
+
+SAFE = (
+    "system.identity", "system.resources", "system.clock", "mounts.responsive", "kernel.hardware", "kernel.xid", "kernel.sxid",
+    "system.error_counters", "gpu.inventory", "neuron.devices", "neuron.ecc", "dcgm.policy", "gpu.memory", "gpu.modes", "gpu.power",
+    "gpu.fabric", "gpu.nvlink", "gpu.ecc", "gpu.row_remap", "gpu.retired_pages", "gpu.recovery_action", "efa.devices",
+    "efa.counters", "network.counters",
+)  # fmt: skip
+# dcgm.health sets watches in the host engine; the others load the machine, or fail on every GPU that is in use.
+NEVER = {
+    "dcgm.health",
+    "dcgm.diag",
+    "gpu.processes",
+    "gpu.utilisation",
+    "cpu.stress",
+    "memory.stress",
+    "disk.io",
+    "nccl.tests",
+}
+SHIPPED = {path.stem: read_policy(path, "", announced=False) for path in sorted(POLICIES.glob("*.json"))}
+
+
+def test_the_list_is_literal() -> None:
+    """A check gets onto it by a decision, and not by its cost or its family."""
+    assert [*SAFE] == [check.name for check in CATALOG if check.beside_job]
+    assert not NEVER & {*SAFE}
+
+
+@pytest.mark.parametrize(
+    "check", [check for check in CATALOG if check.beside_job], ids=lambda check: check.name
+)
+def test_a_check_beside_a_job_takes_nothing_from_it(check: Check) -> None:
+    assert check.scope is Scope.NODE
+    assert not check.serial
+    assert not check.group
+    assert check.watch is None
+    assert check.cost != "minutes"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_view_has_no_rule_about_an_idle_machine(name: str) -> None:
+    policy = SHIPPED[name]
+    seen = view(policy, CATALOG)
+    rules = {(check, rule.metric) for check, line in seen.checks.items() for rule in line.rules}
+    dropped = {
+        (check, rule.metric)
+        for check, line in policy.checks.items()
+        if check in seen.checks
+        for rule in line.rules
+    } - rules
+
+    assert not rules & IDLE
+    assert dropped == {rule for rule in IDLE if rule[0] in policy.checks}
+    assert {*seen.checks} == {check.name for check in watched(CATALOG, policy)} <= {*SAFE}
+
+
+def test_every_rule_of_the_list_is_in_a_shipped_policy() -> None:
+    """An entry that names no rule would be a rule that is silently kept."""
+    shipped = {
+        (check, rule.metric)
+        for policy in SHIPPED.values()
+        for check, line in policy.checks.items()
+        for rule in line.rules
+    }
+
+    assert shipped >= IDLE
+
+
+def test_gpu_machines_are_watched_for_what_breaks_between_gates() -> None:
+    policy: Policy = SHIPPED["nvidia"]
+    names = {check.name for check in watched(CATALOG, policy)}
+    gpu = {
+        check.name
+        for check in CATALOG
+        if check.beside_job and check.part in (Part.GPU, Part.NVLINK, Part.EFA)
+    }
+
+    assert names >= gpu
+    assert names >= {"kernel.xid", "kernel.sxid", "kernel.hardware", "network.counters"}

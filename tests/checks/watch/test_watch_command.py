@@ -1,0 +1,217 @@
+"""`python -m checks watch` as a site runs it: a kernel log, real rounds, /metrics over HTTP, kill -9, the file of findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from checks.documents import open_findings as documents
+from checks.process.free_ports import free_ports
+from checks.process.machine_state import FINDINGS
+
+ROOT = Path(__file__).parents[3]
+# Seed 001's drill: the line of an NVLink fault that calls for another node.
+XID_74 = (
+    "kernel: NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, name=<unknown>, "
+    "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
+)
+EVERY_S = 1.0
+
+
+class Watch:
+    """A running watch."""
+
+    def __init__(self, state: Path, log: Path, *more: str) -> None:
+        self.state, self.log = state, log
+        [self.port] = free_ports(1, "127.0.0.1")
+        self.environment = {
+            **os.environ,
+            "PRELAUNCH_STATE": str(state),
+            "PRELAUNCH_KERNEL_LOG": str(log),
+        }
+        argv = (
+            *(sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{EVERY_S}"),
+            *("--listen", f"127.0.0.1:{self.port}", *more),
+        )
+        self.process = subprocess.Popen(
+            argv, cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def series(self) -> dict[str, list[tuple[dict[str, str], float]]]:
+        """What /metrics serves now, by name; {} if nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except (urllib.error.URLError, OSError):
+            return {}
+        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+        return found
+
+    def open_fails(self) -> list[dict[str, str]]:
+        """The labels of the open findings about the machine."""
+        open_ones = self.series().get("prelaunch_finding_open", [])
+        return [
+            labels for labels, _ in open_ones if labels["level"] == "FAIL" and labels["cause"] != "EVIDENCE"
+        ]
+
+    def rounds(self) -> float:
+        """How many rounds have ended."""
+        return sum(value for _, value in self.series().get("prelaunch_watch_rounds_total", []))
+
+    def findings(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """`checks findings` on the same machine."""
+        return subprocess.run(
+            (sys.executable, "-m", "checks", "findings", *more),
+            cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+
+def until(said: str, true: Callable[[], object], most_s: float = 40.0) -> None:
+    """Waits until it is true."""
+    begun = time.monotonic()
+    while not true():
+        assert time.monotonic() - begun < most_s, said
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A kernel log of a healthy machine."""
+    path = tmp_path / "messages"
+    path.write_text(f"{stamp()} node-0 kernel: Linux version 6.1.0\n")
+    return path
+
+
+def stamp() -> str:
+    """Now, as syslog writes it."""
+    return time.strftime("%b %d %H:%M:%S")
+
+
+@contextmanager
+def watching(tmp_path: Path, log: Path, *more: str) -> Iterator[Watch]:
+    watch = Watch(tmp_path / "state", log, *more)
+    try:
+        until("the watch makes rounds", lambda: watch.rounds() >= 1)
+        yield watch
+    finally:
+        watch.process.kill()
+        watch.process.communicate()
+
+
+def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Path) -> None:
+    with watching(tmp_path, log) as watch:
+        assert [] == watch.open_fails()
+        assert 0 == watch.findings().returncode or "EVIDENCE" in watch.findings().stdout
+        before = watch.rounds()
+        with log.open("a") as file:
+            file.write(f"{stamp()} node-0 {XID_74}\n")
+        until("the Xid is found", watch.open_fails)
+        assert watch.rounds() <= before + 3, "within two rounds of the line"
+        [found] = watch.open_fails()
+        assert ("kernel.xid", "act", "HARDWARE") == (found["check"], found["metric"], found["cause"])
+        assert "0000:b9:00" in found["part"]
+        xids = {labels["xid"]: value for labels, value in watch.series()["prelaunch_xid_total"]}
+        assert {"74": 1} == xids
+    # kill -9, a log that was rotated, and another watch: still open, found once.
+    log.write_text(f"{stamp()} node-0 kernel: Linux version 6.1.0\n")
+    with watching(tmp_path, log) as watch:
+        until("two more rounds", lambda: watch.rounds() >= 2)
+        assert ["act"] == [found["metric"] for found in watch.open_fails()]
+        assert 1 == watch.findings().returncode
+        # Nobody closes a finding by deleting the file under a watch.
+        (watch.state / FINDINGS).unlink()
+        until("the file is there again", (watch.state / FINDINGS).exists)
+        assert ["act"] == [found["metric"] for found in watch.open_fails()]
+        [kept] = [
+            one
+            for one in documents.load((watch.state / FINDINGS).read_bytes()).open
+            if one.key.metric == "act"
+        ]
+
+        nobody = watch.findings("--close", kept.key.name)
+        wrong = watch.findings("--close", "kernel.xid/act/GPU 99", "--by", "dana")
+        closed = watch.findings("--close", kept.key.name, "--by", "dana: replaced the NVLink bridge")
+        assert (2, 2, 0) == (nobody.returncode, wrong.returncode, closed.returncode)
+        assert kept.key.name in wrong.stderr
+        until("the watch sees that it is closed", lambda: not watch.open_fails())
+        listed = json.loads(watch.findings("--format", "json").stdout)
+        assert ("person", "dana: replaced the NVLink bridge") == (
+            listed["closed"][-1]["closer"],
+            listed["closed"][-1]["who"],
+        )
+
+
+def test_a_file_of_findings_that_cannot_be_read_is_not_overwritten(tmp_path: Path, log: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / FINDINGS).write_text('{"schema_version": 1, "open": [')
+    watch = Watch(state, log)
+    said = watch.process.communicate(timeout=60)[0].decode()
+
+    assert 2 == watch.process.returncode
+    assert str(state / FINDINGS) in said
+    assert '{"schema_version": 1, "open": [' == (state / FINDINGS).read_text()
+    assert 3 == watch.findings().returncode
+
+
+def test_the_textfile_is_whole_and_says_the_same(tmp_path: Path, log: Path) -> None:
+    folder = tmp_path / "textfile"
+    folder.mkdir()
+    with watching(tmp_path, log, "--textfile", str(folder)) as watch:
+        until("the file is there", (folder / "prelaunch.prom").exists)
+        for _ in range(50):
+            text = (folder / "prelaunch.prom").read_text()
+            names = {family.name for family in text_string_to_metric_families(text)}
+            assert "prelaunch_watch_last_round_timestamp_seconds" in names
+            time.sleep(0.02)
+        assert ["prelaunch.prom"] == os.listdir(folder)
+        os.rename(folder, tmp_path / "gone")
+        rounds = watch.rounds()
+        until("a folder that is gone stops no round", lambda: watch.rounds() > rounds + 1)
+
+
+def test_sigterm_ends_it_at_once_and_leaves_no_process(tmp_path: Path, log: Path) -> None:
+    with watching(tmp_path, log) as watch:
+        begun = time.monotonic()
+        watch.process.terminate()
+        said = watch.process.communicate(timeout=30)[0].decode()
+
+        assert time.monotonic() - begun < 10
+        assert 128 + signal.SIGTERM == watch.process.returncode
+        assert "Traceback" not in said
+    left = subprocess.run(
+        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
+    )
+    assert "" == left.stdout
+
+
+def test_what_cannot_be_watched_is_said_and_ends_with_2(tmp_path: Path, log: Path) -> None:
+    def refused(*more: str, state: str = str(tmp_path / "state")) -> str:
+        argv = (sys.executable, "-m", "checks", "watch", *more)
+        environment = {**os.environ, "PRELAUNCH_STATE": state}
+        done = subprocess.run(
+            argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (2, "") == (done.returncode, done.stdout), done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "--instance-type" in refused()
+    assert "cpu" in refused("--instance-type", "cppu")
+    assert "--listen" in refused("--instance-type", "cpu", "--listen", "9402", "--rounds", "1")
+    assert "PRELAUNCH_STATE" in refused("--instance-type", "cpu", state="/proc/prelaunch")

@@ -1,0 +1,57 @@
+"""Checks for the tests of rounds: one that measures, one that hangs, one that dies with its process, one that compares."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Scope
+
+COUNTER = "TOY_COUNTER"
+
+
+@check("toy.steady", Scope.NODE, timeout_s=5, metrics=("value",), beside_job=True)
+def steady(context: Context) -> Measurement:
+    """Measures what the environment says."""
+    return Measurement({"value": int(os.environ.get("TOY_VALUE", "0"))})
+
+
+@check("toy.hangs", Scope.NODE, timeout_s=1, metrics=("value",), beside_job=True)
+def hangs(context: Context) -> Measurement:
+    """Never ends, if the environment says so."""
+    if os.environ.get("TOY_HANGS"):
+        time.sleep(3600)
+    return Measurement({"value": 0})
+
+
+@check("toy.dies", Scope.NODE, timeout_s=5, metrics=("value",), beside_job=True)
+def dies(context: Context) -> Measurement:
+    """Ends or stops its process, if the environment says so."""
+    if number := os.environ.get("TOY_SIGNAL"):
+        os.kill(os.getpid(), int(number))
+        if int(number) == signal.SIGSTOP:
+            time.sleep(3600)
+    return Measurement({"value": 0})
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """The counter, from a file."""
+    try:
+        return {"count": int(Path(os.environ[COUNTER]).read_text())}
+    except ValueError as error:
+        raise CheckError("the counter cannot be read") from error
+
+
+@check("toy.compares", Scope.NODE, timeout_s=5, metrics=("grown",), before=first_look, beside_job=True)
+def compares(context: Context) -> Measurement:
+    """How much the counter grew since the first look."""
+    if context.before is None:
+        raise CheckError("there is nothing to compare with")
+    return Measurement({"grown": int(first_look(context)["count"]) - int(context.before["count"])})  # type: ignore[call-overload]
+
+
+CHECKS = (steady, hangs, dies, compares)
