@@ -1,0 +1,405 @@
+"""The files of deployments/monitoring, by the programs that read them: promtool, amtool, cfn-lint, a shell."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from checks.cli import add_verbs
+from checks.command_line import Parser
+from flows.cli.verbs import whole_parser
+from tasks.gate_file.read import read_gate_file
+from tasks.monitoring.config import SHIPPED, Settings, rendered
+from tasks.monitoring.exporters import NODE_EXPORTERS, exporter_of
+from tasks.monitoring.targets import document, targets_of
+from tests.deployments.monitoring.test_rules import ALERTS, promtool
+
+ROOT = Path(__file__).parents[3]
+HOOK = "http://127.0.0.1:1/"
+SETTINGS = Settings(HOOK + "on-call", HOOK + "owner", HOOK + "heartbeat")
+WHOLE = replace(
+    SETTINGS, slurm="127.0.0.1:9341", remote_write="https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1/api/v1/remote_write",
+    region="us-west-2",
+)  # fmt: skip
+
+
+def written(folder: Path, settings: Settings) -> Path:
+    """The configuration with targets of four nodes."""
+    for name, text in rendered(settings).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "targets").mkdir()
+    gate = read_gate_file(ROOT / "deployments" / "gates" / "slurm-p5.toml")
+    (folder / "targets" / "p5.json").write_text(document(targets_of(gate, "n[1-3],n4=10.0.0.4")))
+    return folder
+
+
+@pytest.mark.needs("promtool")
+@pytest.mark.parametrize(
+    "settings", [SETTINGS, WHOLE, replace(WHOLE, interval_s=0.5)], ids=["small", "whole", "fast"]
+)
+def test_prometheus_takes_the_configuration(tmp_path: Path, settings: Settings) -> None:
+    """With its rules and its targets, SigV4 included."""
+    done = promtool("check", "config", written(tmp_path, settings) / "prometheus.yml")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
+@pytest.mark.needs("promtool")
+def test_a_misspelt_key_would_be_refused(tmp_path: Path) -> None:
+    """So the test above can fail."""
+    file = written(tmp_path, WHOLE) / "prometheus.yml"
+    file.write_text(file.read_text().replace("region:", "regoin:"))
+
+    assert 0 != promtool("check", "config", file).returncode
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_the_text_that_exporters_serve_is_linted_by_prometheus(tmp_path: Path) -> None:
+    """Names, types, help and units of our own families, as the exporter of a store writes them."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from tasks.store.folder import FolderStore
+    from tests.sample_reports import healthy
+    from tests.tasks.kept_gates import keep
+    from tests.tasks.monitoring.test_store_collector import scraped
+
+    store = FolderStore(tmp_path)
+    keep(store, 0, healthy())
+    registry = CollectorRegistry()
+    registry.register(scraped(store).collector)
+    done = subprocess.run(
+        ("promtool", "check", "metrics"),
+        input=generate_latest(registry),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (0, b"") == (done.returncode, done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.needs("amtool")
+@pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["small", "whole"])
+def test_alertmanager_takes_the_configuration(tmp_path: Path, settings: Settings) -> None:
+    """And each notify label of a rule leads to a receiver of its name."""
+    file = written(tmp_path, settings) / "alertmanager.yml"
+    done = subprocess.run(
+        ("amtool", "check-config", file), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+    def receiver(*labels: str) -> str:
+        words = ("amtool", "config", "routes", "test", f"--config.file={file}", *labels)
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+
+    assert ["on-call", "owner", "heartbeat", "owner"] == [
+        receiver("alertname=PrelaunchFindingOpen", "notify=on-call"),
+        receiver("alertname=PrelaunchFindingOpen", "notify=owner"),
+        receiver("alertname=PrelaunchHeartbeat", "notify=heartbeat"),
+        receiver("alertname=SomebodyElses"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ CloudFormation
+
+
+class Template(yaml.SafeLoader):
+    """YAML with the short forms of CloudFormation's functions, as {"!Name": value}."""
+
+
+def _function(loader: yaml.SafeLoader, tag: str, node: yaml.Node) -> dict[str, Any]:
+    if isinstance(node, yaml.ScalarNode):
+        return {f"!{tag}": loader.construct_scalar(node)}
+    if isinstance(node, yaml.SequenceNode):
+        return {f"!{tag}": loader.construct_sequence(node, deep=True)}
+    assert isinstance(node, yaml.MappingNode)
+    return {f"!{tag}": loader.construct_mapping(node, deep=True)}
+
+
+Template.add_multi_constructor("!", _function)
+STACK: dict[str, Any] = yaml.load((SHIPPED / "cluster-observability.yaml").read_text(), Loader=Template)
+RESOURCES: dict[str, Any] = STACK["Resources"]
+
+
+def test_cfn_lint_has_nothing_to_say(tmp_path: Path) -> None:
+    """Not even a warning; a misspelt property is an error, so it can fail."""
+    program = Path(sys.executable).parent / "cfn-lint"
+    text = (SHIPPED / "cluster-observability.yaml").read_text()
+
+    def lint(template: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "stack.yaml").write_text(template)
+        words = (program, "--non-zero-exit-code", "informational", tmp_path / "stack.yaml")
+        return subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+
+    good, bad = lint(text), lint(text.replace("AuthenticationProviders:", "AuthenticationProvider:"))
+    assert (0, "") == (good.returncode, good.stdout)
+    assert 0 != bad.returncode
+
+
+@pytest.mark.needs("promtool")
+def test_the_rules_inside_of_the_template_work(tmp_path: Path) -> None:
+    """cfn-lint does not look into them. Nothing arrives, or nothing of one cluster; and while all is well they are quiet."""
+    (tmp_path / "rules.yml").write_text(RESOURCES["SilenceRules"]["Properties"]["Data"])
+    rules = yaml.safe_load((tmp_path / "rules.yml").read_text())
+    for rule in rules["groups"][0]["rules"]:
+        del rule["annotations"]
+    (tmp_path / "bare.yml").write_text(yaml.safe_dump(rules))
+
+    def situation(c: str, d: str, alerts: Mapping[str, list[dict[str, str]]]) -> dict[str, object]:
+        return {
+            "interval": "15s",
+            "input_series": [
+                {"series": f'up{{job="prelaunch-watch",cluster="{name}",node="n"}}', "values": values}
+                for name, values in (("c", c), ("d", d))
+            ],
+            "alert_rule_test": [
+                {"eval_time": "10m", "alertname": name, "exp_alerts": [{"exp_labels": one} for one in labels]}
+                for name, labels in alerts.items()
+            ],
+        }
+
+    silent = {"notify": "on-call"}
+    both = [{"cluster": name, **silent} for name in "cd"]
+    nothing = {"job": "prelaunch-watch", **silent}
+    tests = [
+        situation("1x60", "0x60", {"PrelaunchNothingArrives": [], "PrelaunchClusterSilent": []}),
+        situation("1x60", "1x8 stale", {"PrelaunchNothingArrives": [], "PrelaunchClusterSilent": both[1:]}),
+        situation("1x8 stale", "1x8 stale", {"PrelaunchNothingArrives": [nothing], "PrelaunchClusterSilent": both}),
+    ]  # fmt: skip
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": ["bare.yml"], "evaluation_interval": "15s", "tests": tests})
+    )
+
+    assert 0 == promtool("check", "rules", tmp_path / "rules.yml").returncode
+    done = promtool("test", "rules", tmp_path / "test.yml")
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.needs("amtool")
+def test_the_alertmanager_inside_of_the_template_is_one(tmp_path: Path) -> None:
+    """Amazon's outer key apart, and with the names filled in."""
+    text = RESOURCES["Workspace"]["Properties"]["AlertManagerDefinition"]["!Sub"]
+    filled = text.replace("${OnCallTopic}", "arn:aws:sns:us-west-2:123456789012:t").replace(
+        "${AWS::Region}", "us-west-2"
+    )
+    (tmp_path / "am.yml").write_text(yaml.safe_load(filled)["alertmanager_config"])
+    done = subprocess.run(
+        ("amtool", "check-config", tmp_path / "am.yml"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_the_outputs_are_those_that_installers_ask_for() -> None:
+    """The names of the HyperPod samples, and the words by which they find the stack."""
+    assert {"AMPRemoteWriteURL", "Region", "GrafanaWorkspaceURL"} <= set(STACK["Outputs"])
+    assert "monitor sagemaker hyperpod" in STACK["Description"]
+    assert ["AWS_SSO"] == RESOURCES["Grafana"]["Properties"]["AuthenticationProviders"]
+    assert ["PROMETHEUS"] == RESOURCES["Grafana"]["Properties"]["DataSources"]
+    assert "role=ADMIN" in json.dumps(STACK["Outputs"]["GrafanaAdminCommand"])
+
+
+def statements(value: object) -> list[dict[str, Any]]:
+    """Every statement of a policy in the template."""
+    if isinstance(value, Mapping):
+        own = value.get("Statement")
+        found = list(own) if isinstance(own, list) else []
+        return found + [one for item in value.values() for one in statements(item)]
+    return [one for item in value for one in statements(item)] if isinstance(value, list) else []
+
+
+def test_the_policies_grant_no_more_than_is_used() -> None:
+    """Writing, and nothing that reads, for the cluster; reading for Grafana. Only the list of workspaces has no resource."""
+    found = statements(RESOURCES)
+    actions = [one["Action"] if isinstance(one["Action"], list) else [one["Action"]] for one in found]
+
+    assert {
+        "aps:RemoteWrite", "aps:ListWorkspaces", "aps:DescribeWorkspace", "aps:QueryMetrics", "aps:GetLabels", "aps:GetSeries",
+        "aps:GetMetricMetadata", "cloudformation:DescribeStacks", "sns:Publish", "sns:GetTopicAttributes", "sts:AssumeRole",
+    } == {action for row in actions for action in row}  # fmt: skip
+    assert [["aps:ListWorkspaces"]] == [
+        row for row, one in zip(actions, found, strict=True) if one.get("Resource") == "*"
+    ]
+    assert ["aps:RemoteWrite", "cloudformation:DescribeStacks"] == [
+        one["Action"] for one in statements(RESOURCES["WritePolicy"])
+    ]
+    assert all("Condition" in one for one in found if "Principal" in one)
+
+
+# ------------------------------------------------------------------------------------------------ services
+
+
+def node_parser() -> Parser:
+    """The parser of `python -m checks`."""
+    made = Parser(prog="checks")
+    add_verbs(made)
+    return made
+
+
+def unit(name: str) -> dict[str, list[str]]:
+    """What a unit file says, each key with all its values."""
+    found: dict[str, list[str]] = {}
+    for line in (SHIPPED / f"{name}.service").read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_the_units_start_commands_that_exist() -> None:
+    """With options that the programs have."""
+    [watch], [exporter] = unit("prelaunch-watch")["ExecStart"], unit("prelaunch-exporter")["ExecStart"]
+    words = re.sub(
+        r"\$\{(\w+)\}", lambda match: {"LISTEN": "127.0.0.1:9402"}.get(match[1], "x"), watch
+    ).split()
+    node = node_parser().parse_args(words[2:])
+    served = whole_parser().parse_args(exporter.replace("${STORE}", "s3://b/p").split()[1:])
+
+    assert ("prelaunch", "node") == (Path(words[0]).name, words[1])
+    assert ("127.0.0.1:9402", "x") == (node.listen, node.instance_type)
+    assert ("s3://b/p", "127.0.0.1:9403") == (served.store, served.listen)
+
+
+@pytest.mark.parametrize("name", ["prelaunch-watch", "prelaunch-exporter"])
+def test_the_services_come_back(name: str) -> None:
+    """Unless their configuration is wrong, which no restart mends."""
+    said = unit(name)
+
+    assert (["always"], ["2"], ["143"]) == (
+        said["Restart"],
+        said["RestartPreventExitStatus"],
+        said["SuccessExitStatus"],
+    )
+
+
+@pytest.mark.needs("systemd-analyze")
+@pytest.mark.parametrize("name", ["prelaunch-watch", "prelaunch-exporter", "prometheus"])
+def test_systemd_knows_every_setting(tmp_path: Path, name: str) -> None:
+    """It only warns about those that it does not know. The programs are others here, since nothing is installed."""
+    text = (SHIPPED / f"{name}.service").read_text()
+    (tmp_path / f"{name}.service").write_text(re.sub(r"(?m)^(Exec\w+)=\S+", r"\1=/bin/true", text))
+    words = ("systemd-analyze", "verify", "--man=no", tmp_path / f"{name}.service")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert [] == [line for line in done.stderr.splitlines() if f"{name}.service" in line]
+
+
+def test_the_daemon_set_runs_the_watch() -> None:
+    """The options exist, the port is the watch's, and open findings are kept on the host."""
+    document_ = yaml.safe_load((SHIPPED / "kubernetes" / "watch-daemonset.yaml").read_text())
+    pod = document_["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    words = [
+        word.replace("$(INSTANCE_TYPE)", "p5.48xlarge").replace("$(HOST_IP)", "10.0.0.1")
+        for word in container["args"]
+    ]
+    watched = node_parser().parse_args([*container["command"][3:], *words])
+
+    assert ["python3", "-m", "checks", "watch"] == container["command"]
+    assert ("10.0.0.1:9402", "p5.48xlarge") == (watched.listen, watched.instance_type)
+    assert exporter_of(NODE_EXPORTERS[0].job).ports == (container["livenessProbe"]["httpGet"]["port"],)
+    assert "/var/lib/prelaunch" in {volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    }
+
+
+# ------------------------------------------------------------------------------------------------ HyperPod
+
+OUTPUTS = """case "$*" in *AMPRemoteWriteURL*) echo https://aps/w;; *"'Region'"*) echo us-west-2;; *) echo None;; esac"""
+FAKE = {
+    "aws": OUTPUTS,
+    "sinfo": "printf 'ip-10-0-0-%s\\n' 2 1 4 3 3",
+    "hostname": 'echo "10.0.0.7 fd00::7 "',
+    **dict.fromkeys(("systemctl", "docker", "apt-get", "nvidia-smi"), ":"),
+}
+
+
+def install(folder: Path, *words: str, **environment: str) -> tuple[int, str, list[str]]:
+    """Run the script below a folder of its own, with programs that only say how they were called: code, stderr, calls."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, body in FAKE.items():
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{folder}/calls"\n{body}\n')
+        (programs / name).chmod(0o755)
+    prelaunch = programs / "prelaunch"
+    prelaunch.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m flows.cli.main "$@"\n')
+    prelaunch.chmod(0o755)
+    done = subprocess.run(
+        (SHIPPED / "hyperpod" / "install.sh", *words), capture_output=True, text=True, timeout=100, check=False,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "DESTDIR": str(folder / "root"), "PRELAUNCH": str(prelaunch), **environment},
+    )  # fmt: skip
+    calls = folder / "calls"
+    return done.returncode, done.stderr, calls.read_text().splitlines() if calls.exists() else []
+
+
+HOOKS = {"ON_CALL": HOOK, "OWNER": HOOK, "HEARTBEAT": HOOK}
+GATE = str(ROOT / "deployments" / "gates" / "hyperpod-slurm.toml")
+
+
+@pytest.mark.needs("promtool")
+def test_the_controller_of_hyperpod_gets_prometheus(tmp_path: Path) -> None:
+    """Its address and region come from the stack, its nodes from Slurm, and Prometheus takes what is written."""
+    code, err, calls = install(tmp_path, "controller", GATE, "observability", **HOOKS)
+    etc = tmp_path / "root" / "etc"
+    assert 0 == code, err
+
+    assert 0 == promtool("check", "config", etc / "prometheus" / "prometheus.yml").returncode
+    found = yaml.safe_load((etc / "prometheus" / "prometheus.yml").read_text())["remote_write"][0]
+    nodes = [
+        row["labels"]["node"]
+        for row in json.loads((etc / "prometheus" / "targets" / "nodes.json").read_text())
+    ]
+    assert ("https://aps/w", "us-west-2") == (found["url"], found["sigv4"]["region"])
+    assert [f"ip-10-0-0-{number}" for number in (1, 2, 3, 4)] == nodes
+    assert "systemctl enable --now prelaunch-exporter prometheus-alertmanager prometheus" in calls
+    assert f"STORE={GATE}" in (etc / "prelaunch" / "exporter.env").read_text()
+
+
+def test_a_node_of_hyperpod_gets_the_watch(tmp_path: Path) -> None:
+    """It listens where Prometheus reaches it, and DCGM has our counters."""
+    code, err, calls = install(
+        tmp_path, "node", "ml.p5.48xlarge", DCGM_IMAGE="registry/dcgm-exporter@sha256:0"
+    )
+    etc = tmp_path / "root" / "etc"
+    assert 0 == code, err
+
+    assert (
+        "INSTANCE_TYPE=p5.48xlarge\nLISTEN=10.0.0.7:9402\n" == (etc / "prelaunch" / "watch.env").read_text()
+    )
+    assert (SHIPPED / "dcgm-counters.csv").read_text() == (
+        etc / "prelaunch" / "dcgm-counters.csv"
+    ).read_text()
+    assert [
+        call
+        for call in calls
+        if call.startswith("docker run") and "-f /etc/prelaunch/dcgm-counters.csv" in call
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [((), {}), (("node",), {}), (("node", "p5"), {}), (("controller", GATE, "stack"), {}), (("worker",), {})],
+)
+def test_what_is_missing_ends_the_installation(
+    tmp_path: Path, words: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    """With a message; a lifecycle script that went on would leave a cluster that nobody watches."""
+    code, err, _ = install(tmp_path, *words, **environment)
+
+    assert code != 0 and err

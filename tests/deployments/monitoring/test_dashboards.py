@@ -1,0 +1,257 @@
+"""The dashboards: their form, and that each panel has data of a healthy cluster and shows a sick one otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from checks.watch.families import FAMILIES
+from tasks.monitoring.config import SHIPPED
+from tests.deployments.monitoring.rule_cases import (
+    DCGM0,
+    HEALTHY,
+    N0,
+    OFF,
+    ON,
+    STEPS,
+    STORE,
+    WATCH0,
+    WATCH1,
+)
+from tests.deployments.monitoring.test_rules import FILE, METRIC, promtool
+
+FILES = sorted((SHIPPED / "dashboards").glob("prelaunch-*.json"))
+LINK = Literal["dashboards"]
+
+
+class Strict(BaseModel):
+    """No key of another name, and nothing converted. Names and types: @grafana/schema 13.2."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class DataSource(Strict):
+    type: Literal["prometheus"]
+    uid: Literal["${datasource}"]
+
+
+class Target(Strict):
+    refId: Annotated[str, Field(pattern="^[A-Z]$")]
+    datasource: DataSource
+    expr: str
+    legendFormat: str
+    instant: bool
+    range: bool
+    format: Literal["table", "time_series"]
+
+
+class GridPos(Strict):
+    x: Annotated[int, Field(ge=0, le=23)]
+    y: Annotated[int, Field(ge=0)]
+    w: Annotated[int, Field(ge=1, le=24)]
+    h: Annotated[int, Field(ge=1)]
+
+
+class Panel(Strict):
+    id: int
+    type: Literal["stat", "table", "timeseries"]
+    title: Annotated[str, Field(min_length=1)]
+    description: str
+    datasource: DataSource
+    targets: Annotated[list[Target], Field(min_length=1)]
+    fieldConfig: dict[Literal["defaults", "overrides"], Any]
+    gridPos: GridPos
+    options: dict[str, Any]
+    transformations: list[dict[Literal["id", "options"], Any]] = []
+
+
+class Variable(Strict):
+    type: Literal["datasource", "query"]
+    name: str
+    label: str
+    query: Any
+    refresh: Literal[1, 2]
+    multi: bool
+    includeAll: bool
+    current: dict[str, Any]
+    options: list[Any]
+    datasource: DataSource | None = None
+    sort: int = 0
+    allValue: str | None = None
+
+
+class Dashboard(Strict):
+    uid: Annotated[str, Field(max_length=40)]
+    title: str
+    description: str
+    tags: list[str]
+    schemaVersion: int
+    version: int
+    editable: bool
+    graphTooltip: Literal[0, 1, 2]
+    timezone: Literal["browser"]
+    refresh: str
+    time: dict[Literal["from", "to"], str]
+    annotations: dict[Literal["list"], list[Any]]
+    links: list[dict[str, Any]]
+    templating: dict[Literal["list"], list[Variable]]
+    panels: list[Panel]
+
+
+def read(file: Path) -> Dashboard:
+    """A dashboard."""
+    return Dashboard.model_validate_json(file.read_text())
+
+
+PANELS = {
+    f"{file.stem}: {panel.title} {target.refId}": target
+    for file in FILES
+    for panel in read(file).panels
+    for target in panel.targets
+}
+GPU = f'gpu="GPU 0",{WATCH0}'
+# What the dashboards show beside what the rules read.
+SHOWN = {
+    **HEALTHY,
+    f'prelaunch_findings_open{{level="WARN",cause="CONFIGURATION",{WATCH1}}}': ON,
+    f"prelaunch_gpu_recovery_action{{{GPU}}}": OFF,
+    f"prelaunch_gpu_row_remap_pending{{{GPU}}}": OFF,
+    f"prelaunch_gpu_row_remap_failed{{{GPU}}}": OFF,
+    f"prelaunch_gpu_nvlink_recoveries_total{{{GPU}}}": OFF,
+    f'prelaunch_xid_total{{gpu="GPU 0",xid="31",need="none",{WATCH0}}}': OFF,
+    f'prelaunch_watch_check_duration_seconds{{check="kernel.xid",{WATCH0}}}': f"0.1x{STEPS}",
+    f"prelaunch_watch_round_duration_seconds{{{WATCH0}}}": f"1x{STEPS}",
+    f'prelaunch_watch_rounds_total{{end="deadline",{WATCH0}}}': OFF,
+    f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",{DCGM0}}}': f"400x{STEPS}",
+    f'prelaunch_gate_answer{{cluster="c",answer="go",{STORE}}}': ON,
+    f'prelaunch_gate_answer{{cluster="c",answer="no_go",{STORE}}}': OFF,
+    f'prelaunch_store_gates{{cluster="c",answer="go",{STORE}}}': f"7x{STEPS}",
+    f'prelaunch_gate_stage_duration_seconds{{cluster="c",stage="measure",{STORE}}}': f"300x{STEPS}",
+    f'prelaunch_nodes_condemned{{cluster="c",{STORE}}}': OFF,
+    f'prelaunch_node_proven_timestamp_seconds{{cluster="c",node="n0",{STORE}}}': f"-3600x{STEPS}",
+}
+# One value for all that match, in this order: everything that can be wrong is.
+WRONG = (
+    (r"^DCGM.*gpu=.1", None),
+    (r"^(DCGM_FI_DEV_GPU_TEMP|DCGM_FI_DEV_POWER)", f"95x{STEPS}"),
+    (r"^DCGM_FI_DEV_ECC", f"3x{STEPS}"),
+    (r"^(up|prelaunch).*n1:9402", None),
+    (r"prelaunch_watch_last_round", OFF),
+    (r"measured", f"9x{STEPS}"),
+    (r"found_gpus", f"1x{STEPS}"),
+    (r"^prelaunch_gpu_(recovery|row)", ON),
+    (r"^prelaunch_(gpu_nvlink|xid_total|watch_rounds)", f"0+1x{STEPS}"),
+    (r"efa_errors_total", f"0+9000x{STEPS}"),
+    (r"_duration_seconds", f"44x{STEPS}"),
+    (r"answer=.go", OFF),
+    (r"answer=.no_go", ON),
+    (r"condemned", f"2x{STEPS}"),
+    (r"gate_end", f"{-9 * 86400}x{STEPS}"),
+    (r"node_proven", f"{-90 * 86400}x{STEPS}"),
+    (r"store_readable", OFF),
+    (r"series_omitted", f"5x{STEPS}"),
+)
+SICK: dict[str, str] = {
+    f'prelaunch_finding_open{{check="kernel.xid",part="GPU 0",metric="act",level="FAIL",cause="HARDWARE",{WATCH0}}}': ON,
+    f'prelaunch_findings_open{{level="FAIL",cause="HARDWARE",{WATCH0}}}': ON,
+    f'up{{job="prelaunch-watch",instance="n1:9402",{N0.replace("n0", "n1")}}}': OFF,
+    f'prelaunch_declared_node{{cluster="c",node="n9",{STORE}}}': ON,
+}
+
+
+def sick() -> dict[str, str]:
+    """The series of the cluster in which everything is wrong."""
+    found = dict(SHOWN)
+    for pattern, values in WRONG:
+        hit = [key for key in found if re.search(pattern, key)]
+        assert hit, pattern
+        for key in hit:
+            if values is None:
+                del found[key]
+            else:
+                found[key] = values
+    return {**found, **SICK}
+
+
+# Without a fault there is nothing to show.
+EMPTY_WHEN_HEALTHY = {"prelaunch-fleet: Alerts that fire A"}
+# What was declared does not become less because it is gone.
+DECLARED = {"prelaunch-fleet: Declared GPUs A"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_dashboard_has_grafanas_form(file: Path) -> None:
+    """Typed; panels and links of its own, nothing that overlaps, a data source that is chosen, no name given twice."""
+    found = read(file)
+    ids = [panel.id for panel in found.panels]
+    places = [panel.gridPos for panel in found.panels]
+
+    assert found.uid == file.stem and len(ids) == len(set(ids))
+    assert all(one.x + one.w <= 24 for one in places)
+    assert not [
+        (a, b)
+        for a, b in combinations(places, 2)
+        if a.x < b.x + b.w and b.x < a.x + a.w and a.y < b.y + b.h and b.y < a.y + a.h
+    ]
+    assert "datasource" == found.templating["list"][0].name
+    names = {variable.name for variable in found.templating["list"]}
+    used = {
+        name
+        for panel in found.panels
+        for target in panel.targets
+        for name in re.findall(r"\$\{?(\w+)", target.expr)
+    }
+    assert used <= names
+
+
+def test_every_metric_of_a_panel_is_one_that_somebody_exports() -> None:
+    """Ours are in the list of families, DCGM's among the counters that we ship."""
+    ours = {family.name for family in FAMILIES}
+    counters = set(re.findall("^DCGM_[A-Z_0-9]+", (SHIPPED / "dcgm-counters.csv").read_text(), re.MULTILINE))
+    read_ = {name for target in PANELS.values() for name in METRIC.findall(target.expr)}
+
+    assert set() == read_ - ours - counters
+
+
+def answers(folder: Path, series: dict[str, str]) -> dict[str, str]:
+    """What Prometheus answers to each panel, as promtool prints it where nothing is expected; "" for no data."""
+    exprs = {name: re.sub(r"\$(cluster|node)", ".*", target.expr) for name, target in PANELS.items()}
+    tests = {
+        "interval": "15s",
+        "input_series": [{"series": key, "values": values} for key, values in series.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "6m", "exp_samples": []} for expr in exprs.values()],
+    }
+    test = {"rule_files": [str(FILE)], "evaluation_interval": "15s", "tests": [tests]}
+    folder.mkdir()
+    (folder / "test.yml").write_text(yaml.safe_dump(test, width=2000))
+    done = promtool("test", "rules", folder / "test.yml")
+    said = done.stdout + done.stderr
+    assert "parse error" not in said, said
+    got = re.findall(r'expr: (".*"), time: 6m,\s+exp: nil\s+got: (.*)', said)
+    by_expr = {json.loads(expr): found for expr, found in got}
+    assert by_expr.keys() <= set(exprs.values()), said
+    return {name: by_expr.get(expr, "") for name, expr in exprs.items()}
+
+
+@pytest.mark.needs("promtool")
+def test_each_panel_has_data_and_shows_a_sick_cluster_otherwise(tmp_path: Path) -> None:
+    """So each expression is one of Prometheus', too."""
+    healthy, ill = answers(tmp_path / "a", SHOWN), answers(tmp_path / "b", sick())
+
+    assert EMPTY_WHEN_HEALTHY == {name for name, said in healthy.items() if not said}
+    assert DECLARED == {name for name, said in ill.items() if said == healthy[name]}
+
+
+def test_the_published_dashboards_are_named_by_their_numbers() -> None:
+    """Those of the HyperPod guide, for import from grafana.com."""
+    listed = json.loads((SHIPPED / "dashboards" / "published.json").read_text())
+
+    assert {4323, 1860, 12239} == {row["id"] for row in listed}
+    assert [] == [row for row in listed if set(row) != {"id", "name", "needs", "limits"}]
