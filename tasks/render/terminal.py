@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline
-from tasks.render.views.nodes import State, check_lines
+from tasks.render.missing_text import missing_lines, missing_rows, parted
+from tasks.render.views.nodes import CheckLine, State, check_lines
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 
@@ -61,8 +63,12 @@ def terminal(
         _show_findings(console, groups, verdict, width, context)
     if report is not None:
         console.print()
-        console.print(_checks(report, verdict, width))
-        for reason, names in left_out(check_lines(report, verdict)):
+        checks = check_lines(report, verdict)
+        gathered_rows = missing_rows(checks)
+        console.print(_checks(checks, width, not gathered_rows))
+        for row in gathered_rows:
+            console.print(Text(one_line(row, 4000), style=_COLOURS[State.UNKNOWN]))
+        for reason, names in left_out(checks):
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
         console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
@@ -92,7 +98,8 @@ def _show_findings(
     from rich.text import Text
 
     console.print()
-    shown = groups[:FINDINGS]
+    whole, missing = parted(groups)
+    shown = whole[:FINDINGS]
     if width >= NARROW:
         console.print(_findings(shown))
     for item in shown:
@@ -102,8 +109,10 @@ def _show_findings(
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
         _show_detail(console, item, width, *advice(item, verdict, context.place))
-    if len(groups) > len(shown):
-        console.print(Text(f"{len(groups) - len(shown)} more findings: see --format json or --html."))
+    for line in missing_lines(missing) if missing else ():
+        console.print(Text(line))
+    if len(whole) > len(shown):
+        console.print(Text(f"{len(whole) - len(shown)} more findings: see --format json or --html."))
 
 
 def _show_detail(
@@ -143,7 +152,8 @@ def _findings(groups: tuple[Group, ...]) -> Table:
     return table
 
 
-def _checks(report: Report, verdict: Verdict, width: int) -> Table:
+def _checks(lines: Sequence[CheckLine], width: int, unknown: bool) -> Table:
+    """The table of checks; those without evidence are rows of it where `unknown` is set."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -151,8 +161,10 @@ def _checks(report: Report, verdict: Verdict, width: int) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for title in ("check", "verdict", "observed", "longest")[: 4 if width >= NARROW else 3]:
         table.add_column(title, overflow="fold")
-    for line in check_lines(report, verdict):
+    for line in lines:
         if line.planned.skip is not None and line.state is State.SKIPPED:
+            continue
+        if line.state is State.UNKNOWN and not unknown:
             continue
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""

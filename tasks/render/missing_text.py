@@ -1,0 +1,67 @@
+"""Missing evidence in a terminal: one line per cause, because a list of every check that was not measured hides the cause (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checks.model import Cause
+from tasks.render.findings import Group
+from tasks.render.headline import sentence
+from tasks.render.views.nodes import CheckLine, State
+from tasks.text.inert import one_line
+
+# As many causes are shown like other findings: in the table, with remedy and evidence.
+MOST_WHOLE = 3
+# So many checks without evidence have a row of their own in the table of checks.
+MOST_ROWS = 8
+MOST_LINES, REMEDIES = 12, 4
+LINE = 240
+
+
+def parted(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
+    """The groups to show whole, and those of missing evidence that have one line each: () unless there are many.
+
+    The first group is always whole: it is what the headline says.
+    """
+    missing = tuple(item for item in groups[1:] if item.cause is Cause.EVIDENCE)
+    if len(missing) < MOST_WHOLE:
+        return tuple(groups), ()
+    return tuple(item for item in groups if item not in missing), missing
+
+
+def missing_lines(groups: Sequence[Group]) -> list[str]:
+    """A line per cause, then what to do about them, each remedy once, and where the complete list is."""
+    lines = [f"Evidence is also missing for {len(groups)} other reasons:"]
+    lines += [f"  {one_line(_line(item), LINE)}" for item in groups[:MOST_LINES]]
+    if len(groups) > MOST_LINES:
+        lines.append(f"  and {len(groups) - MOST_LINES} more")
+    remedies = dict.fromkeys(item.remedy for item in groups if item.remedy)
+    lines += [f"  do: {one_line(remedy, LINE)}" for remedy in list(remedies)[:REMEDIES]]
+    return [*lines, "  The complete list, with the evidence: --html FILE, or --format json."]
+
+
+def _line(item: Group) -> str:
+    """Such as "41 checks on node-1 were not measured: its process exited 7"."""
+    if item.unmeasured and item.also:
+        reasons = "; ".join(dict.fromkeys(each.reason for each in item.unmeasured))
+        return f"{_checks(len(item.checks))} on {item.who} were not measured: {reasons}"
+    return sentence(item, names=True)
+
+
+def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
+    """The checks without evidence, gathered by how much of each was observed; () where they are few."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.state is State.UNKNOWN:
+            found.setdefault(line.seen, []).append(line.planned.check)
+    if sum(map(len, found.values())) <= MOST_ROWS:
+        return ()
+    return tuple(
+        f"no evidence, {seen} observed, {_checks(len(names))}: {', '.join(names)}"
+        for seen, names in found.items()
+    )
+
+
+def _checks(count: int) -> str:
+    """ "1 check", "2 checks"."""
+    return f"{count} check{'' if count == 1 else 's'}"
