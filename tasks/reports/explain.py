@@ -234,8 +234,11 @@ def explanation_text(
         f"{head} {one_line(name, 200)}: {one_line(title)}",
         *_folded(_meaning(verdict, bool(decoded)), width, ""),
     ]
+    shown: set[str] = set()
     for item in gathered(verdict.findings):
-        lines += ["", *_finding(item, colour, width)]
+        proof = set(_proof(item))
+        lines += ["", *_finding(item, colour, width, again=bool(proof) and proof <= shown)]
+        shown |= proof if item.remedy else set()
     if held or left_out or decoded:
         lines.append("")
     for said in decoded:
@@ -275,7 +278,13 @@ def _meaning(verdict: Verdict, decoded: bool) -> str:
     return explanation(verdict)
 
 
-def _finding(item: Group, colour: bool, width: int) -> list[str]:
+def _proof(item: Group) -> list[str]:
+    """The lines that are shown as proof of a finding: those of its first subject."""
+    return [line for _, evidence in item.evidence[:1] for line in clean(evidence).splitlines()]
+
+
+def _finding(item: Group, colour: bool, width: int, again: bool) -> list[str]:
+    """`again`: an earlier finding with a remedy is proven by the same lines, so that its remedy comes first."""
     tone = {Level.FAIL: "31", Level.WARN: "33", Level.PASS: "32"}[item.level]
     if item.level is Level.FAIL and item.cause is Cause.EVIDENCE:
         tone = "35"
@@ -283,11 +292,13 @@ def _finding(item: Group, colour: bool, width: int) -> list[str]:
     checks = one_line(", ".join(item.checks), 600)
     first, *rest = _folded(f"{head} {checks}: {one_line(item.message, 600)}", width)
     lines = [_paint(head, tone, colour) + first.removeprefix(head), *rest]
-    raw = [line for _, evidence in item.evidence[:1] for line in clean(evidence).splitlines()]
+    raw = _proof(item)
     lines += [f"  | {one_line(line)}" for line in raw[:LINES]]
     if len(raw) > LINES:
         lines.append(f"  | ({len(raw) - LINES} more lines: see --format json)")
-    if item.remedy:
+    if item.remedy and again:
+        lines.append("  do: what is said above about the same lines")
+    elif item.remedy:
         lines += _folded(f"  do: {one_line(item.remedy, 600)}", width, "      ")
     return lines
 

@@ -154,3 +154,26 @@ def test_a_tool_without_xids_is_refused(capfd: pytest.CaptureFixture[str]) -> No
 
     assert main(["explain", "--as", "eks", str(path)]) == 2
     assert "only a kernel's log or a report" in capfd.readouterr().err
+
+
+def test_a_gpu_that_fell_off_the_bus_has_one_first_action(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two checks read the same line: the node is restarted, then replaced (NVIDIA's catalogue: RESTART_BM, then CONTACT_SUPPORT)."""
+    main(["explain", log(tmp_path, f"{GPU}79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")])
+    out = " ".join(capfd.readouterr().out.split())
+
+    assert 1 == out.count("do: Restart the node (") and "Reset the node" not in out
+    assert 1 == out.count("do: what is said above about the same lines")
+    assert out.index("do: Restart") < out.index("If it returns, replace the node")
+    assert out.index("FAIL HARDWARE kernel.xid") < out.index("FAIL HARDWARE kernel.hardware")
+
+
+def test_findings_that_other_lines_prove_keep_their_own_remedy(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two Xids of two GPUs are two tasks."""
+    other = "NVRM: Xid (PCI:0000:aa:00): 48, pid=7, DBE"
+    main(["explain", log(tmp_path, f"{GPU}74, x", other)])
+
+    assert 0 == capfd.readouterr().out.count("what is said above")
