@@ -12,12 +12,19 @@ from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.documents.host_load import BUSY, HELD_BACK, Contention
-from checks.finding_details import Reference
+from checks.finding_details import Reference, Relation
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
 
 # Judgement: two hosts are not equally busy if the CPU shares that other work took there differ by more than this.
 ALIKE = 0.15
 REMEDY = "Stop other work on this node, then run the gate again."
+# Judgement: a process that shares the CPUs fairly is slower by the load per CPU; shared memory and caches may cost as much again. On
+# a machine with little load even ten times is more than other work explains.
+FAIR_TWICE, FAR = 2.0, 10.0
+TOO_FAR = (
+    "The value is so far from its threshold that a busy machine alone rarely explains it: look also at the threshold of {metric} "
+    'under [checks."{check}"] in the policy, and at the declared instance type, from which expected values follow.'
+)
 QUOTA_REMEDY = "Raise the CPU quota of the container or cgroup that the checks run in."
 
 
@@ -44,11 +51,16 @@ class RecordedLoads:
                     self._of_node[node] = load
 
     def weighed(
-        self, finding: Finding, slow: Collection[str], concerned: Collection[str] | None = None
+        self,
+        finding: Finding,
+        slow: Collection[str],
+        concerned: Collection[str] | None = None,
+        metric: str = "",
     ) -> Finding:
         """A finding about something slow, with its cause corrected by what else used the CPUs.
 
-        `concerned` are the nodes that may be the reason (by default those of its subject), `slow` are all nodes that are slow.
+        `concerned` are the nodes that may be the reason (by default those of its subject), `slow` are all that are slow. `metric`
+        is that of the rule, "" where no line of the policy sets the threshold.
         """
         nodes = self._concerned(finding.subject) if concerned is None else tuple(concerned)
         mine = [(load, node) for node in nodes if (load := self._load(finding.subject, node)) is not None]
@@ -63,7 +75,7 @@ class RecordedLoads:
             return (
                 replace(finding, message=message)
                 if load.held_back or not _is_slowness(finding)
-                else _proves_nothing(finding, said)
+                else _proves_nothing(finding, said, load, metric)
             )
         if load.held_back:
             return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
@@ -71,7 +83,7 @@ class RecordedLoads:
         if fine > also:
             message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
             return replace(finding, message=message, cause=Cause.HARDWARE)
-        return _proves_nothing(finding, said)
+        return _proves_nothing(finding, said, load, metric)
 
     def busy(self, subject: str) -> bool:
         """Whether other work used the CPUs of the subject's host; for the cluster, those of any host."""
@@ -112,11 +124,24 @@ def _is_slowness(finding: Finding) -> bool:
     return finding.unmeasured is None and not too_high
 
 
-def _proves_nothing(finding: Finding, said: str) -> Finding:
+def _is_too_far(finding: Finding, load: Contention) -> bool:
+    """Whether the value is further from its threshold than the load explains."""
+    found = finding.compared
+    if found is None or found.value <= 0 or found.threshold <= 0:
+        return False
+    limit = found.threshold * (1.0 if found.of is None else found.of)
+    times = limit / found.value if found.relation is Relation.BELOW else found.value / limit
+    return times > max(FAR, FAIR_TWICE * load.load / max(load.cpus, 1))
+
+
+def _proves_nothing(finding: Finding, said: str, load: Contention, metric: str) -> Finding:
     """Missing evidence: that the machine was busy comes first, because it is what to do something about."""
     it = "it " if finding.is_predicate else ""
     message = f"{said}, so that this proves nothing: {it}{finding.message}"
-    return replace(finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=REMEDY)
+    remedy = REMEDY
+    if metric and _is_too_far(finding, load):
+        remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
+    return replace(finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy)
 
 
 def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:

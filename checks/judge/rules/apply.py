@@ -104,7 +104,7 @@ def _together(
         if found and rule.needs_cpu:
             loads = cpu_contention.RecordedLoads(rows, known.hosts)
             slow = {node_of(finding.subject) for finding in found}
-            found = [loads.weighed(finding, slow) for finding in found]
+            found = [loads.weighed(finding, slow, metric=rule.metric) for finding in found]
         together += [_resting(finding, rule) for finding in found]
     return together, tails
 
@@ -128,7 +128,7 @@ def _beside_other_work(
             {node_of(finding.subject) for finding in found},
         )
         for finding in found:
-            yield loads.weighed(finding, slow)
+            yield loads.weighed(finding, slow, metric=rule.metric)
     if first:
         before = list(_found(check, rule, first, blind, subjects, known))
         yield from cpu_contention.intermittent(

@@ -60,6 +60,28 @@ def test_slow_while_others_took_the_cpu_is_evidence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gbps", "load", "far"),
+    [
+        (0.008, BUSY, True),  # 62 times; 12.5 processes shared each CPU
+        (0.022, BUSY, False),  # 23 times: less than twice that
+        (0.044, {**BUSY, "host_load": 3.0}, True),  # 11 times, and hardly two shared a CPU
+        (0.44, {**BUSY, "host_load": 3.0}, False),
+        (0.0, BUSY, False),
+    ],
+)
+def test_a_value_that_no_load_explains_leads_to_the_policy_as_well(
+    gbps: float, load: Mapping[str, Value], far: bool
+) -> None:
+    """By the line that sets its threshold; the decision is that of every slow value on a busy node."""
+    (found,) = _found(_row(0, gbps, load))
+
+    assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
+    assert found.remedy.startswith("Stop other work")
+    assert ('threshold of copy_gbps under [checks."memory"]' in found.remedy) is far
+    assert ("declared instance type" in found.remedy) is far
+
+
+@pytest.mark.parametrize(
     "load",
     [
         pytest.param({}, id="no record"),
