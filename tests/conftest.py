@@ -84,6 +84,7 @@ WHOLE_FILES = (
     "tests/checks/probes/compute/test_training_smoke.py",
     "tests/container/test_agent_s3.py",
     "tests/container/test_image_build.py",
+    "tests/deployments/monitoring/test_alerts.py",
     "tests/flows/test_gate_store.py",
     "tests/flows/test_remedy.py",
     "tests/installation/test_hostile_deployments.py",

@@ -90,6 +90,10 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
+        "--prometheus", default=Settings.prometheus, metavar="HOST:PORT",
+        help=f"where Prometheus itself answers (default {Settings.prometheus})",
+    )  # fmt: skip
+    parser.add_argument(
         "--alertmanager", default=Settings.alertmanager, metavar="HOST:PORT", help=f"default {Settings.alertmanager}"
     )  # fmt: skip
     parser.add_argument(
@@ -207,12 +211,13 @@ def _verified_text(found: Sequence[ExporterResult]) -> str:
 
 
 def _config(arguments: argparse.Namespace) -> Exit:
-    for place in (arguments.alertmanager, arguments.exporter, *filter(None, [arguments.slurm])):
+    own = (arguments.prometheus, arguments.alertmanager, arguments.exporter)
+    for place in (*own, *filter(None, [arguments.slurm])):
         _require_place(place)
     files = rendered(
         Settings(
             on_call=arguments.on_call, owner=arguments.owner, heartbeat=arguments.heartbeat,
-            alertmanager=arguments.alertmanager, exporter=arguments.exporter, slurm=arguments.slurm,
+            prometheus=arguments.prometheus, alertmanager=arguments.alertmanager, exporter=arguments.exporter, slurm=arguments.slurm,
             remote_write=arguments.remote_write, region=arguments.region, interval_s=arguments.interval_s,
             ports=dict(arguments.port),
         )

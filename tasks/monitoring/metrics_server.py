@@ -41,6 +41,7 @@ class _Server(ThreadingWSGIServer):
 
     def server_bind(self) -> None:
         """Without looking up the host's own name, which may ask a name server."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])

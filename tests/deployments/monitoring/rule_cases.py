@@ -62,6 +62,8 @@ def _dcgm(gpu: int) -> Series:
         f"DCGM_FI_DEV_GPU_TEMP{{{labels}}}": f"40x{STEPS}",
         f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}}": f"1000+500x{STEPS}",
         f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{labels}}}": OFF,
+        f"DCGM_FI_DEV_GPU_UTIL{{{labels}}}": f"50x{STEPS}",
+        f"DCGM_FI_DEV_XID_ERRORS{{{labels}}}": OFF,
     }
 
 
@@ -281,6 +283,9 @@ SITUATIONS = (
         ),
     ),
     Situation(
+        "an Xid, after which the GPU was reset", changed('XID_ERRORS.*gpu="1"', values=f"0x4 31x{STEPS}")
+    ),
+    Situation(
         "a double-bit error, long ago",
         changed('ECC_DBE.*gpu="1"', values=f"0x10 1x{STEPS - 10}"),
         (("PrelaunchUncorrectableEcc", {**C0, "gpu": "1", "UUID": "GPU-1", **ON_CALL}),),
@@ -304,10 +309,7 @@ SITUATIONS = (
     Situation(
         "the store cannot be read",
         {**gone("^prelaunch_(store|gate|declared_node)"), f"prelaunch_store_readable{{{STORE}}}": OFF},
-        (
-            ("PrelaunchStoreUnreadable", labels(STORE, **OWNER)),
-            _missing("prelaunch_store_series_omitted", STORE),
-        ),
+        (("PrelaunchStoreUnreadable", labels(STORE, **OWNER)),),
     ),
     Situation(
         "no gate has run for eight days",

@@ -17,6 +17,7 @@ from tests.deployments.monitoring.rule_cases import HEALTHY, SITUATIONS, Alert, 
 
 pytestmark = pytest.mark.needs("promtool")
 FILE = SHIPPED / RULES
+PAGE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text())
 ALERTS: list[dict[str, Any]] = [rule for group in DOCUMENT["groups"] for rule in group["rules"]]
 NAMES = sorted({rule["alert"] for rule in ALERTS})
@@ -198,3 +199,8 @@ def test_every_alert_says_what_to_do_and_who_is_notified() -> None:
         if notify not in ("on-call", "owner", "heartbeat") or not {"summary"} <= words
     ]
     assert [] == [name for name, _, words in said if "remedy" not in words and name != HEARTBEAT]
+    rows = dict(
+        re.findall(r"^\| (Prelaunch\w+) \| ([^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert set(NAMES) == set(rows)
+    assert [] == [name for name, notify, _ in said if notify not in rows[name]]

@@ -86,3 +86,18 @@ def test_it_listens_on_ipv6() -> None:
         pytest.skip("this machine has no ::1")
     with server:
         assert socket.AF_INET6 is server.socket.family
+
+
+def test_a_service_that_comes_back_gets_its_port_at_once() -> None:
+    """Connections of the process before are still in TIME_WAIT, because the server closes first."""
+    with server_of(One(), "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
+        thread.join()
+        assert b"200 OK" in answer
+        port = server.server_port
+    with server_of(One(), "127.0.0.1", port) as again:
+        assert port == again.server_port

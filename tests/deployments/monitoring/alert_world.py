@@ -1,0 +1,307 @@
+"""Real Prometheus, Alertmanager, node exporter and a second Prometheus that is written to, in a folder.
+
+The configuration, the targets and the rules are those that the commands write, for an interval of three seconds.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from checks.process.free_ports import free_port
+from tasks.store import records
+from tasks.store.folder import FolderStore
+from tests.sample_reports import healthy
+from tests.tasks.kept_gates import gate_id, keep, record_for
+from tests.tasks.monitoring import expositions
+
+ROOT = Path(__file__).parents[3]
+INTERVAL = 3.0
+GPU, CPU, NEVER = "127.0.0.2", "127.0.0.3", "127.0.0.9"
+# Debian's Alertmanager reads its templates from /usr/share, where an unpacked one has none: it sees them there, and nobody else does.
+SHARED = 'mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share && shift && exec "$@"'
+Labels = dict[str, str]
+
+
+def get(url: str) -> Any:
+    """A JSON document."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def until(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for it."""
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            if done():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < ends, what
+        time.sleep(0.1)
+
+
+@dataclass
+class Pages:
+    """An HTTP server whose pages are functions, and which keeps what is posted to it."""
+
+    address: tuple[str, int]
+    pages: dict[str, Callable[[], str]] = field(default_factory=dict)
+    posted: list[Any] = field(default_factory=list)
+
+    def __enter__(self) -> Pages:
+        mine = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = mine.pages.get(self.path)
+                data = page().encode() if page else b""
+                self.send_response(200 if page else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                mine.posted.append((self.path, body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(self.address, Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+class World:
+    """The whole of it, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.stack = folder, ExitStack()
+        names = ("prometheus", "second", "alertmanager", "hook", "watch", "node", "dcgm", "exporter")
+        self.port = {name: free_port() for name in names}
+        self.gpus = 8
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.store = FolderStore(folder / "store")
+
+    def start(self, name: str, *argv: str | Path, **environment: str) -> None:
+        """A process that ends with the world."""
+        with open(self.folder / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, **environment}
+            )  # fmt: skip
+        self.running[name] = process
+        self.stack.callback(self.end, name)
+
+    def end(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End it."""
+        process = self.running[name]
+        if process.poll() is None:
+            process.send_signal(number)
+            process.wait(30)
+
+    def prelaunch(self, *words: str | Path) -> str:
+        """A command that succeeds."""
+        argv = (sys.executable, "-m", "flows.cli.main", *map(str, words))
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def node_exporter(self, host: str) -> None:
+        """On one node, with a folder for textfiles."""
+        (self.folder / host).mkdir(exist_ok=True)
+        self.start(
+            f"node {host}", "prometheus-node-exporter", f"--web.listen-address={host}:{self.port['node']}",
+            "--collector.disable-defaults", "--collector.textfile", "--collector.uname",
+            f"--collector.textfile.directory={self.folder / host}",
+        )  # fmt: skip
+
+    def watch(self) -> None:
+        """The real watch, of the CPU node; its textfile is the node exporter's."""
+        self.start(
+            "watch", sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{INTERVAL:g}",
+            "--listen", f"{CPU}:{self.port['watch']}", "--textfile", self.folder / CPU,
+            PYTHONPATH=str(ROOT), PRELAUNCH_STATE=str(self.folder / "state"),
+        )  # fmt: skip
+
+    def exporter(self) -> None:
+        """The real exporter of the store."""
+        self.start(
+            "exporter", sys.executable, "-m", "flows.cli.main", "exporter", self.store.root,
+            "--listen", f"127.0.0.1:{self.port['exporter']}", PYTHONPATH=str(ROOT),
+        )  # fmt: skip
+
+    def targets(self, name: str, gate: str, nodes: str) -> None:
+        """The targets of one cluster, as the command writes them."""
+        file = self.folder / "etc" / "targets" / f"{name}.json"
+        self.prelaunch(
+            "monitoring", "targets", self.gate(name, gate), "--nodes", nodes, "--without-efa", "--out", file
+        )
+
+    def gate(self, name: str, instance_type: str) -> Path:
+        """A gate file with one declared node of that type."""
+        text = (ROOT / "deployments" / "gates" / "slurm-cpu.toml").read_text()
+        policy = ROOT / "deployments" / "policies" / "local.toml"
+        lines = [
+            line
+            for line in text.splitlines()
+            if not line.startswith(("file =", "nodes =", "instance_type =", "name ="))
+        ]
+        text = "\n".join(lines)
+        text = text.replace("[cluster]", f'[cluster]\nname = "{name}"', 1)
+        text = text.replace(
+            "[cluster.declared]", f'[cluster.declared]\ninstance_type = "{instance_type}"\nnodes = 1', 1
+        )
+        text = text.replace("[policy]", f'[policy]\nfile = "{policy}"', 1)
+        file = self.folder / f"{name}.toml"
+        file.write_text(f'name = "{name}"\n{text}\n')
+        return file
+
+    def configure(self) -> None:
+        """What an operator types."""
+        hooks = [
+            word
+            for name in ("on-call", "owner", "heartbeat")
+            for word in (f"--{name}", f"http://127.0.0.1:{self.port['hook']}/{name}")
+        ]
+        ports = [
+            word
+            for job, name in (("prelaunch-watch", "watch"), ("node", "node"), ("dcgm", "dcgm"))
+            for word in ("--port", f"{job}={self.port[name]}")
+        ]
+        self.prelaunch(
+            "monitoring", "config", "--out", self.folder / "etc", *hooks, *ports, "--interval-s", str(INTERVAL),
+            "--prometheus", f"127.0.0.1:{self.port['prometheus']}",
+            "--alertmanager", f"127.0.0.1:{self.port['alertmanager']}", "--exporter", f"127.0.0.1:{self.port['exporter']}",
+            "--remote-write", f"http://127.0.0.1:{self.port['second']}/api/v1/write", "--region", "us-west-2",
+        )  # fmt: skip
+        (self.folder / "etc" / "targets").mkdir()
+
+    def alertmanager(self) -> None:
+        """Debian's, installed or unpacked."""
+        argv = (
+            "prometheus-alertmanager", f"--config.file={self.folder / 'etc' / 'alertmanager.yml'}", "--cluster.listen-address=",
+            f"--storage.path={self.folder / 'am'}", f"--web.listen-address=127.0.0.1:{self.port['alertmanager']}",
+        )  # fmt: skip
+        program = Path(shutil.which(argv[0]) or "")
+        shared = program.parents[1] / "share"
+        lacking = not Path("/usr/share/prometheus/alertmanager/default.tmpl").exists()
+        inside = ("unshare", "--mount", "sh", "-c", SHARED, "sh", str(shared)) if lacking else ()
+        self.start("alertmanager", *inside, *argv)
+
+    def prometheus(self, name: str, config: Path, *more: str) -> None:
+        """One of the two."""
+        self.start(
+            name, "prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / name}",
+            f"--web.listen-address=127.0.0.1:{self.port[name]}", *more,
+            AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true",
+        )  # fmt: skip
+
+    def query(self, expression: str, name: str = "prometheus") -> list[Any]:
+        """The result of an instant query."""
+        words = urllib.parse.urlencode({"query": expression})
+        found = get(f"http://127.0.0.1:{self.port[name]}/api/v1/query?{words}")["data"]["result"]
+        assert isinstance(found, list)
+        return found
+
+    def firing(self) -> set[str]:
+        """The alerts that fire now, but for the heartbeat, as "name/job or family/node"."""
+        return {
+            "/".join(one["metric"].get(label, "") for label in ("alertname", "job", "node"))
+            for one in self.query('ALERTS{alertstate="firing", alertname!="PrelaunchHeartbeat"}')
+        }
+
+    def first_fired(self, alert: str, since: float, **labels: str) -> float:
+        """Seconds from a time until the alert fired, by the times of Prometheus' own samples."""
+        matchers = ",".join(f'{key}="{value}"' for key, value in {"alertname": alert, **labels}.items())
+        expression = f'ALERTS{{alertstate="firing",{matchers}}}'
+        until(f"{expression} does not fire: {self.firing()}", lambda: bool(self.query(expression)))
+        samples = self.query(expression + "[10m]")[0]["values"]
+        return min(float(at) for at, _ in samples if at >= since) - since
+
+    def told(self, receiver: str, alert: str, **labels: str) -> bool:
+        """Whether the webhook got the alert."""
+        return any(
+            one["labels"].items() >= {"alertname": alert, **labels}.items() and one["status"] == "firing"
+            for path, body in self.hook.posted
+            if path == f"/{receiver}"
+            for one in body["alerts"]
+        )
+
+    def __enter__(self) -> World:
+        gpu_watch = Pages((GPU, self.port["watch"]), {"/metrics": lambda: expositions.watch(time.time(), 8)})
+        dcgm = Pages((GPU, self.port["dcgm"]), {"/metrics": self._dcgm})
+        self.hook = Pages(("127.0.0.1", self.port["hook"]))
+        with self.stack:
+            for pages in (gpu_watch, dcgm, self.hook):
+                self.stack.enter_context(pages)
+            self.configure()
+            for number, (cluster, node) in enumerate((("gpus", "gpu-0"), ("cpus", "cpu-0"))):
+                self.declare(number, cluster, node)
+            self.targets("gpus", "p5.48xlarge", f"gpu-0={GPU}")
+            self.targets("cpus", "cpu", f"cpu-0={CPU}")
+            self.node_exporter(GPU)
+            self.node_exporter(CPU)
+            self.watch()
+            self.exporter()
+            self.alertmanager()
+            (self.folder / "second.yml").write_text("global: {scrape_interval: 1h}\n")
+            self.prometheus("second", self.folder / "second.yml", "--web.enable-remote-write-receiver")
+            self.prometheus("prometheus", self.folder / "etc" / "prometheus.yml")
+            self.stack = self.stack.pop_all()
+        return self
+
+    def declare(self, number: int, cluster: str, node: str) -> None:
+        """A gate of that cluster, now, that named the node."""
+        report = healthy(nodes=1)
+        named = replace(
+            report,
+            declared=replace(report.declared, node_names=(node,)),
+            nodes=tuple(replace(one, name=node) for one in report.nodes),
+            observations=tuple(
+                replace(one, subject=one.subject.replace("node-0", node)) for one in report.observations
+            ),
+        )
+        verdict = keep(self.store, number, named, cluster=cluster)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record = replace(
+            record_for(number, named, verdict, cluster), gate=node, judged_at=stamp, measured_at=stamp
+        )
+        records.keep(self.store, record)
+
+    def undeclare(self, number: int) -> None:
+        """Remove that gate again."""
+        for key in self.store.list(""):
+            if gate_id(number) in key:
+                self.store.delete(key)
+
+    def _dcgm(self) -> str:
+        """DCGM of the GPU node; energy grows as it does."""
+        return expositions.dcgm(self.gpus).replace(" 123456\n", f" {int(time.time() * 1000)}\n")
+
+    def __exit__(self, *reason: object) -> None:
+        self.stack.close()

@@ -1,0 +1,173 @@
+"""Real Prometheus, Alertmanager, node exporter and a second Prometheus that is written to: each fault is an alert at the webhook."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.deployments.monitoring.alert_world import CPU, GPU, INTERVAL, NEVER, World, until
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.root,
+    pytest.mark.needs("prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "unshare"),
+    pytest.mark.timeout(900),
+]
+# What a busy machine of two cores adds to three intervals.
+SLACK = 1.5
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Healthy, with every target up and nothing that fires."""
+    with World(tmp_path_factory.mktemp("world")) as made:
+        until(
+            "every target is up",
+            lambda: len(made.query("up == 1")) == 7 == len(made.query("up")),
+        )
+        until("the heartbeat is heard", lambda: made.told("heartbeat", "PrelaunchHeartbeat"))
+        time.sleep(5 * INTERVAL)
+        yield made
+
+
+def healthy_again(world: World) -> None:
+    """Nothing fires."""
+    until(f"something still fires: {world.firing()}", lambda: not world.firing(), 90)
+
+
+@pytest.fixture(autouse=True)
+def _healthy_before_and_after(world: World) -> Iterator[None]:
+    """Each test mends what it broke."""
+    healthy_again(world)
+    yield
+    healthy_again(world)
+
+
+def within(seconds: float) -> None:
+    """Three intervals."""
+    assert seconds <= 3 * INTERVAL + SLACK, f"{seconds:.1f} s"
+
+
+def test_everything_arrives_at_the_second_prometheus(world: World) -> None:
+    """Signed as for Amazon's; Prometheus has no use for the signature."""
+    until(
+        "the series of both clusters arrive",
+        lambda: len(world.query('up{job="prelaunch-watch"}', "second")) == 2,
+    )
+    until(
+        "and what gates said",
+        lambda: len(world.query("prelaunch_gate_end_timestamp_seconds", "second")) == 2,
+    )
+
+
+def test_verify_agrees_with_prometheus(world: World) -> None:
+    """Before there is any Prometheus, the command says the same of the targets."""
+    ports = [
+        word
+        for job, name in (("prelaunch-watch", "watch"), ("node", "node"), ("dcgm", "dcgm"))
+        for word in ("--port", f"{job}={world.port[name]}")
+    ]
+    for name, said in (("gpus", "4 UP\n"), ("cpus", "3 UP\n")):
+        file = world.folder / "etc" / "targets" / f"{name}.json"
+        exporter = f"127.0.0.1:{world.port['exporter']}"
+        assert said == world.prelaunch("monitoring", "verify", file, *ports, "--exporter", exporter)
+
+
+def test_an_exporter_that_stopped(world: World) -> None:
+    """Killed on one node."""
+    world.end(f"node {GPU}")
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(world.node_exporter, GPU)
+
+        within(world.first_fired("PrelaunchTargetDown", since, job="node", node="gpu-0"))
+        until(
+            "on-call is notified",
+            lambda: world.told("on-call", "PrelaunchTargetDown", job="node", node="gpu-0"),
+        )
+
+
+def test_a_declared_node_that_never_existed(world: World) -> None:
+    """The targets name it; Prometheus reads the file by itself."""
+    with ExitStack() as mended:
+        mended.callback(world.targets, "cpus", "cpu", f"cpu-0={CPU}")
+        world.targets("cpus", "cpu", f"cpu-0={CPU},cpu-9={NEVER}")
+        since = (world.folder / "etc" / "targets" / "cpus.json").stat().st_mtime
+
+        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-9"))
+        within(world.first_fired("PrelaunchTargetDown", since, job="node", node="cpu-9"))
+
+
+def test_a_node_that_a_gate_declared_and_nobody_watches(world: World) -> None:
+    """The targets were written before it came."""
+    with ExitStack() as mended:
+        mended.callback(world.undeclare, 7)
+        world.declare(7, "cpus", "cpu-7")
+        since = time.time()
+
+        within(world.first_fired("PrelaunchNodeUnwatched", since, node="cpu-7"))
+        until("the owner is notified", lambda: world.told("owner", "PrelaunchNodeUnwatched", node="cpu-7"))
+
+
+def test_a_gpu_without_series(world: World) -> None:
+    """GPU 7 fell off the bus; DCGM goes on with the others."""
+    since = time.time()
+    world.gpus = 7
+    with ExitStack() as mended:
+        mended.callback(setattr, world, "gpus", 8)
+
+        within(world.first_fired("PrelaunchGpusUnmonitored", since, node="gpu-0"))
+        until("on-call is notified", lambda: world.told("on-call", "PrelaunchGpusUnmonitored", node="gpu-0"))
+
+
+def test_a_textfile_without_a_writer(world: World) -> None:
+    """The watch was killed: it does not answer, and what it wrote grows old, which the node exporter goes on serving."""
+    world.end("watch")
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(world.watch)
+
+        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-0"))
+        # Three of the watch's own intervals, which are as long here; then a scrape and an evaluation see it.
+        assert world.first_fired("PrelaunchTextfileStale", since, node="cpu-0") <= 5 * INTERVAL + SLACK
+
+
+def test_a_watch_that_is_frozen(world: World) -> None:
+    """It listens still, and answers nothing; that a scrape had no answer is known one interval later."""
+    os.kill(world.running["watch"].pid, signal.SIGSTOP)
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(os.kill, world.running["watch"].pid, signal.SIGCONT)
+
+        within(
+            world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-0") - INTERVAL
+        )
+
+
+def test_a_store_that_is_gone(world: World) -> None:
+    """As an unmounted folder; what was known before is not served again."""
+    away = world.store.root.with_name("away")
+    world.store.root.rename(away)
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(away.rename, world.store.root)
+        mended.callback(shutil.rmtree, world.store.root, ignore_errors=True)
+
+        within(world.first_fired("PrelaunchStoreUnreadable", since))
+        assert [] == world.query("prelaunch_gate_end_timestamp_seconds")
+
+
+def test_an_exporter_of_the_store_that_stopped(world: World) -> None:
+    """Then nothing is known about gates."""
+    world.end("exporter")
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(world.exporter)
+
+        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-exporter"))
