@@ -38,9 +38,15 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value[0], (*path, 0))
 
 
+def around(path: tuple[Any, ...]) -> Any:
+    """The good report with the one check that the path is about. Nothing in a report depends on which other checks it has."""
+    name = path[1] if len(path) > 1 and path[0] == "checks" else CHECKS[0]
+    return {**GOOD, "checks": {name: GOOD["checks"][name]}}
+
+
 def changed(path: tuple[Any, ...], value: Any, remove: bool = False) -> Any:
     """The good report with one value replaced or removed."""
-    made = copy.deepcopy(GOOD)
+    made = copy.deepcopy(around(path))
     inner = made
     for key in path[:-1]:
         inner = inner[key]
@@ -70,7 +76,7 @@ def corpus() -> Iterator[tuple[str, Any]]:
         yield f"{name} removed", changed(path, None, remove=True)
         for value in INTRUDERS:
             yield f"{name} = {value!r:.20}", changed(path, value)
-        inner = GOOD
+        inner = around(path)
         for key in path:
             inner = inner[key]
         if isinstance(inner, dict):
