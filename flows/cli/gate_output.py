@@ -10,6 +10,7 @@ from checks.exit_codes import Exit
 from flows.cli.output import (
     json_text,
     text_of,
+    write_cancelled,
     write_files,
     write_rejected,
     write_stderr,
@@ -27,6 +28,7 @@ from tasks.gate.outcome import (
     kept_verdict,
     outcome_json,
 )
+from tasks.gate.progress import Progress, measured_text
 from tasks.render.context import NO_CONTEXT
 from tasks.text.inert import one_line
 
@@ -56,15 +58,20 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
 
 
-def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext) -> int:
-    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown."""
+def interrupted(
+    arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext, measured: Progress | None
+) -> int:
+    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown.
+
+    `measured` is the last progress of its checks, None if they had not begun to report.
+    """
     word = f"by {signal.Signals(number).name}" if number else "in Prefect"
     reason = f"cancelled {word}; the jobs that it had started were ended"
     kept, line = kept_verdict(setting, gate_id), f"{CANCELLED} {setting.gate.name}: {reason}"
     if arguments.format != "json":
         write_stdout(f"{line}\n")
     if kept is None:
-        _empty(arguments, setting.gate.name, gate_id, reason, line)
+        _cancelled(arguments, setting.gate.name, gate_id, reason, line, measured_text(measured))
     else:
         verdict, report, html = kept
         if arguments.format == "json":
@@ -72,6 +79,18 @@ def interrupted(arguments: argparse.Namespace, gate_id: str, number: int, settin
             write_stdout(json_text(made, by_name=False))
         write_stderr(f"prelaunch: {reason}. The verdict was already known: {report}")
     return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
+
+
+def _cancelled(
+    arguments: argparse.Namespace, name: str, gate_id: str, reason: str, line: str, measured: str
+) -> None:
+    said = f"{reason}. {measured}"
+    write_cancelled(arguments, name, said)
+    if arguments.format == "json":
+        write_stdout(json_text(ending_json(None, None, None, None, None, gate_id, said, line), by_name=False))
+        write_stderr(f"prelaunch: {one_line(said, 1000)}")
+    else:
+        write_stdout(f"{measured}\n")
 
 
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:

@@ -21,6 +21,7 @@ from tasks.reports.command_line import OutputError, write_file
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
     from tasks.render.context import VerdictContext
+    from tasks.render.rejected import Rejection
 
 # The content of a page until there is a verdict. A process that is killed leaves it behind.
 UNENDED = "the gate has not finished, or was killed"
@@ -117,11 +118,21 @@ def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: 
 
 def write_rejected(arguments: argparse.Namespace, name: str, error: Exception | str) -> None:
     """The same for a request that was rejected before anything started; what is written says that, and where."""
-    if not any((arguments.junit, arguments.summary, arguments.html)):
-        return
     from tasks.render import rejected
 
-    one = rejected.of(error)
+    _write_notices(arguments, name, rejected.of(error))
+
+
+def write_cancelled(arguments: argparse.Namespace, name: str, said: str) -> None:
+    """The same for a gate that was cancelled before there was a verdict."""
+    from tasks.render import rejected
+
+    _write_notices(arguments, name, rejected.cancelled(said))
+
+
+def _write_notices(arguments: argparse.Namespace, name: str, one: Rejection) -> None:
+    from tasks.render import rejected
+
     try:
         for path, form in (
             (arguments.junit, rejected.junit),

@@ -14,6 +14,7 @@ from flows.cli.output import (
     json_text,
     rejection,
     text_of,
+    write_cancelled,
     write_rejected,
     write_stderr,
     write_stdout,
@@ -60,7 +61,8 @@ def no_verdict(
     else:
         word = CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]
         write_stdout(f"{word} gate: {one_line(reason)}\n")
-    write_unjudged(arguments, "gate", reason)
+    write = write_cancelled if cancelled else write_unjudged
+    write(arguments, "gate", reason)
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     return int(code)
 

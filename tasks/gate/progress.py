@@ -90,10 +90,14 @@ def report_end(outcome: Outcome) -> None:
 
 
 class LiveProgress:
-    """Shows progress, and keeps how the flow ended. On a terminal it is what `status` draws; each drawing has the present time."""
+    """Shows progress, and keeps how the flow ended, and in `measured` the last progress that counted observations.
+
+    On a terminal it is what `status` draws; each drawing has the present time.
+    """
 
     def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.outcome: Outcome | None = None
+        self.measured: Progress | None = None
         self._status, self._clock, self._lock = status, clock, threading.Lock()
         self._now, self._begun = Progress(STARTING, "starting"), clock()
         self._said, self._said_at = "", self._begun
@@ -109,6 +113,8 @@ class LiveProgress:
                 self._end_stage()
                 self._begun = self._clock()
             self._now = progress
+            if progress.total:
+                self.measured = progress
             if self._status is not None:
                 self._status.update(self)
             elif begins:
@@ -151,6 +157,16 @@ class LiveProgress:
     def _say(self, line: str) -> None:
         self._said, self._said_at = line, self._clock()
         print(line, file=sys.stderr, flush=True)
+
+
+def measured_text(progress: Progress | None) -> str:
+    """What had been measured by the end of a gate without a verdict, as a sentence."""
+    if progress is None:
+        return "Nothing had been measured by then."
+    nodes = [f"{one_line(node.name, 40)} {node.done} of {node.total}" for node in progress.nodes]
+    more = f" and {len(nodes) - SHOWN_NODES} more nodes" if len(nodes) > SHOWN_NODES else ""
+    each = f" ({', '.join(nodes[:SHOWN_NODES])}{more})" if nodes else ""
+    return f"By then {progress.done} of {progress.total} observations had been made{each}."
 
 
 def node_lines(nodes: Sequence[NodeProgress]) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""A request that was rejected before anything started, in every format that a verdict has (pure). It is no verdict."""
+"""A request that was rejected before anything started, or a gate that was cancelled, in every format that a verdict has (pure).
+
+Neither is a verdict.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,26 @@ from tasks.text.inert import one_line
 WORD = "REJECTED"
 MEANING = "The request was rejected before anything started. No machine was tested, and this says nothing about any machine."
 REMEDY = "Correct the problem and run the gate again."
+CANCELLED = "CANCELLED"
+CANCELLED_MEANING = "The gate was cancelled before there was a verdict. This says nothing about any machine."
+AGAIN = "Run the gate again."
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """What was wrong, and where: `path` is a dotted key. "" and None where there is no such place."""
+    """What was wrong, and where: `path` is a dotted key. "" and None where there is no such place.
+
+    `word` heads it; `meaning` says what it means for the machines, and `remedy` what to do.
+    """
 
     file: str
     line: int | None
     path: str
     message: str
     nearest: str | None
+    word: str = WORD
+    meaning: str = MEANING
+    remedy: str = REMEDY
 
 
 def of(error: Exception | str) -> Rejection:
@@ -34,6 +46,11 @@ def of(error: Exception | str) -> Rejection:
     if isinstance(error, GateFileError):
         return Rejection(error.file, error.line, error.path, error.message, error.nearest)
     return Rejection("", None, "", str(error), None)
+
+
+def cancelled(said: str) -> Rejection:
+    """A gate that was cancelled; `said` is why, and what had been measured by then."""
+    return Rejection("", None, "", said, None, CANCELLED, CANCELLED_MEANING, AGAIN)
 
 
 def sentence(one: Rejection) -> str:
@@ -44,7 +61,9 @@ def sentence(one: Rejection) -> str:
 
 def markdown(one: Rejection, name: str) -> str:
     """A summary."""
-    return "\n\n".join((f"# {WORD} {escape(name, 80)}", escape(sentence(one)), MEANING, f"{REMEDY}\n"))
+    return "\n\n".join(
+        (f"# {one.word} {escape(name, 80)}", escape(sentence(one)), one.meaning, f"{one.remedy}\n")
+    )
 
 
 def junit(one: Rejection, name: str) -> str:
@@ -55,7 +74,7 @@ def junit(one: Rejection, name: str) -> str:
     case.attrib |= {"file": one_line(one.file, 400)} if one.file else {}
     case.attrib |= {"line": str(one.line)} if one.line else {}
     said = sentence(one)
-    xml.SubElement(case, "error", type=WORD, message=said).text = f"{said}\n{MEANING} {REMEDY}"
+    xml.SubElement(case, "error", type=one.word, message=said).text = f"{said}\n{one.meaning} {one.remedy}"
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
@@ -63,14 +82,14 @@ def junit(one: Rejection, name: str) -> str:
 def html(one: Rejection, name: str) -> str:
     """A page."""
     style = (HERE / "report.css").read_text(encoding="utf-8")
-    title, said = safe(f"{WORD} {one_line(name, 80)}"), safe(sentence(one))
+    title, said = safe(f"{one.word} {one_line(name, 80)}"), safe(sentence(one))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{safe(security(style))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<header class="answer unknown">\n<h1>{WORD}</h1>\n<p class="said"><strong>{said}</strong></p>\n'
-        f"<p>{MEANING} {REMEDY}</p>\n</header>\n</body>\n</html>\n"
+        f'<header class="answer unknown">\n<h1>{one.word}</h1>\n<p class="said"><strong>{said}</strong></p>\n'
+        f"<p>{one.meaning} {one.remedy}</p>\n</header>\n</body>\n</html>\n"
     )
 
 

@@ -217,7 +217,9 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
     assert str(first.pid) in said["error"]["message"]
     assert "embedded" not in stderr
     assert (130, KEYS, None) == (ended, set(document), document["decision"])
-    assert "CANNOT TELL" in (tmp_path / "page.md").read_text()
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# CANCELLED test\n\ncancelled by SIGINT") and "0 of 1 nodes" not in page
+    assert "By then" in page or "Nothing had been measured by then" in page
     assert clean(tmp_path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tasks.gate.outcome import Ending, Outcome
-from tasks.gate.progress import SHOWN_NODES, LiveProgress, Progress, node_lines
+from tasks.gate.progress import SHOWN_NODES, LiveProgress, Progress, measured_text, node_lines
 from tasks.reports.node_reports import NodeProgress
 
 
@@ -94,3 +94,19 @@ def test_many_nodes_are_counted() -> None:
 
     assert len(lines) == SHOWN_NODES + 1 and lines[0].startswith("  n000 ")
     assert lines[-1] == f"  and {100 - SHOWN_NODES} more nodes"
+
+
+def test_what_had_been_measured_is_known_when_a_gate_is_cancelled() -> None:
+    """By node, of the last progress that counted observations; a later stage without a count does not hide it."""
+    shown = LiveProgress(None, Clock())
+    before = measured_text(shown.measured)
+    nodes = (NodeProgress("node-0", 10, 33, "compute.gemm"), NodeProgress("node-1", 2, 33, "system.clock"))
+    shown.progress(Progress("checks", "running", 12, 66, nodes=nodes))
+    shown.progress(Progress("stopped", "ending the jobs"))
+
+    assert "Nothing had been measured by then." == before
+    assert "By then 12 of 66 observations had been made (node-0 10 of 33, node-1 2 of 33)." == measured_text(
+        shown.measured
+    )
+    many = tuple(NodeProgress(f"node-{number}", 1, 33, "") for number in range(SHOWN_NODES + 5))
+    assert measured_text(Progress("checks", "", 13, 429, nodes=many)).endswith(" and 5 more nodes).")

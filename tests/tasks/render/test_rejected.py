@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.render.rejected import Rejection, annotation, html, junit, markdown, of, sentence
+from tasks.render.rejected import Rejection, annotation, cancelled, html, junit, markdown, of, sentence
 
 LINE = Rejection("gates/a.toml", 5, "cluster.lancher", "unknown key", "launcher")
 NOWHERE = Rejection("", None, "", "the store cannot be written", None)
@@ -122,3 +122,14 @@ def test_a_value_that_was_set_on_the_command_line_has_no_line(tmp_path: Path) ->
         read_gate_file(file, ["cluster.declared.nodes=two"])
 
     assert of(caught.value).line is None
+
+
+def test_a_cancelled_gate_is_no_verdict_and_says_what_was_measured() -> None:
+    """In every format, with neither the count of an empty report nor the word of a verdict."""
+    one = cancelled("cancelled by SIGINT. By then 12 of 66 observations had been made (node-0 12 of 33)")
+    made = (markdown(one, "alpha"), html(one, "alpha"), junit(one, "alpha"))
+
+    assert made[0].startswith("# CANCELLED alpha\n")
+    for text in made:
+        assert "CANCELLED" in text and "12 of 66 observations" in text and "Run the gate again." in text
+        assert not re.search("CANNOT TELL|NO-GO|REJECTED|Digests|0 of 1", text)
