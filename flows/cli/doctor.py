@@ -35,6 +35,7 @@ from tasks.orchestration.server.settings import configured_api_url
 from tasks.paging.preflight import BLOCK, notifier_reach
 from tasks.reports.store_argument import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
+from tasks.store.folder import LOCK
 from tasks.store.layout import probe_key
 from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
@@ -179,7 +180,7 @@ def _remove(root: Path, key: str, new: list[Path]) -> None:
     with suppress(OSError):
         (root / key).parent.rmdir()
         left = list(root.iterdir())
-        if root in new and all(one.name.startswith(".") for one in left):  # else a gate uses it by now
+        if root in new and all(one.name == LOCK for one in left):  # else somebody uses it by now
             for one in left:
                 one.unlink()
         for folder in new:

@@ -278,3 +278,46 @@ def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:
     )
 
     assert line.message.startswith(f"{tmp_path}/a ([store] path 'a' is relative): a probe")
+
+
+@dataclass
+class Crowded:
+    """A folder's store beside which somebody else writes while the probe is made."""
+
+    real: FolderStore
+    others: tuple[str, ...]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    def delete(self, key: str) -> None:
+        """The probe's end; by now the others are there."""
+        for other in self.others:
+            path = self.real.root / other
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("mine")
+        self.real.delete(key)
+
+
+@pytest.mark.parametrize(
+    "other", ["gates/g-1/request.json", "notes.txt", ".hidden", ".kept/notes.txt", "probes/of-another"]
+)
+@pytest.mark.parametrize("there", [False, True])
+def test_what_somebody_else_writes_meanwhile_stays(tmp_path: Path, other: str, there: bool) -> None:
+    """In a folder that doctor itself made, and in one that was there: the file, its folder and every folder above."""
+    root = tmp_path / "new" / "store"
+    if there:
+        root.mkdir(parents=True)
+    store = cast(Store, Crowded(FolderStore(root), (other,)))
+    lines = list(doctor._store(store, str(root)))
+
+    assert ["OK"] == words(lines) and "mine" == (root / other).read_text()
+
+
+def test_an_empty_folder_that_was_there_stays(tmp_path: Path) -> None:
+    """What doctor did not make it does not remove."""
+    root = tmp_path / "store"
+    root.mkdir()
+    list(doctor._store(FolderStore(root), str(root)))
+
+    assert root.is_dir()
