@@ -28,6 +28,7 @@ from tests.world import new_world as new_world
 from tests.world import world as world
 from tests.world import world_cache as world_cache
 from tests.world import world_worker as world_worker
+from tests.world_end import pytest_world_ends_with_its_tests as pytest_world_ends_with_its_tests
 
 # command -> the Debian package that brings it
 PACKAGES = {
