@@ -31,8 +31,10 @@ from tests.tasks.monitoring import expositions
 
 ROOT = Path(__file__).parents[3]
 INTERVAL = 3.0
-GPU, CPU, NEVER = "127.0.0.2", "127.0.0.3", "127.0.0.9"
-# Debian's Alertmanager reads its templates from /usr/share, where an unpacked one has none: it sees them there, and nobody else does.
+GPU, NEVER = "127.0.0.2", "127.0.0.9"
+# The CPU node is a network namespace, whose link can be cut.
+HOST, CPU = "10.199.77.1", "10.199.77.2"
+# Debian's programs read templates and pages from /usr/share, where an unpacked package has none: only they see them there.
 SHARED = 'mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share && shift && exec "$@"'
 Labels = dict[str, str]
 
@@ -105,6 +107,7 @@ class World:
         names = ("prometheus", "second", "alertmanager", "hook", "watch", "node", "dcgm", "exporter")
         self.port = {name: free_port() for name in names}
         self.gpus = 8
+        self.namespace, self.link = f"prelaunch-{os.getpid()}", f"pl{os.getpid()}"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.store = FolderStore(folder / "store")
 
@@ -124,6 +127,25 @@ class World:
             process.send_signal(number)
             process.wait(30)
 
+    def network(self) -> None:
+        """A namespace with one link to this machine; both end with the world."""
+        name = self.namespace
+        self.stack.callback(subprocess.run, ("ip", "netns", "delete", name), check=False)
+        for words in (
+            f"netns add {name}",
+            f"link add {self.link} type veth peer name eth0 netns {name}",
+            f"address add {HOST}/30 dev {self.link}",
+            f"link set {self.link} up",
+            f"-n {name} address add {CPU}/30 dev eth0",
+            f"-n {name} link set eth0 up",
+            f"-n {name} link set lo up",
+        ):
+            subprocess.run(("ip", *words.split()), check=True)
+
+    def cut(self, state: str) -> None:
+        """The link of the CPU node, "down" or "up"."""
+        subprocess.run(("ip", "link", "set", self.link, state), check=True)
+
     def prelaunch(self, *words: str | Path) -> str:
         """A command that succeeds."""
         argv = (sys.executable, "-m", "flows.cli.main", *map(str, words))
@@ -131,11 +153,15 @@ class World:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def inside(self, host: str) -> tuple[str, ...]:
+        """What runs a command on that node; unlike `ip netns exec`, it leaves /sys, and with it the cgroups, as they are."""
+        return ("nsenter", f"--net=/run/netns/{self.namespace}") if host == CPU else ()
+
     def node_exporter(self, host: str) -> None:
         """On one node, with a folder for textfiles."""
         (self.folder / host).mkdir(exist_ok=True)
         self.start(
-            f"node {host}", "prometheus-node-exporter", f"--web.listen-address={host}:{self.port['node']}",
+            f"node {host}", *self.inside(host), "prometheus-node-exporter", f"--web.listen-address={host}:{self.port['node']}",
             "--collector.disable-defaults", "--collector.textfile", "--collector.uname",
             f"--collector.textfile.directory={self.folder / host}",
         )  # fmt: skip
@@ -143,7 +169,7 @@ class World:
     def watch(self) -> None:
         """The real watch, of the CPU node; its textfile is the node exporter's."""
         self.start(
-            "watch", sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{INTERVAL:g}",
+            "watch", *self.inside(CPU), sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{INTERVAL:g}",
             "--listen", f"{CPU}:{self.port['watch']}", "--textfile", self.folder / CPU,
             PYTHONPATH=str(ROOT), PRELAUNCH_STATE=str(self.folder / "state"),
         )  # fmt: skip
@@ -207,16 +233,19 @@ class World:
             "prometheus-alertmanager", f"--config.file={self.folder / 'etc' / 'alertmanager.yml'}", "--cluster.listen-address=",
             f"--storage.path={self.folder / 'am'}", f"--web.listen-address=127.0.0.1:{self.port['alertmanager']}",
         )  # fmt: skip
-        program = Path(shutil.which(argv[0]) or "")
-        shared = program.parents[1] / "share"
-        lacking = not Path("/usr/share/prometheus/alertmanager/default.tmpl").exists()
-        inside = ("unshare", "--mount", "sh", "-c", SHARED, "sh", str(shared)) if lacking else ()
-        self.start("alertmanager", *inside, *argv)
+        self.start("alertmanager", *self.sharing(argv[0]), *argv)
+
+    @staticmethod
+    def sharing(program: str) -> tuple[str, ...]:
+        """What runs a program so that it finds its own files, if it was only unpacked."""
+        shared = Path(shutil.which(program) or "").parents[1] / "share"
+        unpacked = shared.is_relative_to(ROOT)
+        return ("unshare", "--mount", "sh", "-c", SHARED, "sh", str(shared)) if unpacked else ()
 
     def prometheus(self, name: str, config: Path, *more: str) -> None:
         """One of the two."""
         self.start(
-            name, "prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / name}",
+            name, *self.sharing("prometheus"), "prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / name}",
             f"--web.listen-address=127.0.0.1:{self.port[name]}", *more,
             AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_EC2_METADATA_DISABLED="true",
         )  # fmt: skip
@@ -259,6 +288,7 @@ class World:
         with self.stack:
             for pages in (gpu_watch, dcgm, self.hook):
                 self.stack.enter_context(pages)
+            self.network()
             self.configure()
             for number, (cluster, node) in enumerate((("gpus", "gpu-0"), ("cpus", "cpu-0"))):
                 self.declare(number, cluster, node)

@@ -16,7 +16,9 @@ from tests.deployments.monitoring.alert_world import CPU, GPU, INTERVAL, NEVER, 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.root,
-    pytest.mark.needs("prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "unshare"),
+    pytest.mark.needs(
+        "prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "unshare", "ip", "nsenter"
+    ),
     pytest.mark.timeout(900),
 ]
 # What a busy machine of two cores adds to three intervals.
@@ -136,6 +138,17 @@ def test_a_textfile_without_a_writer(world: World) -> None:
         within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-0"))
         # Three of the watch's own intervals, which are as long here; then a scrape and an evaluation see it.
         assert world.first_fired("PrelaunchTextfileStale", since, node="cpu-0") <= 5 * INTERVAL + SLACK
+
+
+def test_a_node_whose_network_is_cut(world: World) -> None:
+    """Nothing refuses a connection, so that there was no answer is known one interval later."""
+    world.cut("down")
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(world.cut, "up")
+
+        for job in ("prelaunch-watch", "node"):
+            within(world.first_fired("PrelaunchTargetDown", since, job=job, node="cpu-0") - INTERVAL)
 
 
 def test_a_watch_that_is_frozen(world: World) -> None:
