@@ -60,7 +60,7 @@ class Totals:
                 last[code] = max(last.get(code, 0.0), at - one.age_s)
         for code, number in lines.items():
             newer = code in last and last[code] > self._last.get(code, last[code]) + SAME_S
-            self.xids[(*code, needs[code])] += max(number - self._lines.get(code, 0), int(newer))
+            self.xids[code[0], code[1], needs[code]] += max(number - self._lines.get(code, 0), int(newer))
         self._lines, self._last = dict(lines), {**self._last, **last}
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from checks.documents.open_findings import OpenFinding, OpenFindings
+from checks.documents.open_findings import OpenFinding, OpenFindings, WatchPage
+from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.update import after_round
@@ -18,7 +19,7 @@ from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
 from checks.watch.exposition import WatchNumbers, exposition
 from checks.watch.rounds import RoundResult, Rounds
-from checks.watch.server import MetricsServer, address_of
+from checks.watch.server import FINDINGS, METRICS, MetricsServer, address_of
 
 TEXTFILE = "prelaunch.prom"
 # What happens after each round: the findings that were opened and closed by it.
@@ -48,7 +49,8 @@ def run(arguments: argparse.Namespace, news: News | None = None) -> int:
     numbers = WatchNumbers(
         arguments.instance_type, rounds.declared.gpus_per_node, arguments.every, rounds.required, known
     )
-    server = _serve(arguments.listen, lambda: exposition(numbers))
+    pages = {METRICS: lambda: exposition(numbers).encode(), FINDINGS: lambda: findings_page(numbers)}
+    server = _serve(arguments.listen, pages)
     try:
         _go_on(rounds, numbers, state, arguments, news)
     finally:
@@ -57,11 +59,17 @@ def run(arguments: argparse.Namespace, news: News | None = None) -> int:
     return Exit.GO
 
 
-def _serve(listen: str, text: Callable[[], str]) -> MetricsServer | None:
+def findings_page(numbers: WatchNumbers) -> bytes:
+    """The open findings, when the last round ended (0 before the first one), and how often there is one."""
+    ended_at = numbers.last.ended_at if numbers.last else 0.0
+    return dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s))
+
+
+def _serve(listen: str, pages: Mapping[str, Callable[[], bytes]]) -> MetricsServer | None:
     if not listen:
         return None
     try:
-        return MetricsServer(address_of(listen), text)
+        return MetricsServer(address_of(listen), pages)
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise PlaceError(f"--listen {listen}: {said}.") from error

@@ -1,8 +1,11 @@
-"""Serves the watch's metrics: GET /metrics, and nothing else. It listens on the loopback interface unless it is told otherwise."""
+"""Serves what a watch knows: GET /metrics for Prometheus, GET /findings for whoever pages people (the open findings as JSON).
+
+It listens on the loopback interface unless it is told otherwise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -10,19 +13,20 @@ from typing import Any
 
 from checks.watch.exposition import CONTENT_TYPE
 
-PATH = "/metrics"
+METRICS, FINDINGS = "/metrics", "/findings"
+KINDS = {METRICS: CONTENT_TYPE, FINDINGS: "application/json"}
 CLIENT_S = 10.0
 
 
 class MetricsServer(ThreadingHTTPServer):
-    """Answers each scrape with what `text` returns. Raises OSError if the address is taken."""
+    """Answers each path of KINDS with what its function returns. Raises OSError if the address is taken."""
 
     daemon_threads = True
     # A scraper that connects and says nothing holds a thread for CLIENT_S; more than these wait.
     request_queue_size = 16
 
-    def __init__(self, address: tuple[str, int], text: Callable[[], str]) -> None:
-        self.text = text
+    def __init__(self, address: tuple[str, int], pages: Mapping[str, Callable[[], bytes]]) -> None:
+        self.pages = pages
         super().__init__(address, _Handler)
         Thread(target=self.serve_forever, daemon=True).start()
 
@@ -36,12 +40,13 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0] != PATH:
-            self.send_error(HTTPStatus.NOT_FOUND, f"only {PATH} is here")
+        path = self.path.partition("?")[0]
+        if path not in self.server.pages:
+            self.send_error(HTTPStatus.NOT_FOUND, f"only {METRICS} and {FINDINGS} are here")
             return
-        data = self.server.text().encode()
+        data = self.server.pages[path]()
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Type", KINDS[path])
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -1,4 +1,4 @@
-"""`prelaunch monitoring targets|verify|config`: what a Prometheus that watches a cluster needs, and whether its exporters answer."""
+"""`prelaunch monitoring`: what Prometheus needs, whether its exporters answer, and what is new on the nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
+from flows.cli.monitoring_page import add_page
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.folder import typed_path
@@ -25,9 +26,10 @@ PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The three actions."""
+    """The actions."""
     parser.description = (
-        "Writes what Prometheus needs to watch the declared nodes of a cluster, and asks every exporter for what the rules need. "
+        "Writes what Prometheus needs to watch the declared nodes of a cluster, asks every exporter for what the rules need, and "
+        "notifies people of what is found between gates. "
         "Exit codes: 0 written, or every exporter is UP; 1 an exporter is DOWN, STALE or LACKS a family; 2 rejected; 3 no "
         "exporter answered at all, or there was no time to ask every one."
     )
@@ -50,6 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="write prometheus.yml, alertmanager.yml and the rules with your addresses",
             allow_abbrev=False,
         )
+    )
+    add_page(
+        actions.add_parser(
+            "page",
+            help="notify people of what the watches of the nodes have found since the last look",
+            allow_abbrev=False,
+        ),
+        _port,
+        _seconds,
     )
 
 

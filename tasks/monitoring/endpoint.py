@@ -14,6 +14,7 @@ from checks.runner.deadline import limited
 BODY_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 16
 PATH = "/metrics"
+NO_METRICS = ("text/html", "application/json")
 HEADERS = {
     "Accept": "text/plain;version=0.0.4",
     "Accept-Encoding": "identity",
@@ -25,10 +26,13 @@ class EndpointError(Exception):
     """The endpoint did not answer with a complete page."""
 
 
-def fetched(host: str, port: int, seconds: float) -> str:
-    """The page at http://HOST:PORT/metrics, complete. No proxy is used and no redirect followed. Raises EndpointError."""
+def fetched(host: str, port: int, seconds: float, path: str = PATH, kind: str = "") -> str:
+    """The page at http://HOST:PORT/metrics or another path, complete; of this Content-Type, or of none that is no metrics.
+
+    No proxy is used and no redirect followed. Raises EndpointError.
+    """
     try:
-        return limited(seconds, lambda: _fetched(host, port, time.monotonic() + seconds))
+        return limited(seconds, lambda: _fetched(host, port, time.monotonic() + seconds, path, kind))
     except TimeoutError as error:
         raise EndpointError(f"it did not answer completely within {seconds:g} s") from error
     except http.client.HTTPException as error:
@@ -37,20 +41,20 @@ def fetched(host: str, port: int, seconds: float) -> str:
         raise EndpointError(error.strerror or type(error).__name__) from error
 
 
-def _fetched(host: str, port: int, ends_at: float) -> str:
+def _fetched(host: str, port: int, ends_at: float, path: str, wanted: str) -> str:
     # The socket's own time limit, so that the thread ends soon after somebody stopped waiting for it.
     with ExitStack() as closing:
         connection = http.client.HTTPConnection(host.strip("[]"), port, timeout=_left_s(ends_at))
         closing.callback(connection.close)
-        connection.request("GET", PATH, headers=HEADERS)
+        connection.request("GET", path, headers=HEADERS)
         answer = connection.getresponse()
         # Closing the connection alone leaves the socket open for as long as somebody holds the answer.
         closing.callback(answer.close)
         if answer.status != http.client.OK:
             raise EndpointError(f"it answers with status {answer.status}")
         kind = answer.getheader("Content-Type", "").partition(";")[0].strip().lower()
-        if kind in ("text/html", "application/json"):
-            raise EndpointError(f"it answers with {kind}, which is no metrics")
+        if kind != wanted if wanted else kind in NO_METRICS:
+            raise EndpointError(f"it answers with {kind or 'no type'}, which is no {wanted or 'metrics'}")
         return _body(answer, ends_at)
 
 

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     CRASHED = "run crashed"
     LATE = "run late"
     REPAIR = "repair"
+    NODES = "nodes between gates"
     TEST = "test"
 
 

@@ -17,6 +17,7 @@ from prefect.events import emit_event
 from prefect.events.worker import should_emit_events
 from prefect.flows import Flow
 from prefect.logging import get_logger
+from prefect.settings import get_current_settings
 
 from checks.exit_codes import Exit
 from tasks.gate.context import GateContext, open_gate_context
@@ -25,6 +26,7 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
+from tasks.monitoring.news import News
 from tasks.notifiers.base import Kind, PendingQuestion
 from tasks.paging.content import culprits_of, kind_of, title_of
 from tasks.text.inert import one_line
@@ -62,6 +64,15 @@ class Event(StrEnum):
     LATE = "prelaunch.gate.late"
 
 
+class NodeEvent(StrEnum):
+    """Events about a node between gates: a FAIL was opened or closed there, its watch fell silent, or answers again."""
+
+    OPENED = "prelaunch.node.opened"
+    CLOSED = "prelaunch.node.closed"
+    SILENT = "prelaunch.node.silent"
+    BACK = "prelaunch.node.back"
+
+
 ENDS = {
     Kind.GO: Event.GO,
     Kind.REFUSED: Event.REFUSED,
@@ -96,19 +107,36 @@ def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
     related = [
         {"prefect.resource.id": f"prefect.flow-run.{of.flow_run_id}", "prefect.resource.role": "flow-run"}
     ]
-    resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
-    try:
-        sent = emit_event(
+    _emit(event.value, cluster, related if of.flow_run_id else None, {**base, **payload})
+
+
+def emit_node_events(cluster: str, gate: str, found: News) -> None:
+    """Emit an event for each piece of news about a node, on the cluster's resource, where a Prefect server is configured."""
+    if not get_current_settings().api.url:
+        return  # an event must not start a server
+    rows = [(NodeEvent.OPENED, node, one.key.name, one.message) for node, one in found.opened]
+    rows += [(NodeEvent.CLOSED, node, name, "") for node, name in found.closed]
+    rows += [(NodeEvent.SILENT, node, "", why) for node, why in found.silent]
+    rows += [(NodeEvent.BACK, node, "", "") for node in found.back]
+    for event, node, name, said in rows:
+        _emit(
             event.value,
-            resource,
-            related=related if of.flow_run_id else None,
-            payload={**base, **{key: _bounded(value) for key, value in payload.items()}},
+            cluster,
+            None,
+            {"gate": gate, "cluster": cluster, "node": node, "finding": name, "said": said},
         )
+
+
+def _emit(event: str, cluster: str, related: list[dict[str, str]] | None, payload: Said) -> None:
+    resource = {"prefect.resource.id": f"{RESOURCE}{cluster}", "prefect.resource.name": cluster}
+    said = {key: _bounded(value) for key, value in payload.items()}
+    try:
+        sent = emit_event(event, resource, related=related, payload=said)
     except Exception as error:  # noqa: BLE001 - whatever it is: news that is lost must not change a verdict
-        LOG.warning("event %s was not emitted: %s", event.value, error)
+        LOG.warning("event %s was not emitted: %s", event, error)
         return
     if sent is None and should_emit_events():
-        LOG.warning("event %s was not emitted: no server receives the events of this process", event.value)
+        LOG.warning("event %s was not emitted: no server receives the events of this process", event)
 
 
 def emit_started(session: Session) -> None:

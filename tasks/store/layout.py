@@ -12,6 +12,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "incidents",
 )
 RUNS, HANDING_OVER, REMEDIATION, COMMISSIONS = "runs", "handing-over", "remediation", "commissions"
+MONITORING = "monitoring"
 STORE_ID_KEY = "store-id"
 PROBES = "probes"
 
@@ -121,6 +122,11 @@ def answer_key(gate_id: str, key: str) -> str:
 def given_key(gate_id: str, key: str) -> str:
     """The key of the answer that the gate used."""
     return f"{GATES}/{gate_id}/given/{key}.json"
+
+
+def told_key(cluster: str) -> str:
+    """The key of what people were told about a cluster's nodes between gates."""
+    return f"{MONITORING}/{_file(cluster)}.json"
 
 
 def gate_of(key: str) -> str:

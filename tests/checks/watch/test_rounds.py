@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from checks.model import Cause, ErrorKind, Level, Outcome
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host import machine
 from checks.runner.node_context import PlaceError
+from checks.runner.single_node import read_policy
 from checks.watch.rounds import SCRATCH, RoundResult, Rounds
 from tests.checks.watch import toy_checks
 
@@ -164,3 +166,28 @@ def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
         Rounds(tmp_path, "m5.large", POLICY, DEADLINE_S)
     with pytest.raises(PlaceError, match="unknown instance type"):
         Rounds(tmp_path, "p55", POLICY, DEADLINE_S)
+
+
+def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
+    """The real checks of a CPU machine: whatever this machine's log holds, a job that keeps every CPU busy adds nothing."""
+    policy = read_policy(None, "cpu", announced=False)
+    rounds = Rounds(tmp_path / "state", "cpu", policy, 60.0)
+    alone = rounds.look()
+    burning = [
+        subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        busy = rounds.look()
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+    assert alone.in_time
+    assert busy.in_time
+    assert {row.check for row in busy.rows if row.outcome is not Outcome.MEASURED} <= {
+        row.check for row in alone.rows if row.outcome is not Outcome.MEASURED
+    }
+    assert {(found.check, found.metric) for found in busy.seen.findings} <= {
+        (found.check, found.metric) for found in alone.seen.findings
+    }
