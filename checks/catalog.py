@@ -13,6 +13,7 @@ from checks.facts.instances import Instance
 from checks.model import Declared, Planned, Profile
 from checks.probes.collectives import collectives, nccl_tests, transport
 from checks.probes.collectives import collectives as nccl
+from checks.probes.collectives.ras import job as ras
 from checks.probes.compute import (
     gemm,
     memory_bandwidth,
@@ -112,6 +113,9 @@ CATALOG: tuple[Check, ...] = (
     efa_counters.counters,
     net_counters.counters,
 )
+# The watch of a node runs these beside CATALOG, and no gate does: they are about a job that runs, and a gate is before one. Their
+# rules are in checks/judge/open_findings/jobs.py.
+WATCH_ONLY: tuple[Check, ...] = (ras.job,)
 
 
 # Where the checks were in version 0.1.0: module (below the package checks) -> attribute -> name of the check.

@@ -93,8 +93,10 @@ class Context:
     checks.facts.profile_options). `place` is set for rank checks; their process group is initialised if the check says `group=True`.
     `catalogue` is the catalogue's digest. `scratch` is a folder of this node alone. `instance` is the instance table's row of the
     declared type, None if the table has none. `before` is what the check's own `before` function returned at the start of the run
-    (closing checks), None if it failed. `watched` is what the check's `watch` recorded, None if it did not watch until the end of
-    the run. A group check that has measured calls `lose_group` with a reason if no later check can use the process group.
+    (closing checks), None if it failed. In a watch (checks/watch) it is what that function returned in the round before, which the
+    function gets as well, and `look` is what it returned in this round; `look` is None elsewhere. `watched` is what the check's
+    `watch` recorded, None if it did not watch until the end of the run. A group check that has measured calls `lose_group` with a
+    reason if no later check can use the process group.
     """
 
     access: Access
@@ -110,6 +112,7 @@ class Context:
     place: RankPlace | None = None
     instance: Instance | None = None
     before: Mapping[str, object] | None = None
+    look: Mapping[str, object] | None = None
     watched: Sequence[Mapping[str, object]] | None = None
     lose_group: Callable[[str], None] = lambda why: None
 

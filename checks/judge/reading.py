@@ -17,6 +17,7 @@ from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.not_measured import not_measured
+from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import conclude
@@ -47,7 +48,7 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, da
     findings = [*_about_policy(policy, asked), *(_missing(why) for why in reading.unread)]
     held, left_out = [], list(reading.left_out)
     for part in reading.parts:
-        line = policy.checks.get(part.check)
+        line = policy.checks.get(part.check, ABOUT_JOBS.get(part.check))
         if line is None:
             findings.append(
                 _missing(f"policy {policy.name!r} has no entry for {part.check}", check=part.check)

@@ -66,13 +66,15 @@ def _measured(check: Check, context: Context, node_context: NodeContext) -> Obse
     if check.before is None:
         return probe(check, context, node_context.node)
     path = before_path(node_context.scratch, check.name)
+    last = _before(path)
     try:
-        seen: Mapping[str, object] = json.loads(json.dumps(dict(check.before(context)), allow_nan=False))
+        look = check.before(replace(context, before=last))
+        seen: Mapping[str, object] = json.loads(json.dumps(dict(look), allow_nan=False))
     except Exception as error:  # noqa: BLE001 - one check's crash costs one observation
         path.unlink(missing_ok=True)
         said = f"its counters could not be read: {error}"
         return errored(check.name, node_context.node, said, 0.0, kind=ErrorKind.RAISED)
-    row = probe(check, replace(context, before=_before(path) or seen), node_context.node)
+    row = probe(check, replace(context, before=last or seen, look=seen), node_context.node)
     replace_whole(path, json.dumps(seen).encode())
     return row
 

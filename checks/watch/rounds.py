@@ -71,8 +71,9 @@ class Rounds:
         if instance_type not in policy.instance_types:
             raise PlaceError(f"the policy {policy.name} is not for instance type {instance_type}.")
         instance = facts.instances.get(instance_type)
-        self.policy = view(policy, catalog.CATALOG)
-        checks = watched(catalog.CATALOG, policy)
+        known = (*catalog.CATALOG, *catalog.WATCH_ONLY)
+        self.policy = view(policy, known)
+        checks = watched(known, policy)
         self.paths = tuple(
             check.path for check in checks if check.skip_for(self.declared, Profile.QUICK, instance) is None
         )

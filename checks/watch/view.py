@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checks.check import Check
+from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.policy import Policy
 
 # Rules about a machine on which nothing runs: a job takes memory, keeps the file server busy and fills /dev/shm.
@@ -20,16 +21,17 @@ IDLE = frozenset(
 
 
 def watched(catalogue: Sequence[Check], policy: Policy) -> tuple[Check, ...]:
-    """The checks of the catalogue that are safe beside a job and that the policy judges."""
-    return tuple(check for check in catalogue if check.beside_job and check.name in policy.checks)
+    """The checks of the catalogue that are safe beside a job and that the policy judges, or the rules about jobs."""
+    judged = {*policy.checks, *ABOUT_JOBS}
+    return tuple(check for check in catalogue if check.beside_job and check.name in judged)
 
 
 def view(policy: Policy, catalogue: Sequence[Check]) -> Policy:
-    """The policy with the entries of the watched checks alone, without the rules about an idle machine."""
+    """The policy with the entries of the watched checks alone, without the rules about an idle machine, and with those about jobs."""
     names = {check.name for check in watched(catalogue, policy)}
     kept = {
         name: replace(line, rules=tuple(rule for rule in line.rules if (name, rule.metric) not in IDLE))
-        for name, line in policy.checks.items()
+        for name, line in {**policy.checks, **ABOUT_JOBS}.items()
         if name in names
     }
     return replace(policy, checks=kept)

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from checks.documents import open_findings as documents
 from checks.documents.columns import Rows, by_check
 from checks.documents.open_findings import OpenFinding, OpenFindings
+from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import ANSWERS, Seen, after_gate, keys_of, seen_on
 from checks.model import Cause, Finding, FindingKind, Level, Node, Outcome, Report
 from checks.value_types import DecodeError
@@ -21,7 +22,8 @@ LIST = "`prelaunch node findings` lists them, and closes one that a person has a
 def judge(report: Report, rows: Mapping[str, Rows], findings: Sequence[Finding]) -> Iterator[Finding]:
     """A FAIL for each open FAIL that this gate did not measure. What it measured it has judged itself.
 
-    An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none.
+    An open finding about missing evidence refuses nothing: a gate has its own evidence, or says itself that it has none. Nor does one
+    about a job: the job that waits for this gate is another one.
     """
     for node in report.nodes:
         if node.open_findings:
@@ -44,8 +46,7 @@ def _about(
     seen = seen_by(node, report, rows, findings)
     found = {key for finding in seen.findings for key in keys_of(finding)}
     for one in known.open:
-        grave = one.level is Level.FAIL and one.key.cause is not Cause.EVIDENCE
-        if grave and one.key not in found and not seen.has_measured(one, known):
+        if _is_grave(one) and one.key not in found and not seen.has_measured(one, known):
             yield _unanswered(node, one, seen)
     if known.omitted:
         yield _evidence(node, f"has {known.omitted:,} more open findings than its file can hold", LIST)
@@ -75,7 +76,7 @@ def seen_by(node: Node, report: Report, rows: Mapping[str, Rows], findings: Sequ
 
 def carried(known: OpenFindings) -> OpenFindings:
     """What a node's report carries: the open findings that a gate has to answer, then others as long as there is room, no history."""
-    grave = [one for one in known.open if one.level is Level.FAIL and one.key.cause is not Cause.EVIDENCE]
+    grave = [one for one in known.open if _is_grave(one)]
     others = [one for one in known.open if one not in grave]
     kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in ANSWERED)][: documents.MOST_CARRIED]
     return OpenFindings(open=tuple(kept), omitted=known.omitted + max(0, len(grave) - documents.MOST_CARRIED))
@@ -87,6 +88,11 @@ def moment(text: str) -> float:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return math.inf
+
+
+def _is_grave(one: OpenFinding) -> bool:
+    of_machine = one.key.cause is not Cause.EVIDENCE and one.key.check not in ABOUT_JOBS
+    return one.level is Level.FAIL and of_machine
 
 
 def _unanswered(node: Node, one: OpenFinding, seen: Seen) -> Finding:

@@ -1,9 +1,10 @@
 """What a round, a gate and a person change in the open findings of a machine. Pure: values in, values out.
 
 A finding is never closed by age, by silence or by a restart of the watch. A finding about missing evidence (EVIDENCE) is closed when
-its check measures again. Any other finding is closed by a gate whose check measured it and did not find it again, after a remedy:
-a new boot, a repair that was recorded, a log that shows the part reset, or, for what a person mends without any of these
-(CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person closes it.
+its check measures again, and so is a finding about a job (checks.judge.open_findings.jobs). Any other finding is closed by a gate
+whose check measured it and did not find it again, after a remedy: a new boot, a repair that was recorded, a log that shows the part
+reset, or, for what a person mends without any of these (CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person
+closes it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from checks.documents.open_findings import (
     OpenFinding,
     OpenFindings,
 )
+from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.model import LINK, Cause, Finding, FindingKind, Level, node_of
 
 # What a person mends without a restart, so that a measurement that no longer shows it is the proof that it was mended.
@@ -77,8 +79,15 @@ def seen_on(
 
 
 def after_round(known: OpenFindings, seen: Seen) -> OpenFindings:
-    """The findings after a round: it opens what it found, and closes EVIDENCE findings whose check measured again."""
-    return _after(known, seen, Closer.MEASURED, lambda one: one.key.cause is Cause.EVIDENCE)
+    """The findings after a round: it opens what it found, and closes EVIDENCE findings whose check measured again, and those about a
+    job that has gone, or goes on.
+    """
+    return _after(
+        known,
+        seen,
+        Closer.MEASURED,
+        lambda one: one.key.cause is Cause.EVIDENCE or one.key.check in ABOUT_JOBS,
+    )
 
 
 def after_gate(known: OpenFindings, seen: Seen, repaired_at: float | None = None) -> OpenFindings:

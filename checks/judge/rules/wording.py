@@ -6,8 +6,8 @@ that is in neither, such as one of a site's own check, is a noun by its own name
 
 In a predicate {value} is the value in its unit, {percent} a share as a percentage, {bytes} a number of bytes written out, {plain} a
 number as it is, {version} a version that was written as one number, "{n row}" a count with its noun ("{n process/processes}" names
-both forms), {texts} are the values that are texts, "[ in {at}]" is the element ("bf16") if there is one, and {check} the check
-without its family.
+both forms), {texts} are the values that are texts, {clauses} are values that continue a sentence about their elements ("GPU 3 is too
+hot"), "[ in {at}]" is the element ("bf16") if there is one, and {check} the check without its family.
 """
 
 from __future__ import annotations
@@ -159,6 +159,9 @@ def unequal(check: str, metric: str, odd: Sequence[tuple[str, object]], wanted: 
     texts = [f"{one}: {show(value)}" if (one := _named(element)) else show(value) for element, value in odd]
     if not template:
         return f"{noun_of(check, metric)}: {_listed(texts)}", False
+    if "{clauses}" in template:
+        said = _listed([f"{_named(element)} {value}" for element, value in odd])
+        return template.replace("{clauses}", said), True
     if "{texts}" in template:
         return template.replace("{texts}", _listed(texts)), True
     odd = [(_named(element), value) for element, value in odd]

@@ -73,6 +73,12 @@ def test_only_a_fail_about_the_machine_refuses(level: Level, cause: Cause) -> No
     assert refuses is (judged(an_open(level=level, cause=cause)).answer is not Answer.GO)
 
 
+def test_a_finding_about_a_job_refuses_no_gate() -> None:
+    """The job that waits for this gate is another one, and no gate could measure it."""
+    assert Answer.GO is judged(an_open("nccl.job", cause=Cause.APPLICATION, part="rank 3 on 10.0.0.7")).answer
+    assert Answer.NO_GO is judged(an_open("nccl.tests", cause=Cause.APPLICATION)).answer
+
+
 def test_what_this_gate_measured_it_judges_itself() -> None:
     """The healthy side: system.clock is measured here, and is in order."""
     assert Answer.GO is judged(an_open("system.clock", part="")).answer

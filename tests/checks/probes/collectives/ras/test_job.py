@@ -1,0 +1,230 @@
+"""nccl.job against a stand-in of RAS on loopback: what one round of a watch makes of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.check import CheckError, Measurement
+from checks.probes.collectives.ras import client
+from checks.probes.collectives.ras.job import ADDRESS, WHICH, job, look
+from tests.corpus.case import context
+from tests.fakes.nccl_ras import FakeJob, FakeRas, answering, job_of, serving
+
+NOTHING = {"silent": ("",), "behind": ("",), "failed": ("",)}
+
+
+class Node:
+    """A node with a watch. `patience_s` is less than the check's own where a test waits for its end."""
+
+    def __init__(self, tmp_path: Path, patience_s: float = 15.0) -> None:
+        self.context = replace(context(job, tmp_path), timeout_s=patience_s)
+        self.last: Mapping[str, object] | None = None
+
+    def round(self, after_s: float = 0.0) -> Measurement:
+        """A round, as if the one before had been so much earlier."""
+        before = _earlier(self.last, after_s) if self.last else None
+        made = json.loads(json.dumps(look(replace(self.context, before=before))))
+        self.last = made
+        result = job.body(replace(self.context, before=before or made, look=made))
+        assert isinstance(result, Measurement)
+        return result
+
+
+def _earlier(value: object, seconds: float) -> Mapping[str, object]:
+    def moved(one: object, name: str = "") -> object:
+        if isinstance(one, dict):
+            return {key: moved(inner, key) for key, inner in one.items()}
+        return one - seconds if name in ("at", "since", "launched_since") and isinstance(one, float) else one
+
+    made = moved(value)
+    assert isinstance(made, dict)
+    return made
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    monkeypatch.setenv(ADDRESS, f"127.0.0.1:{port}")
+
+
+def found(made: Measurement) -> dict[str, object]:
+    return {name: made.metrics[name] for name in NOTHING}
+
+
+def test_a_job_that_moves_is_healthy(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = job_of(16)
+    with serving(answering(running)) as port:
+        at(monkeypatch, port)
+        for _ in range(3):
+            running.step(times=5)
+            running.step(7)
+            made = node.round(15)
+
+            assert (NOTHING, 1, 16) == (found(made), made.metrics["answered"], made.metrics["ranks"])
+
+
+def test_a_rank_that_stops_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = job_of(16)
+    with serving(answering(running)) as port:
+        at(monkeypatch, port)
+        running.step(3, times=12)
+        assert NOTHING == found(node.round())
+        made = node.round(60)
+
+    assert ("rank 3 on 10.0.0.1 (GPU 3)",) == made.metrics["behind_ranks"]
+    assert ("is behind the other ranks by 12 all-reduces and has not moved for 60 s",) == made.metrics[
+        "behind"
+    ]
+
+
+def test_a_silent_rank_is_named_in_one_round(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RAS is asked a second time in it: a look at most 15 s after the hang is enough to be within 30 s."""
+    running = job_of(16)
+    running.ranks[9].unresponsive = True
+    with serving(ras := answering(running)) as port:
+        at(monkeypatch, port)
+        begun = time.monotonic()
+        made = node.round()
+
+    assert ("rank 9 on 10.0.0.2 (GPU 1)",) == made.metrics["silent_ranks"]
+    assert 2 == ras.asked
+    assert time.monotonic() - begun < 15
+
+
+def test_a_rank_that_is_silent_for_a_moment_is_not_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = job_of(16)
+    running.ranks[9].unresponsive = True
+    ras = answering(running)
+    first = ras.status
+
+    def once(form: str) -> str:
+        text = first(form)
+        running.ranks[9].unresponsive = False
+        return text
+
+    ras.status = once
+    with serving(ras) as port:
+        at(monkeypatch, port)
+
+        assert NOTHING == found(node.round())
+
+
+def test_a_job_that_has_ended_is_no_finding(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = job_of(16)
+    running.step(3)
+    with serving(answering(running)) as port:
+        at(monkeypatch, port)
+        node.round()
+    made = node.round(60)
+
+    assert (NOTHING, 0) == (found(made), made.metrics["answered"])
+    assert "nothing listens" in made.evidence
+
+
+def test_a_job_that_ends_in_the_middle_of_its_answer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, asked = job_of(16), client.ask
+    ras = answering(running)
+    ras.cut = 1
+
+    def then_nobody(address: tuple[str, int], *others: object) -> client.Answer:
+        if ras.asked:
+            return client.Answer(client.Reach.NOBODY)
+        return asked(address, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("checks.probes.collectives.ras.job.ask", then_nobody)
+    with serving(ras) as port:
+        at(monkeypatch, port)
+        made = node.round()
+
+    assert (NOTHING, 0) == (found(made), made.metrics["answered"])
+
+
+def test_an_answer_that_is_cut_once_is_asked_for_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ras = answering(job_of(16))
+    ras.cut = 1
+    with serving(ras) as port:
+        at(monkeypatch, port)
+
+        assert 1 == node.round().metrics["answered"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"cut": 9}, {"silent": True}, {"stops": True}, {"endless": True}],
+    ids=["always cut", "says nothing", "stops in its answer", "endless"],
+)
+def test_what_gives_no_complete_answer_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Mapping[str, object]
+) -> None:
+    monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
+    ras = replace(answering(job_of(16)), **fault)  # type: ignore[arg-type]
+    begun = time.monotonic()
+    with serving(ras) as port, pytest.raises(CheckError, match="NCCL's RAS at"):
+        at(monkeypatch, port)
+        Node(tmp_path, 3.0).round()
+
+    assert time.monotonic() - begun < 8
+
+
+def test_another_program_on_the_port_is_no_finding(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(FakeRas(lambda form: "", greeting=b"220 mail.example ESMTP\r\n")) as port:
+        at(monkeypatch, port)
+        made = node.round()
+
+    assert (NOTHING, 0) == (found(made), made.metrics["answered"])
+    assert "another program" in made.evidence
+
+
+def test_an_old_nccl_is_not_asked_and_that_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ras = answering(job_of(16))
+    ras.format_known = ras.monitor_known = False
+    with serving(ras) as port:
+        at(monkeypatch, port)
+        made = node.round()
+
+    assert (0, 0) == (made.metrics["answered"], ras.asked)
+    assert "before 2.29.2, which is not asked" in made.evidence
+
+
+def test_an_old_nccl_is_asked_in_text_if_the_operator_wants_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: FakeJob = job_of(16)
+    running.step(5, times=2)
+    ras = answering(running)
+    ras.format_known = ras.monitor_known = False
+    monkeypatch.setenv(WHICH, "always")
+    with serving(ras) as port:
+        at(monkeypatch, port)
+        node.round()
+        made = node.round(30)
+
+    assert ("is behind the other ranks by 2 all-reduces and has not moved for 30 s",) == made.metrics[
+        "behind"
+    ]
+
+
+def test_no_job_is_asked_if_the_operator_wants_none(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WHICH, "never")
+    with serving(ras := answering(job_of(16))) as port:
+        at(monkeypatch, port)
+        made = node.round()
+
+    assert [] == ras.commands
+    assert "no job is asked" in made.evidence
+
+
+def test_an_unknown_address_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ADDRESS, "nowhere")
+
+    with pytest.raises(CheckError, match="HOST:PORT"):
+        node.round()

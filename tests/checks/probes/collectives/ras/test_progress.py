@@ -1,0 +1,194 @@
+"""Which ranks are named after two looks, with looks at any times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from checks.model import Value
+from checks.probes.collectives.ras import json_report
+from checks.probes.collectives.ras.client import Reach
+from checks.probes.collectives.ras.progress import followed, measured, nobody, unconfirmed
+from checks.probes.collectives.ras.report import RasReport
+from tests.fakes.nccl_ras import FakeJob, job_of
+
+
+class Watching:
+    """Looks at a job, each as JSON as a watch keeps it."""
+
+    def __init__(self, job: FakeJob) -> None:
+        self.job, self.last = job, None  # type: FakeJob, Mapping[str, object] | None
+
+    def look(self, at: float, found: RasReport | None = None) -> Mapping[str, Value]:
+        made = followed(self.last, found or json_report.read(self.job.as_json()), at)
+        self.last = json.loads(json.dumps(made))
+        return measured(self.last).metrics
+
+
+NOTHING = {"silent": ("",), "behind": ("",), "failed": ("",)}
+
+
+def named(metrics: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: metrics[name] for name in NOTHING}
+
+
+def test_a_busy_job_has_no_finding() -> None:
+    """Counts differ in every look, and move."""
+    watching = Watching(job_of(16))
+    for at in range(0, 150, 15):
+        watching.job.step(times=9)
+        watching.job.step(at % 16)
+
+        assert NOTHING == named(watching.look(at))
+
+
+def test_an_idle_job_has_no_finding() -> None:
+    watching = Watching(job_of(16))
+    last = [watching.look(at) for at in (0, 15, 30)][-1]
+
+    assert (NOTHING, 30) == (named(last), last["unchanged_s"])
+
+
+def test_ok_is_no_proof_of_health() -> None:
+    """NCCL issue 1730: RAS says OK while the job hangs. The look says that nothing moves, and judges nothing."""
+    watching = Watching(job_of(16))
+    watching.look(0)
+    made = measured(followed(watching.last, json_report.read(watching.job.as_json()), 60))
+
+    assert "no rank has launched anything for 60 s: the job is idle, or it hangs" in made.evidence
+
+
+def test_a_rank_that_stands_still_is_named_with_its_distance_and_time() -> None:
+    watching = Watching(job_of(16))
+    watching.job.step(11, times=12)
+    assert NOTHING == named(watching.look(0))
+    found = watching.look(60)
+
+    assert ("rank 11 on 10.0.0.2 (GPU 3)",) == found["behind_ranks"]
+    assert ("is behind the other ranks by 12 all-reduces and has not moved for 60 s",) == found["behind"]
+
+
+def test_a_hang_is_named_in_the_second_look_after_it_at_the_latest() -> None:
+    watching = Watching(job_of(8))
+    for at in (0.0, 15.0):
+        watching.job.step(times=50)
+        assert NOTHING == named(watching.look(at))
+    watching.job.step(3, times=2)  # after the look: rank 3 hangs at 15.1 s
+
+    assert NOTHING == named(watching.look(30.0))
+    assert ("rank 3 on 10.0.0.1 (GPU 3)",) == watching.look(45.0)["behind_ranks"]
+
+
+def test_short_intervals_find_it_as_well() -> None:
+    """The time counts since the first look, and not since the last one."""
+    watching = Watching(job_of(8))
+    watching.job.step(3)
+
+    found = [watching.look(at)["behind"] for at in range(12)]
+
+    assert ("",) == found[7]
+    assert ("is behind the other ranks by 1 all-reduce and has not moved for 8 s",) == found[8]
+
+
+def test_a_rank_that_moves_in_another_communicator_stands_not_still() -> None:
+    watching = Watching(job_of(8))
+    watching.job.step(3)
+    watching.look(0)
+    watching.job.ranks[3].counts["AllGather"] += 1
+    watching.job.step(3, operation="AllGather")
+
+    assert NOTHING == named(watching.look(15))
+
+
+def test_a_rank_that_goes_on_is_forgotten() -> None:
+    """It wrote a checkpoint while the others waited."""
+    watching = Watching(job_of(8))
+    watching.job.step(0)
+    watching.look(0)
+    assert ("rank 0 on 10.0.0.1 (GPU 0)",) == watching.look(15)["behind_ranks"]
+    watching.job.ranks[0].counts["AllReduce"] += 1
+
+    assert NOTHING == named(watching.look(30))
+
+
+def test_a_rank_that_is_ahead_of_all_is_named_if_nobody_moves() -> None:
+    watching = Watching(job_of(8))
+    watching.job.step(*range(1, 8), operation="Broadcast")
+    watching.look(0)
+    found = watching.look(20)
+
+    assert ("rank 0 on 10.0.0.1 (GPU 0)",) == found["behind_ranks"]
+    assert ("is ahead of the other ranks by 1 broadcast, and none of them has moved for 20 s",) == found[
+        "behind"
+    ]
+    watching.job.step(0, operation="AllGather")  # the others are at work
+    assert NOTHING == named(watching.look(40))
+
+
+def test_a_silent_rank_is_named_once_it_stays_silent() -> None:
+    watching = Watching(job_of(8))
+    watching.job.ranks[3].unresponsive = True
+    assert NOTHING == named(watching.look(0))
+    assert watching.last is not None
+    assert unconfirmed(watching.last)
+
+    assert ("does not answer",) == watching.look(3)["silent"]
+
+
+def test_a_dead_rank_is_named_at_once() -> None:
+    """RAS has tried to reach it for 60 s."""
+    watching = Watching(job_of(8))
+    watching.job.ranks[3].dead = True
+
+    assert ("does not answer and is considered dead",) == watching.look(0)["silent"]
+
+
+@pytest.mark.parametrize("state", ["starting", "ending", "left"])
+def test_a_communicator_that_is_made_or_taken_down_is_no_hang(state: str) -> None:
+    watching = Watching(job_of(8))
+    watching.job.step(3)
+    for one in watching.job.ranks[4:]:
+        setattr(one, state, True)
+    watching.look(0)
+
+    assert NOTHING == named(watching.look(60))
+
+
+def test_another_job_is_not_compared_with_the_last_one() -> None:
+    watching = Watching(job_of(8))
+    watching.job.step(3)
+    watching.look(0)
+    watching.last = {**(watching.last or {}), **nobody(Reach.NOBODY, 15)}
+
+    assert NOTHING == named(watching.look(30))
+
+
+@pytest.mark.parametrize("before", [{}, {"lags": 3, "silent": []}, {"lags": {"a": 1}}, {"launched": "x"}])
+def test_a_look_that_is_none_is_not_compared_with(before: Mapping[str, object]) -> None:
+    job = job_of(8)
+    job.step(3)
+
+    assert NOTHING == named(measured(followed(before, json_report.read(job.as_json()), 60)).metrics)
+
+
+@pytest.mark.parametrize("reach", [reach for reach in Reach if reach is not Reach.ANSWERED])
+def test_without_a_job_nothing_is_named_and_the_reason_is_said(reach: Reach) -> None:
+    made = measured(nobody(reach, 5))
+
+    assert (NOTHING, 0, 0) == (named(made.metrics), made.metrics["answered"], made.metrics["ranks"])
+    assert made.evidence
+
+
+def test_many_ranks_are_counted() -> None:
+    watching = Watching(job_of(100))
+    for one in watching.job.ranks[:90]:
+        one.dead = True
+    found = watching.look(0)
+    assert isinstance(found["silent"], tuple)
+    assert isinstance(found["silent_ranks"], tuple)
+
+    assert (65, 65, "are like these: 26 more") == (
+        len(found["silent"]), len(found["silent_ranks"]), found["silent"][-1],
+    )  # fmt: skip
