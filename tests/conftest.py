@@ -140,7 +140,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
 # tests they would measure the load. The mark is given here alone, so that their group collects no other file.
 ALONE = (
     "tests/checks/probes/pairs/test_pairs.py",
-    "tests/flows/cli/test_gate_culprit.py",
     "tests/survival/test_culprit.py",
     "tests/survival/test_deadline.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",

@@ -58,9 +58,11 @@ def first_of_the_heat_map(html: str, title: str) -> str:
 @needs_root
 @pytest.mark.root
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "few", [pytest.param(True, id="nodes"), pytest.param(False, id="nodes and ranks", marks=pytest.mark.long)]
-)
+# What it is made of is in `make test`: tests/survival/test_network.py names the slow link and one host of several in such a network,
+# tests/survival/test_culprit.py the shaped host; tests/tasks/render/views/test_heatmap.py has the map's order, and
+# tests/flows/test_gate_told.py the incident.
+@pytest.mark.long
+@pytest.mark.parametrize("few", [True, False], ids=["nodes", "nodes and ranks"])
 def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path, few: bool) -> None:
     """100 Mbit/s on one of four hosts, under the shipped policy: refused, and everybody is told which."""
     path, name = tmp_path / "gate.toml", f"node-{SLOW}"
