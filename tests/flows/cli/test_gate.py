@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tasks.gate.result_document import PATH
+from flows.cli.result_document import PATH
 from tasks.launchers.base import JobState
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.driving import gate_it

@@ -11,6 +11,7 @@ import pytest
 from checks.exit_codes import RejectionKind
 from checks.model import Report
 from flows.cli.output import json_text, rejection
+from flows.cli.result_document import PATH, result_schema
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import (
     Decision,
@@ -24,7 +25,6 @@ from tasks.gate.outcome import (
     rejection_kind,
 )
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
-from tasks.gate.result_document import PATH, result_schema
 from tasks.gate_file.cost_terms import CostTerms, cost_of
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import JobState, LaunchRejected, Placement
@@ -54,7 +54,7 @@ def errors(document: object) -> list[str]:
 
 
 def test_the_committed_schema_is_current_and_a_schema() -> None:
-    """`python -m tasks.gate.result_document` writes it."""
+    """`python -m flows.cli.result_document` writes it."""
     assert PATH.read_text() == result_schema()
     jsonschema.Draft202012Validator.check_schema(json.loads(PATH.read_text()))
 
