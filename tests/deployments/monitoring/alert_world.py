@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from checks.process import machine_state
 from checks.process.free_ports import free_port
 from tasks.store import records
 from tasks.store.folder import FolderStore
@@ -99,6 +100,16 @@ class Pages:
         self.server.server_close()
 
 
+# /var/log is an empty file system with the file $1 as its messages; then the words after it are run.
+LOG_OF_ITS_OWN = """
+file=$1; shift
+mount -t tmpfs none /var/log
+touch /var/log/messages
+mount --bind "$file" /var/log/messages
+exec "$@"
+"""
+
+
 class World:
     """The whole of it, in a folder."""
 
@@ -166,13 +177,29 @@ class World:
             f"--collector.textfile.directory={self.folder / host}",
         )  # fmt: skip
 
+    @property
+    def kernel_log(self) -> Path:
+        """What the CPU node has as its /var/log/messages."""
+        return self.folder / "messages"
+
     def watch(self) -> None:
-        """The real watch, of the CPU node; its textfile is the node exporter's."""
+        """The real watch, of the CPU node; its textfile is the node exporter's. In its own mounts the node's log is a file of ours."""
+        self.kernel_log.touch()
+        log = ("unshare", "--mount", "/bin/sh", "-ec", LOG_OF_ITS_OWN, "sh", self.kernel_log)
         self.start(
-            "watch", *self.inside(CPU), sys.executable, "-m", "checks", "watch", "--instance-type", "cpu", "--every", f"{INTERVAL:g}",
-            "--listen", f"{CPU}:{self.port['watch']}", "--textfile", self.folder / CPU,
+            "watch", *self.inside(CPU), *log, sys.executable, "-m", "checks", "watch", "--instance-type", "cpu",
+            "--every", f"{INTERVAL:g}", "--listen", f"{CPU}:{self.port['watch']}", "--textfile", self.folder / CPU,
             PYTHONPATH=str(ROOT), PRELAUNCH_STATE=str(self.folder / "state"),
         )  # fmt: skip
+
+    def close_findings(self) -> None:
+        """Close every finding of the CPU node, as a person does."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.folder / "state")}
+        argv = (sys.executable, "-m", "checks", "findings")
+        for name in [one.key.name for one in machine_state.read(self.folder / "state").open]:
+            subprocess.run(
+                (*argv, "--close", name, "--by", "the test"), env=environment, check=True, timeout=60
+            )
 
     def exporter(self) -> None:
         """The real exporter of the store."""

@@ -184,3 +184,30 @@ def test_an_exporter_of_the_store_that_stopped(world: World) -> None:
         mended.callback(world.exporter)
 
         within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-exporter"))
+
+
+def test_an_xid_in_the_kernel_log(world: World) -> None:
+    """Seed 001's line: an open finding within two rounds, an alert at the webhook, and still there when the log was rotated."""
+    line = (
+        f"{time.strftime('%b %d %H:%M:%S')} cpu-0 kernel: NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, name=<unknown>, "
+        "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)\n"
+    )
+    before = world.query('sum(prelaunch_watch_rounds_total{node="cpu-0"})')[0]["value"][1]
+    since = time.time()
+    with ExitStack() as mended:
+        mended.callback(world.close_findings)
+        with world.kernel_log.open("a") as log:
+            log.write(line)
+        found = 'prelaunch_finding_open{check="kernel.xid",level="FAIL",cause="HARDWARE"}'
+        until("the finding is open", lambda: bool(world.query(found)))
+        rounds = world.query('sum(prelaunch_watch_rounds_total{node="cpu-0"})')[0]["value"][1]
+        assert float(rounds) <= float(before) + 3
+
+        within(world.first_fired("PrelaunchFindingOpen", since, node="cpu-0", check="kernel.xid") - INTERVAL)
+        until(
+            "on-call is notified", lambda: world.told("on-call", "PrelaunchFindingOpen", check="kernel.xid")
+        )
+        os.truncate(world.kernel_log, 0)
+        time.sleep(4 * INTERVAL)
+        assert world.query(found), "a log that was rotated closes nothing"
+    os.truncate(world.kernel_log, 0)
