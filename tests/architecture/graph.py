@@ -24,10 +24,10 @@ def graph(root: Path, *packages: str) -> Graph:
         if root == ROOT
         else lambda path: Source(str(path), "", ast.parse(path.read_bytes(), str(path)))
     )
-    trees = {name: read(path).tree for name, path in paths.items()}
+    sources = {name: read(path) for name, path in paths.items()}
     return {
-        name: frozenset({*_imported(name, paths[name], tree, trees.keys())} - {name})
-        for name, tree in trees.items()
+        name: frozenset({*_imported(name, paths[name], found, sources.keys())} - {name})
+        for name, found in sources.items()
     }
 
 
@@ -44,18 +44,18 @@ def _name(root: Path, path: Path) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imported(name: str, path: Path, tree: ast.Module, known: Collection[str]) -> Iterator[str]:
+def _imported(name: str, path: Path, found: Source, known: Collection[str]) -> Iterator[str]:
     """The known modules that a file's statements import: of `from a import b` a.b where there is one, else a."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    for node in ast.walk(tree):
+    for node in found.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*above, *filter(None, [node.module])])
             for alias in node.names:
-                found = f"{module}.{alias.name}"
-                yield from (one for one in (found if found in known else module,) if one in known)
+                whole = f"{module}.{alias.name}"
+                yield from (one for one in (whole if whole in known else module,) if one in known)
 
 
 def folders(imports: Graph) -> Graph:

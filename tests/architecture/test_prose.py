@@ -107,7 +107,7 @@ def test_whoever_shows_findings_searches_no_text() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in files
-        for node in ast.walk(source(path).tree)
+        for node in source(path).nodes
         if isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
     }
 

@@ -51,12 +51,7 @@ def test_no_work_is_left_without_an_owner() -> None:
 
 def test_no_command_goes_through_a_shell() -> None:
     """Commands are argv tuples: a node's name can never become code."""
-    calls = [
-        (source.name, call)
-        for source in _all()
-        for call in ast.walk(source.tree)
-        if isinstance(call, ast.Call)
-    ]
+    calls = [(source.name, call) for source in _all() for call in source.nodes if isinstance(call, ast.Call)]
 
     assert [] == [f"{name}:{call.lineno}" for name, call in calls if _uses_a_shell(call)]
 
@@ -76,10 +71,7 @@ def test_every_module_says_what_it_is() -> None:
 def test_no_error_is_swallowed() -> None:
     """A handler for every exception that does nothing hides missing evidence."""
     handlers = (
-        (source.name, n)
-        for source in _product()
-        for n in ast.walk(source.tree)
-        if isinstance(n, ast.ExceptHandler)
+        (source.name, n) for source in _product() for n in source.nodes if isinstance(n, ast.ExceptHandler)
     )
 
     assert [] == [f"{name}:{handler.lineno}" for name, handler in handlers if _swallows(handler)]
@@ -87,7 +79,7 @@ def test_no_error_is_swallowed() -> None:
 
 def test_flows_hold_no_class() -> None:
     """A class in flows would be loaded twice, under two names."""
-    nodes = (node for source in tree.sources("flows") for node in ast.walk(source.tree))
+    nodes = (node for source in tree.sources("flows") for node in source.nodes)
 
     assert [] == [node.name for node in nodes if isinstance(node, ast.ClassDef)]
 
@@ -212,9 +204,7 @@ def _product() -> Iterator[Source]:
 
 
 def _functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (
-        node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    return (node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -107,7 +107,7 @@ def _keys(source: Source) -> Iterator[str]:
     for line, text in _texts(source.tree):
         if KEY.fullmatch(text):
             yield f"{source.name}:{line}: {text}"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and _is_of_a_store(node.func) and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and first.value in {*FOLDERS, layout.STORE_ID_KEY}:
@@ -152,7 +152,7 @@ def _words(source: Source) -> Iterator[str]:
 
 
 def _codes(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if any(_is_code(value) for value in _code_places(node)):
             yield f"{source.name}:{getattr(node, 'lineno', 0)}: {ast.unparse(node):.60}"
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.process.collection import without_collection
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("flows", "tasks", "checks")
 PLACES = (*PACKAGES, "container", "deployments", "tests")
@@ -21,6 +23,12 @@ class Source:
     name: str
     text: str
     tree: ast.Module
+
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, in the order of ast.walk."""
+        with without_collection():
+            return tuple(ast.walk(self.tree))
 
 
 def files(*places: str, suffix: str) -> tuple[Path, ...]:
@@ -39,7 +47,8 @@ def sources(*places: str) -> Iterator[Source]:
 def source(path: Path) -> Source:
     """A file of the tree. It is parsed once: these tests run in one worker, and parsing takes most of their time."""
     text = path.read_text(encoding="utf-8")
-    return Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
+    with without_collection():
+        return Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
 
 
 def modules(package: str) -> tuple[str, ...]:
