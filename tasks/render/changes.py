@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from checks.documents.columns import by_check
-from checks.judge.baseline.samples import Series, Side, gather
+from checks.judge.baseline.samples import Runs, Series, Side, gather
 from checks.judge.machine_identity import machines
 from checks.judge.rules.wording import figure
 from checks.model import Digests, Node, Outcome, Report, node_of
@@ -189,10 +190,11 @@ def _values(before: Report, after: Report, policy: Policy) -> Iterator[tuple[flo
         for one in machines((before, after))
         if {at for at, _ in one.nodes} == {0, 1}
     }
+    nodes = Runs(node_of)
     for key in _telling(new):
         if key not in old:
             continue
-        then, now = _medians(old[key]), _medians(new[key])
+        then, now = _medians(old[key], nodes), _medians(new[key], nodes)
         moved = {
             name: now[name] / then[names[name]] - 1
             for name in now
@@ -231,9 +233,9 @@ def _telling(numbers: Numbers) -> list[tuple[str, str, str]]:
     return [(check, metric, label) for (check, metric), (_, label) in first.items()]
 
 
-def _medians(series: Series) -> dict[str, float]:
+def _medians(series: Series, nodes: Runs) -> dict[str, float]:
     """Node -> the median of its values."""
-    by_node: dict[str, list[float]] = defaultdict(list)
-    for subject, value in zip(series.subjects, series.values, strict=True):
-        by_node[node_of(subject)].append(value)
-    return {node: median(values) for node, values in by_node.items()}
+    parts: dict[str, list[Sequence[float]]] = defaultdict(list)
+    for node, begin, end in nodes.of(series.subjects):
+        parts[node].append(series.values[begin:end])
+    return {node: median(found[0] if len(found) == 1 else [*chain(*found)]) for node, found in parts.items()}

@@ -6,9 +6,10 @@ Capacities, versions and counters are not compared: rules and `prelaunch trend` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 
 from checks.documents.columns import Rows
 from checks.judge.culprits.from_report import CHECKS
@@ -120,6 +121,29 @@ def measured(rows: Rows, but: frozenset[str] | set[str] = frozenset()) -> Rows:
     return rows.take([i for i, (s, o) in pairs if o is Outcome.MEASURED and node_of(s) not in but])
 
 
+class Runs:
+    """Where in a series the values of each owner are. Series of one check share their subjects, so that it is found once for all."""
+
+    def __init__(self, owner: Callable[[str], str]) -> None:
+        self._owner = owner
+        self._found: dict[int, tuple[Sequence[str], list[tuple[str, int, int]]]] = {}
+
+    def of(self, subjects: Sequence[str]) -> list[tuple[str, int, int]]:
+        """Each run of one owner, and where it begins and ends. An owner may have several."""
+        if id(subjects) not in self._found:  # the subjects are kept, so that no other object gets their id
+            runs: list[tuple[str, int, int]] = []
+            begin = 0
+            for subject, same in groupby(subjects):  # one value per peer is a long run of one subject
+                owner, end = self._owner(subject), begin + len(list(same))
+                first = begin
+                if runs and runs[-1][0] == owner:
+                    first = runs.pop()[1]
+                runs.append((owner, first, end))
+                begin = end
+            self._found[id(subjects)] = subjects, runs
+        return self._found[id(subjects)][1]
+
+
 def label_text(metric: str, label: str) -> str:
     """A metric at its label: "busbw_gbps at 64 MiB", "tflops of bf16"."""
     if not label:
@@ -144,7 +168,8 @@ def _series(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -> di
     if kinds <= NUMBERS and _sane(column):
         return {(metric, ""): Series(side, column, subjects)}  # type: ignore[arg-type]
     if kinds == {tuple}:
-        axes = {_axis(rows, metric, place, line) for place in range(len(rows))}
+        columns = _axes(rows, metric, line)
+        axes = {_axis(value, place, columns) for place, value in enumerate(column)}
         axis = axes.pop() if len(axes) == 1 else None
         if axis is not None and len(set(axis)) == len(axis):
             parts = [tuple(part) for part in zip(*column, strict=True)]
@@ -160,11 +185,17 @@ def _one_by_one(rows: Rows, metric: str, side: Side, line: CheckPolicy | None) -
     values: dict[Key, list[float]] = {}
     subjects: dict[Key, list[str]] = {}
     holes: dict[Key, list[str]] = {}
+    columns = _axes(rows, metric, line)
     for place, (value, subject) in enumerate(zip(rows.column(metric), rows.columns.subjects, strict=True)):
         if value is None:  # the row has no such metric; checks/judge/evidence.py finds out whether it had to
             continue
         items = value if isinstance(value, tuple) else (value,)
-        axis = _axis(rows, metric, place, line) or ("",) * len(items)
+        axis = _axis(value, place, columns)
+        if axis is None and set(map(type, items)) <= NUMBERS and _sane(items):  # such as one value per peer
+            values.setdefault((metric, ""), []).extend(items)  # type: ignore[arg-type]
+            subjects.setdefault((metric, ""), []).extend([subject] * len(items))
+            continue
+        axis = axis or ("",) * len(items)
         for label, item in zip(axis, items, strict=True):
             key = (metric, str(label))
             if type(item) in NUMBERS and _sane((item,)):
@@ -182,14 +213,19 @@ def _sane(values: Sequence[object]) -> bool:
     return not values or (-SANE <= min(values) and max(values) <= SANE)  # type: ignore[type-var,operator]
 
 
-def _axis(rows: Rows, metric: str, place: int, line: CheckPolicy | None) -> tuple[object, ...] | None:
+def _axes(rows: Rows, metric: str, line: CheckPolicy | None) -> list[Sequence[object]]:
+    """The columns that may say what each element of the metric was measured with; the first that fits a row does."""
+    named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
+    found = rows.columns.metrics
+    return [found[name] for name in dict.fromkeys((*named, *AXES)) if name in found and name != metric]
+
+
+def _axis(value: object, place: int, axes: Sequence[Sequence[object]]) -> tuple[object, ...] | None:
     """What each element of the row's array was measured with; None for an array of parts or of peers."""
-    value = rows.column(metric)[place]
     if not isinstance(value, tuple):
         return None
-    named = [rule.at for rule in line.rules if rule.metric == metric] if line is not None else []
-    for name in (*named, *AXES):
-        axis = rows.columns.metrics[name][place] if name in rows.columns.metrics and name != metric else None
+    for column in axes:
+        axis = column[place]
         if isinstance(axis, tuple) and len(axis) == len(value):
             return axis
     return None

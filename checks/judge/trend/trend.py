@@ -9,7 +9,16 @@ from datetime import datetime, timezone
 from itertools import pairwise
 
 from checks.documents.columns import Rows, by_check
-from checks.judge.baseline.samples import Group, Side, gather, group_of, label_text, label_turn, measured
+from checks.judge.baseline.samples import (
+    Group,
+    Runs,
+    Side,
+    gather,
+    group_of,
+    label_text,
+    label_turn,
+    measured,
+)
 from checks.judge.machine_identity import MachineHistory, gpu_uuids, machines
 from checks.judge.robust_statistics import mann_kendall, median_of, theil_sen
 from checks.judge.trend.model import CHANCE, LEAST_REPORTS, Course, Growth, Machine, Point, Trend
@@ -100,13 +109,13 @@ def _table(one: DatedReport) -> tuple[Table, Sums]:
         owners = [
             "" if group.nodes or subject == CLUSTER else node_of(subject) for subject in mine.columns.subjects
         ]
-        owner = dict(zip(mine.columns.subjects, owners, strict=True))
+        known = Runs(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
         for (metric, label), series in gather(mine, line).items():
             at = table[check, metric, label, str(group), series.side.value] = {}
-            high = series.side is Side.HIGH
-            for value, whose in zip(series.values, map(owner.__getitem__, series.subjects), strict=True):
-                if whose not in at or (value > at[whose] if high else value < at[whose]):
-                    at[whose] = value
+            worst = max if series.side is Side.HIGH else min
+            for whose, begin, end in known.of(series.subjects):
+                value = worst(series.values[begin:end])
+                at[whose] = worst(at[whose], value) if whose in at else value
     return table, _sums(rows)
 
 

@@ -180,6 +180,17 @@ def test_a_store_that_is_slow_is_not_asked_for_the_last_go(store: Store, index: 
     assert any("The last GO was not compared" in line for line in past.problems)
 
 
+def test_a_trend_that_would_come_too_late_is_not_made(store: Store, index: Index) -> None:
+    """The reports were read in time, and the time is over before they are compared: a launch does not wait for it."""
+    for number in range(3):
+        keep(store, number, _slower(number))
+    ticks = iter([0.0, 1.0, 1.0, 100.0, 100.0])
+    past = past_of(store, index, _this(2, _slower(2)), lambda: next(ticks))
+
+    assert (1, True) == (past.reports, any("No trend was made" in line for line in past.problems))
+    assert not any("Older reports were not compared" in line for line in past.problems)
+
+
 def test_without_a_go_nothing_is_compared(store: Store, index: Index) -> None:
     """And a GO whose report is gone is said."""
     verdict = keep(store, 0, _day(0, wrong_sums(healthy())))
