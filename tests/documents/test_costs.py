@@ -1,0 +1,39 @@
+"""The costs on the owners' page are those that `prelaunch plan` computes of the shipped gate files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.context import open_gate_context
+from tasks.gate.forecast import forecast
+from tasks.gate_file.request import GateRequest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "for-owners.md"
+ROW = re.compile(
+    r"^\| `([a-z0-9-]+)` \| (\d+) x (\S+) \| (\w+) \| (\S+) USD \| (\S+) USD \| (\S+)(?: USD)? \|$", re.M
+)
+ROWS = ROW.findall(PAGE.read_text())
+
+
+def test_the_page_has_a_row_for_each_placement_that_is_priced() -> None:
+    """A pool, one job, and the same nodes again."""
+    assert {"pooled", "in_job", "pinned"} == {row[3] for row in ROWS}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_row_is_what_plan_computes(row: tuple[str, ...]) -> None:
+    """Rounded to cents."""
+    name, nodes, kind, placement, expected, most, idle = row
+    made = forecast(
+        open_gate_context(GateRequest(gate_file=str(ROOT / "deployments/gates" / f"{name}.toml"))), 0
+    )
+    chosen = next(one for one in made.placements if one.chosen)
+
+    assert (nodes, kind, placement) == (str(made.nodes), made.instance_type, chosen.placement.value)
+    assert (expected, most) == (f"{chosen.about_usd:,.2f}", f"{chosen.at_most_usd:,.2f}")
+    assert idle == (f"{chosen.idle_at_most_usd:,.2f}" if chosen.idle_at_most_usd else "nothing")
+    assert chosen.is_least
