@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    from flows.cli.result_document import result_schema
+    from tasks.orchestration.result_document import result_schema
     from tasks.reports.schema import SCHEMAS
 
     write_stdout(result_schema() if arguments.kind == "result" else SCHEMAS[arguments.kind][1]())

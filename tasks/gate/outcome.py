@@ -243,7 +243,7 @@ def ending_json(
     approval: ApprovalAnswer | None = None,
     rejected: RejectionKind | None = None,
 ) -> dict[str, object]:
-    """The outcome of a gate that may have ended early: it has only what is known. Its form is flows/cli/result_document.py."""
+    """The outcome of a gate that may have ended early, with only what is known. Its form: tasks/orchestration/result_document.py."""
     return {
         "answer": verdict.answer.value if verdict else None,
         "decision": decision,

@@ -1,7 +1,7 @@
 """The JSON Schemas of reports, gate files and policies, made from the types that their readers decode.
 
 `python -m tasks.reports.schema` writes the committed files; tests compare them. Editors find those of gate files and policies by
-the line `#:schema` at the top of a file. The schema of a gate's result is made in flows/cli/result_document.py.
+the line `#:schema` at the top of a file. The schema of a gate's result is made in tasks/orchestration/result_document.py.
 """
 
 from __future__ import annotations

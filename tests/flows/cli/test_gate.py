@@ -16,8 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flows.cli.result_document import PATH
 from tasks.launchers.base import JobState
+from tasks.orchestration.result_document import PATH
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.driving import gate_it
 from tests.flows.gates import processes_below, runs, write_gate

@@ -1,7 +1,7 @@
 """The form of the JSON document in which `prelaunch gate`, `trigger` and `watch` say how a gate ended; its schema is made from it.
 
 Every key is always there; None and () stand for what there is not. tasks/gate/outcome.py writes it.
-`python -m flows.cli.result_document` writes the committed schema; a test compares it.
+`python -m tasks.orchestration.result_document` writes the committed schema; a test compares it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import pytest
 from checks.exit_codes import RejectionKind
 from checks.model import Report
 from flows.cli.output import json_text, rejection
-from flows.cli.result_document import PATH, result_schema
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import (
     Decision,
@@ -28,6 +27,7 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate_file.cost_terms import CostTerms, cost_of
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import JobState, LaunchRejected, Placement
+from tasks.orchestration.result_document import PATH, result_schema
 from tasks.render.context import VerdictContext
 from tasks.store.base import StoreUnreachable
 from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
@@ -54,7 +54,7 @@ def errors(document: object) -> list[str]:
 
 
 def test_the_committed_schema_is_current_and_a_schema() -> None:
-    """`python -m flows.cli.result_document` writes it."""
+    """`python -m tasks.orchestration.result_document` writes it."""
     assert PATH.read_text() == result_schema()
     jsonschema.Draft202012Validator.check_schema(json.loads(PATH.read_text()))
 
