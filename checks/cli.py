@@ -228,7 +228,8 @@ def _line(row: Mapping[str, object], width: int) -> str:
     otherwise it is one line.
     """
     head = f"{row['name']:<24} {row['scope']:<4} {row['cost']:<7} "
-    said = f"{row['summary']} [{row['needs']}]{' (beside a job)' if row['beside_job'] else ''}"
+    where = " (only the watch)" if row["watch_only"] else " (beside a job)" if row["beside_job"] else ""
+    said = f"{row['summary']} [{row['needs']}]{where}"
     if width <= len(head) + 20:
         return head + said
     return head + f"\n{' ' * len(head)}".join(textwrap.wrap(said, width - len(head)))

@@ -67,6 +67,20 @@ _FORMS = tuple(
             True,
         ),
         (
+            "checks.probes.collectives.ras.explain",
+            "ncclras",
+            "communicators_count|in group",
+            r'"communicators_count"\s*:|^Group +Comms +Nodes +Ranks ',
+            True,
+        ),
+        (
+            "checks.probes.collectives.ras.explain",
+            "ncclras -D",
+            "RAS Diagnostics",
+            r"NCCL DIAG === RAS Diagnostics ===",
+            False,
+        ),
+        (
             "checks.probes.efa.explain",
             "fi_info",
             "vider: |getinfo",

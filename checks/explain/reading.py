@@ -21,6 +21,7 @@ class Kind(str, Enum):
 
     NCCL_TESTS = "nccl-tests"
     NCCL_LOG = "nccl-log"
+    NCCL_RAS = "nccl-ras"
     DCGMI = "dcgmi"
     KERNEL_LOG = "kernel-log"
     NVIDIA_SMI = "nvidia-smi"

@@ -14,6 +14,7 @@ from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Re
 # A report is not the output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
+    "checks.probes.collectives.ras.explain": (Kind.NCCL_RAS,),
     "checks.probes.dcgm.explain": (Kind.DCGMI,),
     "checks.probes.kernel.explain": (Kind.KERNEL_LOG,),
     "checks.probes.gpu.explain": (Kind.NVIDIA_SMI,),

@@ -14,9 +14,10 @@ from termios import TIOCSWINSZ
 
 import pytest
 
-from checks.catalog import CATALOG
+from checks.catalog import CATALOG, WATCH_ONLY
 from checks.cli import LISTING
 
+NAMES = [check.name for check in (*CATALOG, *WATCH_ONLY)]
 ROOT = Path(__file__).resolve().parents[2]
 LIST = (sys.executable, "-m", "checks", "list")
 
@@ -25,7 +26,7 @@ def test_a_pipe_gets_a_line_a_check() -> None:
     """Whatever its length: it is searched, not read."""
     lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
 
-    assert [check.name for check in CATALOG] == [line.split()[0] for line in lines]
+    assert NAMES == [line.split()[0] for line in lines]
 
 
 def test_a_program_gets_json_and_no_check_is_imported() -> None:
@@ -37,6 +38,14 @@ def test_a_program_gets_json_and_no_check_is_imported() -> None:
 
     assert json.loads(LISTING.read_bytes()) == json.loads(printed)
     assert [] == [name for name in modules.split() if name.startswith(("checks.probes", "checks.catalog"))]
+
+
+def test_what_only_the_watch_runs_is_marked() -> None:
+    """Nobody takes it for a check of a gate."""
+    lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]
+
+    assert [check.name for check in WATCH_ONLY] == marked
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -52,7 +61,7 @@ def test_a_terminal_gets_lines_of_its_width(width: int) -> None:
 
     assert 0 == process.returncode
     assert max(map(len, lines)) <= width
-    assert [check.name for check in CATALOG] == [line.split()[0] for line in lines if line[0] != " "]
+    assert NAMES == [line.split()[0] for line in lines if line[0] != " "]
 
 
 def _chunk(terminal: int) -> bytes:

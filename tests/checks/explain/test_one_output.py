@@ -25,6 +25,8 @@ JOINED = (
     ("neuron/monitor_trn1.json", "kernel/journal_memory.txt"),
     ("nccl/all_reduce_2.17.txt", "nccl/written_wrong.json"),
     ("kernel/dmesg_healthy.txt", "nccl/written_wrong.json"),
+    ("nccl_ras/moves.json", "nccl_ras/silent.txt"),
+    ("nccl_ras/moves.json", "dcgm/health_memory.txt"),
     ("efa/fi_info_1_22_p5en.txt", "gpu/h100_reset_required.xml"),
     ("efa/fi_pingpong_efa_rdm.txt", "efa/fi_info_none_2_x.txt"),
 )

@@ -34,7 +34,7 @@ from checks.value_types import DecodeError
 MOST_BYTES = 32 << 20
 # NCCL 2.28.9 leaves out the comma between a missing rank's GPU and its status.
 _NO_COMMA = re.compile(r'("nvml_dev"\s*:\s*-?\d+)(\s*\n\s*"status")')
-_BEGINS = re.compile(r'\{\s*"nccl_version"\s*:')
+_BEGINS = re.compile(r'"communicators_count"\s*:\s*\d+\s*,\s*"communicators"\s*:')
 
 Owner = tuple[str, int, int]
 
@@ -109,8 +109,8 @@ def _report(value: Mapping[str, object]) -> RasReport:
     known = [_communicator(_object(one)) for one in _list(value, "communicators")]
     if len(known) != _number(value, "communicators_count"):
         raise ReportError("the answer of RAS does not list as many communicators as it counts")
-    timeouts = value.get("ras")
-    _number(_object(timeouts), "timeouts_count")
+    _text(value, "timestamp")
+    _number(_object(value.get("ras")), "timeouts_count")
     known.sort(key=lambda one: -one.size)
     places = _places(known)
     totals: dict[Owner, int] = defaultdict(int)
@@ -128,7 +128,7 @@ def _report(value: Mapping[str, object]) -> RasReport:
         silent=_silent(judged, places),
         failed=_failed(known, places),
         lags=tuple(lags[:MOST_GAPS]),
-        time=_text(value, "timestamp"),
+        names=frozenset(one.name for one in known if one.size),
     )
 
 
@@ -185,6 +185,8 @@ def _communicator(value: Mapping[str, object]) -> _Communicator:
     counted = (_number(value, "ranks_count"), _number(value, "missing_ranks_count"))
     if counted != (len(ranks), len(missing)) or len(ranks) + len(missing) > size:
         raise ReportError(f"communicator {name} does not list as many ranks as it counts")
+    if len({frozenset(rank.counts) for rank in ranks}) > 1 or not all(rank.counts for rank in ranks):
+        raise ReportError(f"the ranks of communicator {name} do not count the same operations")
     return _Communicator(name, size, ranks, missing)
 
 

@@ -95,7 +95,7 @@ class RasReport:
     """One answer. `launched` counts all operations of all ranks, None if the format does not say.
 
     `passing` counts communicators that are made or taken down at the moment, of which nothing is judged. `unnamed` are groups of
-    ranks that are behind and that RAS does not name.
+    ranks that are behind and that RAS does not name. `names` are the communicators, if the format names them all.
     """
 
     version: str
@@ -107,7 +107,7 @@ class RasReport:
     failed: tuple[Failed, ...] = ()
     lags: tuple[Lag, ...] = ()
     unnamed: tuple[str, ...] = ()
-    time: str = ""
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
