@@ -1,0 +1,58 @@
+"""Eight gates at once on a busy machine and a real server: the automations start the reaper for none that ended by itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.flows import reapers
+from tests.flows.commissioning import write_cluster
+from tests.flows.driving import request_of
+from tests.flows.gates import processes_below
+from tests.world import World
+
+TAG, GATES = "reap-under-load", 8
+# As in deployments/prefect.yaml: a run that has sent no heartbeat for so long is looked at. Then the server needs some seconds.
+SILENT_S, LATER_S = 90.0, 30.0
+BUSY_S = 1200
+
+
+@contextmanager
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    """Two programs that want a CPU each, all the time."""
+    argv = ("stress-ng", "--cpu", "2", "--timeout", f"{BUSY_S}s", "--quiet")
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()  # it ends those that it started
+        process.wait(30)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(shutil.which("stress-ng") is None, reason="stress-ng (Debian) makes the machine busy")
+def test_no_reaper_is_started_for_a_gate_that_ended(world: World, tmp_path: Path) -> None:
+    """Not of a GO, nor of a refusal, however late the last heartbeats and the events of the end arrive."""
+    gate = reapers.deploy(world, TAG, within_s=SILENT_S)
+    parts = ("healthy", "healthy", "healthy", "wrong")
+    files = [write_cluster(tmp_path, f"load-{number}", parts[number % 4]) for number in range(GATES)]
+    with busy() as load, world.worker(pool=TAG):
+        runs = [world.start(gate, {"request": request_of(path).model_dump(mode="json")}) for path in files]
+        ended = [world.wait(run, timeout_s=BUSY_S) for run in runs]
+        time.sleep(SILENT_S + LATER_S)  # by then a run that is taken for silent has a reaper
+        still_busy = load.poll() is None
+    beats = [world.events("prefect.flow-run.heartbeat", run) for run in runs]
+    asked = world.api.post("/flow_runs/filter", json={"deployments": {"name": {"any_": [f"{TAG}-reap"]}}})
+
+    assert still_busy and all(beats), "the gates ran beside the load, and each sent heartbeats"
+    assert {"COMPLETED", "FAILED"} >= {run["state_type"] for run in ended}, [run["state"] for run in ended]
+    assert [] == [f"{run['name']} {run['parameters']}" for run in asked.json()]
+    assert [] == reapers.failed_actions(world, TAG)
+    assert [] == processes_below(tmp_path)
