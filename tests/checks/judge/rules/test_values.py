@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from checks.finding_details import Reference
 from checks.judge.rules.apply import apply
 from checks.judge.rules.wording import figure, show
 from checks.model import Cause, Level, Observation, Outcome, Value
@@ -42,6 +43,7 @@ def test_bytes_that_differ_from_their_threshold_look_different(value: int, thres
     (found,) = apply("system.resources", CheckPolicy(rules=(rule,)), rows, 1)
 
     assert said == found.message
+    assert found.compared and Reference.THRESHOLD is found.compared.reference
 
 
 def test_a_long_text_is_cut_between_words() -> None:
