@@ -195,13 +195,17 @@ def test_a_file_that_cannot_be_written_is_rejected_at_once(
 
 
 def test_a_missing_report_is_rejected(run: Run, tmp_path: Path, policy: Path) -> None:
-    """2 with the error's four keys; the text on stderr names file and remedy."""
+    """2 with the error's five keys; the text on stderr names file and remedy."""
     file = tmp_path / "gone.json"
     ended = run("judge", file, "--policy", policy, "--format", "json")
     error = ended.document["error"]
 
     assert isinstance(error, dict)
-    assert (2, {"file", "path", "message", "nearest"}, str(file)) == (ended.code, set(error), error["file"])
+    assert (2, {"kind", "file", "path", "message", "nearest"}, str(file)) == (
+        ended.code,
+        set(error),
+        error["file"],
+    )
     assert "gone.json" in ended.err and "Name a report" in ended.err
 
 
@@ -322,9 +326,8 @@ def test_a_question_is_not_a_go() -> None:
 
 def test_a_rejection_has_every_key() -> None:
     """Null where they do not apply."""
-    assert {"error": {"file": None, "path": None, "message": "m", "nearest": None}} == rejection(
-        None, "", "m"
-    )
+    error = {"kind": "request", "file": None, "path": None, "message": "m", "nearest": None}
+    assert {"error": error} == rejection(None, "", "m")
 
 
 def test_render_writes_pages_and_keeps_the_exit_code(run: Run, tmp_path: Path, policy: Path) -> None:
