@@ -71,6 +71,7 @@ def test_the_printed_batch_script_is_one_that_slurm_takes(
     monkeypatch.chdir(tmp_path)
     gate = tmp_path / "gate.toml"
     text = SHIPPED.read_text().replace('"../policies', f'"{SHIPPED.parent}/../policies')
+    text = text.replace("{here}", str(SHIPPED.parent))
     gate.write_text(
         text.replace('placement = "in_job"', f'placement = "in_job"\npython = "{sys.executable}"')
     )
