@@ -49,10 +49,13 @@ def test_no_reaper_is_started_for_a_gate_that_ended(world: World, tmp_path: Path
         time.sleep(SILENT_S + LATER_S)  # by then a run that is taken for silent has a reaper
         still_busy = load.poll() is None
     beats = [world.events("prefect.flow-run.heartbeat", run) for run in runs]
-    asked = world.api.post("/flow_runs/filter", json={"deployments": {"name": {"any_": [f"{TAG}-reap"]}}})
+    named = {"deployments": {"name": {"any_": [f"{TAG}-reap"]}}}
+    reapers_of_test = world.api.post("/deployments/filter", json=named).json()
+    asked = world.api.post("/flow_runs/filter", json=named).json()
 
     assert still_busy and all(beats), "the gates ran beside the load, and each sent heartbeats"
     assert {"COMPLETED", "FAILED"} >= {run["state_type"] for run in ended}, [run["state"] for run in ended]
-    assert [] == [f"{run['name']} {run['parameters']}" for run in asked.json()]
+    assert 1 == len(reapers_of_test), "its runs are found by this name"
+    assert [] == [f"{run['name']} {run['parameters']}" for run in asked]
     assert [] == reapers.failed_actions(world, TAG)
     assert [] == processes_below(tmp_path)
