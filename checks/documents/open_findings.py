@@ -12,12 +12,13 @@ from checks.documents.report import Version, dump_plain
 from checks.model import SCHEMA_VERSION, Action, Cause, Level
 from checks.value_types import Range
 
-FILE_BYTES = 4 << 20
-# Beyond these the gravest and oldest are kept, and the others are counted.
+FILE_BYTES = 16 << 20
+# Beyond these the gravest and oldest are kept, and the others are counted. Of texts as long as this all of them fit into the file.
 MOST_OPEN = 1000
 MOST_CLOSED = 100
+TEXT_CHARACTERS, PART_CHARACTERS = 500, 200
 # What a node's report carries of them.
-MOST_CARRIED = 100
+MOST_CARRIED, CARRIED_BYTES = 100, 64 << 10
 
 Moment = Annotated[float, Range(0.0, 1e11)]
 Number = Annotated[int, Range(0, 1 << 62)]

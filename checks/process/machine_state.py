@@ -6,19 +6,26 @@ the same time (a watch, a gate, a person): each change is made under a lock, and
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from checks.documents import open_findings
 from checks.documents.open_findings import OpenFindings
+from checks.process.whole_file import write_whole
 
 VARIABLE = "PRELAUNCH_STATE"
 FOLDER = Path("/var/lib/prelaunch")
 FINDINGS = "open_findings.json"
+# Gates of other users read the file, too.
+READABLE = 0o644
+# A change takes milliseconds.
+LOCK_S, LOOK_S = 5.0, 0.05
 
 
 def folder() -> Path:
@@ -38,7 +45,8 @@ def read(state: Path) -> OpenFindings:
 def change(
     state: Path, make: Callable[[OpenFindings], OpenFindings], remembered: OpenFindings | None = None
 ) -> tuple[OpenFindings, OpenFindings]:
-    """Replaces the open findings by what `make` makes of them. Returns those before and after. Raises OSError and DecodeError.
+    """Replaces the open findings by what `make` makes of them. Returns those before and after. Raises OSError (TimeoutError if
+    another process keeps the lock) and DecodeError.
 
     If the file is gone, `remembered` takes its place: nobody closes a finding by deleting a file under a watch.
     """
@@ -48,26 +56,27 @@ def change(
         before = read(state) if there or remembered is None else remembered
         after = make(before)
         if after != before or not there:
-            replace_whole(state / FINDINGS, open_findings.dump(after))
+            write_whole(state / FINDINGS, open_findings.dump(after), READABLE)
     return before, after
-
-
-def replace_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Writes a file so that readers see all of it or nothing. It is on disk when this returns. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    """The lock; TimeoutError if another process keeps it, such as one that was stopped while it had it."""
     with open(path, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        ends_at = time.monotonic() + LOCK_S
+        while not _taken(file):
+            if time.monotonic() > ends_at:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, f"another process has kept its lock for {LOCK_S:g} s", str(path)
+                )
+            time.sleep(LOOK_S)
         yield
+
+
+def _taken(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

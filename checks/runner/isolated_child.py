@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from checks.documents.report import dump_plain
 from checks.policy import CheckPolicy
 from checks.process.tree import die_with_parent
+from checks.process.whole_file import write_whole
 from checks.runner import repeated_measurement, watchers
-from checks.runner.journal import write_whole
-from checks.runner.node_context import before_path, open_node_context, watch_path
+from checks.runner.node_context import before_path, open_node_context, read_before, watch_path
 
 
 def main(argv: list[str]) -> int:
@@ -31,22 +30,13 @@ def main(argv: list[str]) -> int:
         seen = found.before(replace(node_context.check_context(found), timeout_s=float(timeout_s)))
         write_whole(Path(result), json.dumps(dict(seen), allow_nan=False).encode())
     else:
-        before = _before(before_path(Path(scratch), name))
+        before = read_before(before_path(Path(scratch), name))
         watched = watchers.watched(watch_path(Path(scratch), name)) if found.watch else None
         context = node_context.check_context(found, before=before, watched=watched)
         context = replace(context, timeout_s=float(timeout_s))
         line = node_context.bundle.policy.checks.get(name, CheckPolicy())
         write_whole(Path(result), dump_plain(repeated_measurement.observed(found, context, node, line)))
     return 0
-
-
-def _before(path: Path) -> Mapping[str, object] | None:
-    """What the first measurement saw; None if it failed, so that the check says that it cannot compare."""
-    try:
-        seen = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return seen if isinstance(seen, dict) else None
 
 
 if __name__ == "__main__":

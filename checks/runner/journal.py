@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -15,6 +13,7 @@ from checks.documents.report import NODE_REPORT_BYTES, NodeReport, clip, digest,
 from checks.model import EVIDENCE_BYTES, Node, Observation, Outcome, node_of
 from checks.process.cpu_usage import Watch
 from checks.process.stderr import log
+from checks.process.whole_file import write_whole
 from checks.runner.deadline import limited
 
 
@@ -149,23 +148,6 @@ def keep_whole(row: Observation, folder: Path, always: bool = False) -> Observat
     except OSError:
         name = ""
     return dataclasses.replace(row, evidence=kept, evidence_truncated=True, evidence_sha256=name)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that readers see all of it or nothing. It is on disk when this returns. Raises OSError.
-
-    Processes of several machines may write the same file of a folder that they share, and may have the same number there.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def now() -> str:

@@ -5,6 +5,7 @@ Also: the switches to which this node is connected, from the bundle, or else fro
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,15 @@ class NodeContext:
 def before_path(scratch: Path, check: str) -> Path:
     """The file with the first measurement of a closing check."""
     return scratch / f"{check}.before.json"
+
+
+def read_before(path: Path) -> Mapping[str, object] | None:
+    """What the first measurement saw; None if there is none or it failed, so that the check says that it cannot compare."""
+    try:
+        seen = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return seen if isinstance(seen, dict) else None
 
 
 def watch_path(scratch: Path, check: str) -> Path:

@@ -34,7 +34,7 @@ from checks.process.stderr import log
 from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
 from checks.runner.barrier import NodeBarrier
-from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
+from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress, limited
 from checks.runner.journal import Journal, JournalWriter, Tick, now
 from checks.runner.node_context import PEER_CHECKS, NodeContext, before_path, uplink
 from checks.runner.watchers import Watchers
@@ -42,6 +42,7 @@ from checks.value_types import DecodeError
 
 RankStage = Callable[[NodeContext, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
+READ_S = 2.0
 
 
 def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
@@ -352,9 +353,9 @@ def _open_findings(state: Path) -> str:
     so that the verdict says so.
     """
     try:
-        known = machine_state.read(state)
+        known = limited(READ_S, lambda: machine_state.read(state))
     except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+        return f"{state / machine_state.FINDINGS}: {error.strerror or error}"
     except DecodeError as error:
         return f"{state / machine_state.FINDINGS}: {error}"[:500]
     return open_findings.dump(carried(known)).decode() if known != OpenFindings() else ""

@@ -23,9 +23,10 @@ from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
 from checks.policy import Policy
 from checks.process.free_ports import free_ports
 from checks.process.stderr import say
+from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import node_run
-from checks.runner.journal import Tick, now, write_whole
+from checks.runner.journal import Tick, now
 from checks.runner.node_context import PlaceError, open_node_context
 from checks.value_types import DecodeError
 

@@ -30,10 +30,11 @@ from checks.judge.verdict import decide
 from checks.merge import merge
 from checks.model import Declared, Profile
 from checks.process.free_ports import free_port
+from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
 from checks.runner.barrier import NodeBarrier
-from checks.runner.journal import JournalWriter, now, write_whole
+from checks.runner.journal import JournalWriter, now
 from checks.runner.node_context import NodeContext, PlaceError, open_node_context
 from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks.documents.open_findings import OpenFinding, OpenFindings, WatchPage
@@ -14,6 +15,7 @@ from checks.facts.builtin import builtin
 from checks.judge.open_findings.update import after_round
 from checks.process import machine_state
 from checks.process.stderr import log, say
+from checks.process.whole_file import write_whole
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
@@ -22,11 +24,9 @@ from checks.watch.rounds import RoundResult, Rounds
 from checks.watch.server import FINDINGS, METRICS, MetricsServer, address_of
 
 TEXTFILE = "prelaunch.prom"
-# What happens after each round: the findings that were opened and closed by it.
-News = Callable[[OpenFindings, OpenFindings], None]
 
 
-def run(arguments: argparse.Namespace, news: News | None = None) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Rounds until a signal ends them, or as many as --rounds says. Raises PlaceError for what cannot be watched."""
     state = machine_state.folder()
     declare(arguments.instance_type, 1, builtin())
@@ -49,23 +49,25 @@ def run(arguments: argparse.Namespace, news: News | None = None) -> int:
     numbers = WatchNumbers(
         arguments.instance_type, rounds.declared.gpus_per_node, arguments.every, rounds.required, known
     )
-    pages = {METRICS: lambda: exposition(numbers).encode(), FINDINGS: lambda: findings_page(numbers)}
+    pages = dict[str, bytes]()
+    _publish(numbers, pages)
     server = _serve(arguments.listen, pages)
     try:
-        _go_on(rounds, numbers, state, arguments, news)
+        _go_on(rounds, numbers, state, arguments, pages)
     finally:
         if server is not None:
             server.server_close()
     return Exit.GO
 
 
-def findings_page(numbers: WatchNumbers) -> bytes:
-    """The open findings, when the last round ended (0 before the first one), and how often there is one."""
+def _publish(numbers: WatchNumbers, pages: dict[str, bytes]) -> None:
+    """Makes the pages anew: the metrics, and the open findings with when the last round ended (0 before the first one)."""
     ended_at = numbers.last.ended_at if numbers.last else 0.0
-    return dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s))
+    pages[METRICS] = exposition(numbers).encode()
+    pages[FINDINGS] = dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s))
 
 
-def _serve(listen: str, pages: Mapping[str, Callable[[], bytes]]) -> MetricsServer | None:
+def _serve(listen: str, pages: Mapping[str, bytes]) -> MetricsServer | None:
     if not listen:
         return None
     try:
@@ -76,24 +78,25 @@ def _serve(listen: str, pages: Mapping[str, Callable[[], bytes]]) -> MetricsServ
 
 
 def _go_on(
-    rounds: Rounds, numbers: WatchNumbers, state: Path, arguments: argparse.Namespace, news: News | None
+    rounds: Rounds, numbers: WatchNumbers, state: Path, arguments: argparse.Namespace, pages: dict[str, bytes]
 ) -> None:
     made = 0
     while not arguments.rounds or made < arguments.rounds:
         begun = time.monotonic()
         try:
-            _once(rounds, numbers, state, news)
+            _once(rounds, numbers, state)
         except (OSError, DecodeError) as error:
             # The time of the last round stays as it was, which is what shows outside that this watch sees nothing.
             log(f"this round is lost: {error}")
+        _publish(numbers, pages)
         if arguments.textfile:
-            _write(arguments.textfile, exposition(numbers))
+            _write(arguments.textfile, pages[METRICS])
         made += 1
         if not arguments.rounds or made < arguments.rounds:
             time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
 
 
-def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, news: News | None) -> None:
+def _once(rounds: Rounds, numbers: WatchNumbers, state: Path) -> None:
     result = rounds.look()
     try:
         before, after = machine_state.change(
@@ -106,17 +109,14 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, news: News | None)
     numbers.in_time, numbers.late = numbers.in_time + result.in_time, numbers.late + (not result.in_time)
     numbers.findings, numbers.last = after, result
     _tell(before, after, result)
-    if news is not None:
-        news(before, after)
 
 
 def _tell(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:
     for one in opened(before, after):
         part = f" {one.key.part}" if one.key.part else ""
         log(f"opened {one.level.value} {one.key.cause.value} {one.key.check}{part}: {one.message}")
-    for done in (
-        after.closed[len(after.closed) - _closings(before, after) :] if _closings(before, after) else ()
-    ):
+    closings = sum(after.closed_total.values()) - sum(before.closed_total.values())
+    for done in after.closed[-closings:] if closings else ():
         log(f"closed {done.finding.key.name} ({done.closer.value})")
     if not result.in_time:
         log(
@@ -130,13 +130,11 @@ def opened(before: OpenFindings, after: OpenFindings) -> list[OpenFinding]:
     return [one for one in after.open if one.key not in known]
 
 
-def _closings(before: OpenFindings, after: OpenFindings) -> int:
-    return sum(after.closed_total.values()) - sum(before.closed_total.values())
-
-
-def _write(folder: Path, text: str) -> None:
-    """The textfile of node_exporter's collector, replaced as a whole."""
+def _write(folder: Path, data: bytes) -> None:
+    """The textfile of node_exporter's collector, replaced as a whole. A folder that is not there is not made: nobody would read it."""
     try:
-        machine_state.replace_whole(folder / TEXTFILE, text.encode())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is no folder", str(folder))
+        write_whole(folder / TEXTFILE, data, machine_state.READABLE)
     except OSError as error:
-        say(f"checks: {folder / TEXTFILE}: {error.strerror}")
+        say(f"checks: {error.filename or folder / TEXTFILE}: {error.strerror}")

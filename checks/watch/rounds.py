@@ -53,11 +53,6 @@ class RoundResult:
     rows: tuple[Observation, ...]
     seen: Seen
 
-    @property
-    def complete(self) -> bool:
-        """Whether every planned check measured."""
-        return all(row.outcome is Outcome.MEASURED for row in self.rows)
-
 
 class Rounds:
     """The rounds of this machine. `state` is the folder of machine_state; what one boot left there is not compared with another's.

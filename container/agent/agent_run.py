@@ -15,8 +15,9 @@ from checks.exchange.exchange import ExchangeError
 from checks.exchange.secret_key import Service
 from checks.exit_codes import Exit
 from checks.process.tree import become_subreaper
+from checks.process.whole_file import write_whole
 from checks.roster import Member
-from checks.runner.journal import now, write_whole
+from checks.runner.journal import now
 from container.agent import check_command, host_work
 from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs

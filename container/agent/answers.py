@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from checks.documents.answer import ANSWER, ANSWER_BYTES, ASKING, load_answer
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from checks.value_types import DecodeError
 from container.agent.files import inputs
 from container.agent.files.exit_record import say

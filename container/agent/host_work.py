@@ -13,8 +13,8 @@ from checks.bundle import Bundle
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
 from checks.process.tree import as_started
+from checks.process.whole_file import write_whole
 from checks.runner.deadline import ANSWER_S
-from checks.runner.journal import write_whole
 from checks.value_types import DecodeError
 from container.agent import check_command, supervisor
 from container.agent.answers import Answers

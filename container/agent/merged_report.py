@@ -22,9 +22,10 @@ from checks.exchange.secret_key import Access
 from checks.exit_codes import EXIT_CODES, Exit
 from checks.merge import merge
 from checks.model import Verdict
+from checks.process.whole_file import write_whole
 from checks.roster import Member
 from checks.runner.deadline import ANSWER_S
-from checks.runner.journal import now, write_whole
+from checks.runner.journal import now
 from container.agent.hosts.roll_call import AttemptMembers, RollCallResponder
 
 NAME = "health_check_metrics.json"

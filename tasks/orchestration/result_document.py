@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from checks.exit_codes import RejectionKind
 from checks.facts.failures import Fault
-from checks.model import Answer, Cause, Digests, Finding, Level
+from checks.model import Answer, Cause, Count, Digests, Finding, Level
 from tasks.gate.outcome import Decision, PlacementProof
 from tasks.gate.question import ApprovalAnswer
 from tasks.launchers.base import JobState
@@ -31,21 +31,13 @@ class DeclaredCount:
 
 
 @dataclass(frozen=True)
-class RequiredCount:
-    """How many were observed, of how many that the policy requires."""
-
-    observed: int
-    required: int
-
-
-@dataclass(frozen=True)
 class CoverageDocument:
     """How much was observed; `checks` counts pairs of a check and a subject."""
 
     nodes: DeclaredCount
     gpus: DeclaredCount
     ranks: DeclaredCount
-    checks: RequiredCount
+    checks: Count
 
 
 @dataclass(frozen=True)

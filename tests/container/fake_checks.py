@@ -19,7 +19,8 @@ from checks.documents.answer import ASKING, AnswerWord, wait_for_answer
 from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
 from checks.probes.host.system import identity_of_node
-from checks.runner.journal import now, write_whole
+from checks.process.whole_file import write_whole
+from checks.runner.journal import now
 from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.culprit.rows import row
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from checks.exchange.authentication import GREETING_BYTES, NONCE_BYTES, Op, Session, nonce_of
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 
 IDLE = 500
 PAUSE_S = 0.02

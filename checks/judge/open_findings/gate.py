@@ -79,7 +79,10 @@ def carried(known: OpenFindings) -> OpenFindings:
     grave = [one for one in known.open if _is_grave(one)]
     others = [one for one in known.open if one not in grave]
     kept = [*grave, *sorted(others, key=lambda one: one.key.metric not in ANSWERED)][: documents.MOST_CARRIED]
-    return OpenFindings(open=tuple(kept), omitted=known.omitted + max(0, len(grave) - documents.MOST_CARRIED))
+    # A node's report has a limit, and one that is beyond it is no report.
+    while sum(len(documents.dump(OpenFindings(open=(one,)))) for one in kept) > documents.CARRIED_BYTES:
+        kept = kept[: len(kept) // 2]
+    return OpenFindings(open=tuple(kept), omitted=known.omitted + max(0, len(grave) - len(kept)))
 
 
 def moment(text: str) -> float:

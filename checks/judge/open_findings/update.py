@@ -16,6 +16,8 @@ from checks.documents.columns import Rows
 from checks.documents.open_findings import (
     MOST_CLOSED,
     MOST_OPEN,
+    PART_CHARACTERS,
+    TEXT_CHARACTERS,
     ClosedFinding,
     Closer,
     FindingKey,
@@ -123,7 +125,7 @@ def keys_of(finding: Finding) -> Iterator[FindingKey]:
     """The keys of one finding of a verdict: one for each part that it names, or one for the machine."""
     rank = finding.subject.partition("/")[2]
     for part in dict.fromkeys(finding.elements or (rank,)):
-        yield FindingKey(finding.check, part, finding.metric, finding.cause)
+        yield FindingKey(finding.check, part[:PART_CHARACTERS], finding.metric, finding.cause)
 
 
 def _measured(node: str, at: float, rows: Mapping[str, Rows]) -> Iterator[tuple[str, float]]:
@@ -164,7 +166,7 @@ def _after(
 
 def _opened(key: FindingKey, finding: Finding, seen: Seen) -> OpenFinding:
     return OpenFinding(
-        key, finding.level, finding.action, finding.message, finding.remedy, finding.is_predicate,
+        key, finding.level, finding.action, finding.message[:TEXT_CHARACTERS], finding.remedy[:TEXT_CHARACTERS], finding.is_predicate,
         seen.by, seen.at, seen.at, seen.measured.get(key.check, 0.0), seen.boot_id,
     )  # fmt: skip
 
@@ -178,7 +180,7 @@ def _again(one: OpenFinding, finding: Finding | None, seen: Seen) -> OpenFinding
     if finding.level.rank < one.level.rank:
         return latest
     return replace(
-        latest, action=finding.action, message=finding.message, remedy=finding.remedy,
+        latest, action=finding.action, message=finding.message[:TEXT_CHARACTERS], remedy=finding.remedy[:TEXT_CHARACTERS],
         is_predicate=finding.is_predicate,
     )  # fmt: skip
 

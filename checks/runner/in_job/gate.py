@@ -28,12 +28,13 @@ from checks.model import SCHEMA_VERSION, Answer, Report, Verdict
 from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
+from checks.process.whole_file import write_whole
 from checks.runner.barrier import NodeBarrier
 from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
 from checks.runner.in_job.open_findings import close_answered, open_found
-from checks.runner.journal import JournalError, now, write_whole
+from checks.runner.journal import JournalError, now
 from checks.runner.node_context import NodeContext
 from checks.runner.node_run import end_left, open_responder, run_beside
 

@@ -12,9 +12,9 @@ from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
 from checks.exit_codes import Exit
 from checks.process.stderr import say
+from checks.process.whole_file import write_whole
 from checks.roster import Member
 from checks.runner.barrier import NodeBarrier
-from checks.runner.journal import write_whole
 from checks.runner.node_context import NodeContext
 from checks.value_types import DecodeError
 

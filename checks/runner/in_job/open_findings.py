@@ -6,6 +6,7 @@ closed stays open, which is the safe side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,11 @@ from checks.model import Finding, Outcome, Report
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.stderr import log
+from checks.runner.deadline import limited
 from checks.value_types import DecodeError
+
+# A disk that hangs, or a process that was stopped while it had the lock, must not stop the training.
+WRITE_S = 2.0
 
 
 def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
@@ -38,9 +43,9 @@ def close_answered(pass_path: Path) -> None:
     except (OSError, DecodeError) as error:
         log(f"the pass cannot be read, so no open finding is closed: {error}")
         return
-    names = _answered_here(proven, machine.boot_id(system.ROOT))
-    if names:
-        _change(lambda known: after_pass(known, names, proven.gate_id, moment(proven.measured_at)))
+    names, at = _answered_here(proven, machine.boot_id(system.ROOT)), moment(proven.measured_at)
+    if names and math.isfinite(at):
+        _change(lambda known: after_pass(known, names, proven.gate_id, at))
 
 
 def _answered_here(proven: Pass, boot_id: str) -> frozenset[str]:
@@ -50,9 +55,12 @@ def _answered_here(proven: Pass, boot_id: str) -> frozenset[str]:
 
 def _change(make: Callable[[OpenFindings], OpenFindings]) -> None:
     state = machine_state.folder()
-    if not (state / machine_state.FINDINGS).exists():
-        return
+
+    def change() -> None:
+        if (state / machine_state.FINDINGS).exists():
+            machine_state.change(state, make)
+
     try:
-        machine_state.change(state, make)
+        limited(WRITE_S, change)
     except (OSError, DecodeError) as error:
         log(f"the open findings of this machine stay as they are: {error}")

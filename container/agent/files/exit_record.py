@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.runner.journal import now, write_whole
+from checks.process.whole_file import write_whole
+from checks.runner.journal import now
 from container.agent.sagemaker import FAILURE_CHARACTERS
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from container.agent.files import s3
 
 PERIOD_S, MOST_S = 1.0, 10.0

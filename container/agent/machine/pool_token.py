@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from container.agent.files.exit_record import say
 
 VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"

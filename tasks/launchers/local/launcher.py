@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from checks.process import machine_state
 from checks.process.environment import CODE, for_checks
 from checks.process.free_ports import free_ports
 from checks.process.tree import die_with_parent
@@ -36,11 +37,14 @@ NOT_STARTED = 127
 
 
 def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without variables that belong to another job, another gate or the flow's server."""
+    """The environment without variables that belong to another job, another gate or the flow's server.
+
+    Where the machine keeps its state belongs to none of these: a gate that looked elsewhere would miss what is open there.
+    """
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith(FOREIGN) and name not in FOREIGN_NAMES
+        if name == machine_state.VARIABLE or not (name.startswith(FOREIGN) or name in FOREIGN_NAMES)
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.exchange import secret_key
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, starts_of
 from tasks.launchers.base import JobState, Plan, Trouble
 from tasks.launchers.slurm.batch_script import START

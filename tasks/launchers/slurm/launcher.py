@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,

@@ -227,8 +227,16 @@ def _script(plans: tuple[Plan, ...], options: SlurmOptions) -> str:
 
 
 def _is_shared(script: str, root: Path) -> bool:
-    """Whether the script lies where the gate's own shared folder does, so that this machine sees what the nodes see."""
-    return Path(script).parts[:2] == root.parts[:2]
+    """Whether the script lies where the gate's own shared folder does, so that this machine sees what the nodes see: below the same
+    folder of /, and on the same file system. Either alone may be this machine's own.
+    """
+    if Path(script).parts[:2] != root.parts[:2]:
+        return False
+    devices = {
+        next(folder for folder in path.parents if folder.exists()).stat().st_dev
+        for path in (Path(script), root / "x")
+    }
+    return len(devices) == 1
 
 
 def _unasked(said: Said) -> str:

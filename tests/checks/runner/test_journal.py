@@ -86,7 +86,7 @@ def test_a_file_system_that_does_not_answer_is_waited_for_once(
 ) -> None:
     """A FIFO without a reader holds whoever opens it, as a dead file server does; the report is still known."""
     monkeypatch.setattr(journals, "WRITE_S", 0.3)
-    monkeypatch.setattr("checks.runner.journal.secrets.token_hex", lambda size: "fixed")
+    monkeypatch.setattr("checks.process.whole_file.secrets.token_hex", lambda size: "fixed")
     made = journal(tmp_path / "attempt" / "nodes" / "node-0.json")
     made.path.parent.mkdir(parents=True)
     fifo = made.path.with_name(f".{made.path.name}.{os.getpid()}-fixed.tmp")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,14 @@ def test_a_file_that_nobody_may_read_is_said(tmp_path: Path, state: Path) -> Non
     [found] = told(tmp_path)
 
     assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
+
+
+def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) -> None:
+    """A pipe without a writer blocks who opens it, as a disk that hangs does: the node cannot tell, and begins."""
+    os.mkfifo(state / FINDINGS)
+    begun = time.monotonic()
+    [found] = told(tmp_path)
+
+    assert time.monotonic() - begun < 5 * node_run.READ_S
+    assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
+    os.close(os.open(state / FINDINGS, os.O_WRONLY | os.O_NONBLOCK))  # the thread that waits ends

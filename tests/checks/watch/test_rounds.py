@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from checks import catalog
 from checks.model import Cause, ErrorKind, Level, Outcome
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host import machine
+from checks.process.tree import start_ticks
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import read_policy
 from checks.watch.rounds import SCRATCH, RoundResult, Rounds
@@ -59,7 +61,7 @@ def outcomes(result: RoundResult) -> dict[str, Outcome]:
 def test_a_healthy_machine_has_no_finding(tmp_path: Path) -> None:
     result = look(tmp_path)
 
-    assert {"steady", "hangs", "dies", "compares"} == {*outcomes(result)}
+    assert {check.name.removeprefix("toy.") for check in toy_checks.CHECKS} == {*outcomes(result)}
     assert {Outcome.MEASURED} == {*outcomes(result).values()}
     assert [] == [*result.seen.findings]
     assert result.in_time
@@ -80,9 +82,10 @@ def test_a_check_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytes
     result = look(tmp_path)
     [found] = result.seen.findings
 
-    assert [Outcome.MEASURED, Outcome.ERRORED, Outcome.MEASURED, Outcome.MEASURED] == [
-        *outcomes(result).values()
-    ]
+    assert {
+        **dict.fromkeys(("steady", "dies", "compares", "leaves"), Outcome.MEASURED),
+        "hangs": Outcome.ERRORED,
+    } == outcomes(result)
     assert ("toy.hangs", Cause.EVIDENCE) == (found.check, found.cause)
     assert "toy.hangs" not in result.seen.measured
     assert result.in_time
@@ -96,11 +99,9 @@ def test_a_round_that_dies_keeps_what_it_had_and_names_the_rest(
     monkeypatch.setenv("TOY_SIGNAL", f"{int(number)}")
     result = look(tmp_path)
 
-    assert [Outcome.MEASURED, Outcome.MEASURED, Outcome.ERRORED, Outcome.ERRORED] == [
-        *outcomes(result).values()
-    ]
+    assert [Outcome.MEASURED] * 2 + [Outcome.ERRORED] * 3 == [*outcomes(result).values()]
     assert {ErrorKind.NOT_RUN} == {row.error_kind for row in result.rows[2:]}
-    assert {("toy.dies", Cause.EVIDENCE), ("toy.compares", Cause.EVIDENCE)} == {
+    assert {(name, Cause.EVIDENCE) for name in ("toy.dies", "toy.compares", "toy.leaves")} == {
         (found.check, found.cause) for found in result.seen.findings
     }
 
@@ -191,3 +192,62 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
     assert {(found.check, found.metric) for found in busy.seen.findings} <= {
         (found.check, found.metric) for found in alone.seen.findings
     }
+
+
+@pytest.mark.usefixtures("counter")
+def test_what_a_check_leaves_behind_ends_with_its_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch makes a round a minute: one process each would be thousands."""
+    monkeypatch.setenv("TOY_LEAVES", "3599.125")
+    assert look(tmp_path).in_time
+    left = subprocess.run(("pgrep", "-f", "sleep 3599.125"), capture_output=True, text=True, check=False)
+
+    assert "" == left.stdout
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gone(tmp_path: Path) -> None:
+    """Blocked in the kernel, as on a file server that is gone. The other checks go on, and it comes back."""
+    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    blocked = subprocess.Popen(("sleep", "600"))
+    try:
+        left = rounds.scratch / "toy.steady.left.json"
+        left.write_text(json.dumps({blocked.pid: start_ticks(blocked.pid)}))
+        result = rounds.look()
+    finally:
+        blocked.kill()
+        blocked.wait()
+
+    assert ["steady"] == [
+        name for name, outcome in outcomes(result).items() if outcome is not Outcome.MEASURED
+    ]
+    assert [("toy.steady", Cause.EVIDENCE)] == [(found.check, found.cause) for found in result.seen.findings]
+    assert str(blocked.pid) in result.rows[0].reason
+    assert {Outcome.MEASURED} == {*outcomes(rounds.look()).values()}
+    assert not left.exists()
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_check_that_hung_is_tried_again_once_its_process_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    monkeypatch.setenv("TOY_HANGS", "1")
+    assert Outcome.ERRORED is outcomes(rounds.look())["hangs"]
+    monkeypatch.delenv("TOY_HANGS")
+
+    assert Outcome.MEASURED is outcomes(rounds.look())["hangs"]
+
+
+def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
+    tmp_path: Path, counter: Path
+) -> None:
+    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds.look()
+    counter.write_text("?")
+    assert Outcome.ERRORED is outcomes(rounds.look())["compares"]
+    counter.write_text("17")
+    [found] = rounds.look().seen.findings
+
+    assert ("toy.compares", 7) == (found.check, int(found.compared.value) if found.compared else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,4 +55,12 @@ def compares(context: Context) -> Measurement:
     return Measurement({"grown": int(first_look(context)["count"]) - int(context.before["count"])})  # type: ignore[call-overload]
 
 
-CHECKS = (steady, hangs, dies, compares)
+@check("toy.leaves", Scope.NODE, timeout_s=5, metrics=("value",), beside_job=True)
+def leaves(context: Context) -> Measurement:
+    """Leaves a process behind, in a session of its own, if the environment says so."""
+    if seconds := os.environ.get("TOY_LEAVES"):
+        subprocess.Popen(("sleep", seconds), start_new_session=True)
+    return Measurement({"value": 0})
+
+
+CHECKS = (steady, hangs, dies, compares, leaves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,7 +150,7 @@ def test_many_silent_nodes_are_one_notification(tmp_path: Path) -> None:
 
 
 @contextmanager
-def watch(page: Callable[[], bytes]) -> Iterator[int]:
+def watch(page: bytes) -> Iterator[int]:
     port = free_port("127.0.0.1")
     server = MetricsServer(("127.0.0.1", port), {FINDINGS: page})
     try:
@@ -166,7 +166,7 @@ def target(address: str = "127.0.0.1") -> Target:
 
 def test_a_real_watch_is_read() -> None:
     page = WatchPage(OpenFindings(open=(an_open(),)), NOW, 60.0)
-    with watch(lambda: dump_plain(page)) as port:
+    with watch(dump_plain(page)) as port:
         [found] = look([target()], port)
 
     assert NodeLook("n1", page) == found

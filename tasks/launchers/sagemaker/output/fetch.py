@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checks.runner.journal import write_whole
+from checks.process.whole_file import write_whole
 from tasks.launchers.attempts import (
     Attempt,
     Written,

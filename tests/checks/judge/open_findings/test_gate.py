@@ -128,6 +128,11 @@ def test_a_report_carries_what_a_gate_has_to_answer() -> None:
     assert documents.MOST_CARRIED == len(made.open)
     assert {Level.FAIL} == {one.level for one in made.open}
     assert 7 == made.omitted
+    hostile = [replace(one, message="\U0001f525" * 500, remedy="\U0001f525" * 500) for one in grave]
+    short = carried(OpenFindings(open=tuple(hostile)))
+    assert len(documents.dump(short)) <= documents.CARRIED_BYTES + 1000, "a node's report has a limit"
+    assert len(hostile) == len(short.open) + short.omitted
+    assert Answer.CANNOT_TELL is judged(omitted=short.omitted).answer, "what was left out refuses"
     assert (OpenFindings(open=(mild, lost))) == carried(OpenFindings(open=(mild, lost), opened_total=2))
 
 

@@ -226,3 +226,16 @@ def test_an_open_finding_has_no_default_that_hides_a_field() -> None:
     import dataclasses
 
     assert all(field.default is dataclasses.MISSING for field in dataclasses.fields(OpenFinding))
+
+
+def test_texts_without_end_leave_a_file_that_can_be_read() -> None:
+    """A file that is too large to read would be the end of the watch, and refuse every gate."""
+    long = "\U0001f525" * 20_000
+    many = [
+        replace(finding(part=f"{number} {long}"), message=long, remedy=long) for number in range(MOST_OPEN)
+    ]
+    known = after_round(OpenFindings(), seen(*many))
+    again = after_round(known, seen(*many, at=1001 * DAY))
+
+    assert MOST_OPEN == len(again.open) == again.opened_total
+    assert again == documents.load(documents.dump(again))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from checks.model import Action, Cause, Level
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, VARIABLE
-from checks.runner.in_job.open_findings import close_answered, open_found
+from checks.runner.in_job.open_findings import WRITE_S, close_answered, open_found
 from tests.sample_reports import WHEN, healthy, verdict_of, with_metric
 
 BOOT = machine.boot_id(system.ROOT)
@@ -103,3 +105,24 @@ def test_a_broken_file_stays_as_it_is_and_stops_nothing(tmp_path: Path, state: P
     open_found("node-1", healthy(nodes=2), [])
 
     assert "{" == (state / FINDINGS).read_text()
+
+
+def test_a_lock_that_nobody_gives_back_stops_no_gate(tmp_path: Path, state: Path) -> None:
+    """Such as that of a watch that was stopped in the middle of its change: what is not closed stays open."""
+    with open(state / f".{FINDINGS}.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        close_answered(a_pass(tmp_path, OPEN.key.name))
+
+        assert time.monotonic() - begun < 2 * WRITE_S
+        assert (OPEN,) == machine_state.read(state).open
+        with pytest.raises(TimeoutError, match="lock"):
+            machine_state.change(state, lambda known: known)
+
+
+def test_a_pass_without_a_time_closes_nothing(tmp_path: Path, state: Path) -> None:
+    path = a_pass(tmp_path, OPEN.key.name)
+    path.write_text(path.read_text().replace(WHEN, "yesterday"))
+    close_answered(path)
+
+    assert (OPEN,) == machine_state.read(state).open

@@ -173,10 +173,11 @@ def test_a_nodes_environment_is_cleaned(launcher: LocalLauncher, monkeypatch: py
         monkeypatch.setenv(name, "foreign")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("PYTHONPATH", "/from/the/submitter")
+    monkeypatch.setenv("PRELAUNCH_STATE", "/of/this/machine")
     code = (
         "import checks, os\n"
         "foreign = [name for name, value in os.environ.items() if value == 'foreign']\n"
-        "print(foreign, os.environ['OMP_NUM_THREADS'], os.environ['PYTHONPATH'])"
+        "print(foreign, os.environ['OMP_NUM_THREADS'], os.environ['PRELAUNCH_STATE'], os.environ['PYTHONPATH'])"
     )
     checking = replace(job(code, PYTHONPATH="/from/the/job"), work=Work.CHECK)
     launcher.submit(launcher.plan(checking))
@@ -184,7 +185,10 @@ def test_a_nodes_environment_is_cleaned(launcher: LocalLauncher, monkeypatch: py
     folder = launcher.root / "jobs" / "start-1" / "code"
 
     assert state is JobState.SUCCEEDED
-    assert launcher.logs("start-1", "node-0") == f"[] 3 {folder}:/from/the/job:/from/the/submitter\n"
+    assert (
+        launcher.logs("start-1", "node-0")
+        == f"[] 3 /of/this/machine {folder}:/from/the/job:/from/the/submitter\n"
+    )
     assert ["checks"] == [path.name for path in folder.iterdir()]
 
 

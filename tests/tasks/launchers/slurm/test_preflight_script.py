@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import JobSpec, PreflightResult, Work
+from tasks.launchers.slurm import preflight
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.training_script import SUBJECT
 from tests.tasks.launchers.slurm.test_preflight import HOUR, SEEN, look
@@ -53,3 +54,10 @@ def test_the_script_of_a_container_is_the_containers(monkeypatch: pytest.MonkeyP
     found = look(monkeypatch, tmp_path, training("/opt/train.py"), options, busy=BUSY)
 
     assert SUBJECT not in found
+
+
+def test_a_folder_of_the_same_name_on_another_file_system_is_not_shared() -> None:
+    """A home of this machine's own beside a shared /home/gates: the nodes may have the script, and get their GO."""
+    assert preflight._is_shared("/dev/shm/project/train.py", Path("/dev/shm/gates"))
+    assert not preflight._is_shared("/dev/project/train.py", Path("/dev/shm/gates"))
+    assert not preflight._is_shared("/proc/project/train.py", Path("/dev/shm/gates"))
