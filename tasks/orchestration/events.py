@@ -28,7 +28,8 @@ from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.monitoring.news import News
 from tasks.notifiers.base import Kind, PendingQuestion
-from tasks.paging.content import culprits_of, kind_of, title_of
+from tasks.paging.content import kind_of, title_of
+from tasks.render.headline import culprits
 from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
@@ -236,12 +237,12 @@ def _of(session: Session) -> EventSubject:
 def _verdict(judged: JudgedReport | None) -> Said:
     if judged is None:
         return {"answer": None, "level": None, "culprits": [], "more_culprits": 0, "reused": ""}
-    verdict, culprits = judged.verdict, culprits_of(judged.verdict)
+    verdict, blamed = judged.verdict, culprits(judged.verdict)
     return {
         "answer": verdict.answer.value,
         "level": verdict.level.name,
-        "culprits": list(culprits[:CULPRITS]),
-        "more_culprits": max(0, len(culprits) - CULPRITS),
+        "culprits": list(blamed[:CULPRITS]),
+        "more_culprits": max(0, len(blamed) - CULPRITS),
         "reused": judged.reused,
     }
 

@@ -116,7 +116,7 @@ class CostDocument:
 
 @dataclass(frozen=True)
 class ResultDocument:
-    """How a gate ended. `answer` is null if nothing was judged. `culprits` are the subjects that the first finding of a NO-GO blames.
+    """How a gate ended. `answer` is null if nothing was judged. `culprits` are the nodes to blame, or "cluster" for the policy.
 
     `first_line` is the sentence that every channel begins with, `reason` the same without the gate's name. `rejected` says why nothing
     was started (exit code 2): only `busy`, another gate holds the cluster's lock, is worth another try. `report` and `html` are

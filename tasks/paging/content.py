@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from checks.model import CLUSTER, Answer, Cause, Level, Verdict
+from checks.model import Answer, Cause, Level, Verdict
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
 from tasks.gate.session import Session
 from tasks.notifiers.base import (
@@ -24,9 +24,8 @@ from tasks.notifiers.base import (
 from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, sentence
+from tasks.render.headline import coverage_text, culprits, explanation, sentence
 from tasks.render.views.finding_table import with_anchor
-from tasks.render.views.nodes import places
 from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
@@ -199,17 +198,6 @@ def blames_hardware(verdict: Verdict) -> bool:
     return broken and not verdict.suspect_policy
 
 
-def culprits_of(verdict: Verdict) -> tuple[str, ...]:
-    """The nodes to blame; "cluster" if the image or the policy is to blame; () if there is no evidence against any machine."""
-    if verdict.suspect_policy:
-        return (CLUSTER,)
-    if verdict.condemned:
-        return verdict.condemned
-    blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
-    found = dict.fromkeys(place for finding in blamed for place in places(finding.subject))
-    return tuple(found) if verdict.answer in (Answer.NO_GO, Answer.ASK) else ()
-
-
 def training_of(outcome: Outcome) -> str:
     """What became of the training. People who wait for it ask this first."""
     job = outcome.training
@@ -232,7 +220,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)))
     return replace(
         page,
-        culprits=culprits_of(verdict) if page.kind in BLAMING else (),
+        culprits=culprits(verdict) if page.kind in BLAMING else (),
         items=items,
         measured_s=moment(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from checks.judge.rules.wording import plural
-from checks.model import ANSWER_WORDS, Answer, Cause, Coverage, Level, Verdict
+from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Verdict
 from tasks.render.findings import Group, gathered
+from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
 
 
@@ -109,10 +110,14 @@ def deciding(verdict: Verdict) -> tuple[Group, ...]:
 
 
 def culprits(verdict: Verdict) -> tuple[str, ...]:
-    """Whom the first finding blames, where the answer is NO-GO or ASK; () where nobody is to blame, or it may be the policy."""
-    if verdict.suspect_policy or verdict.answer not in (Answer.NO_GO, Answer.ASK):
-        return ()
-    return next((item.subjects for item in deciding(verdict)), ())
+    """The nodes to blame; "cluster" if the image or the policy is to blame; () if there is no evidence against any machine."""
+    if verdict.suspect_policy:
+        return (CLUSTER,)
+    if verdict.condemned:
+        return verdict.condemned
+    blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
+    found = dict.fromkeys(place for finding in blamed for place in places(finding.subject))
+    return tuple(found) if verdict.answer in (Answer.NO_GO, Answer.ASK) else ()
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

@@ -77,13 +77,13 @@ def test_every_end_of_a_gate_is_taken(ending: Ending, decision: Decision | None)
 
 
 def test_a_culprit_is_named_where_somebody_is_to_blame() -> None:
-    """By the finding that decides; nobody is where the gate could not tell, or all is well."""
+    """The nodes, as in events and notifications; nobody is where the gate could not tell, or all is well."""
     named = [
         outcome_json(Outcome("g-1", Ending.VERDICT, None, judged(report), None, ""), "local")["culprits"]
         for report in REPORTS
     ]
 
-    assert [[], ["node-1/rank-3"], []] == named
+    assert [[], ["node-1"], []] == named
 
 
 @pytest.mark.parametrize("kind", list(RejectionKind))

@@ -17,7 +17,6 @@ from tasks.paging import content
 from tasks.paging.content import (
     audience_of,
     blames_hardware,
-    culprits_of,
     items_of,
     kind_of,
     severity_of,
@@ -25,6 +24,7 @@ from tasks.paging.content import (
     training_of,
 )
 from tasks.render.context import NO_CONTEXT
+from tasks.render.headline import culprits
 from tests.sample_reports import POLICY, healthy
 
 WHOLE = Coverage(Count(4, 4), Count(0, 0), Count(8, 8), Count(9, 9))
@@ -121,7 +121,7 @@ def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "blames", "culprits"),
+    ("words", "blames", "named"),
     [
         (HARDWARE, True, ("node-0",)),
         (MIXED, True, ("node-0",)),
@@ -133,9 +133,9 @@ def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
         (NOTHING, False, ()),
     ],
 )
-def test_who_is_to_blame(words: tuple[str, ...], blames: bool, culprits: tuple[str, ...]) -> None:
+def test_who_is_to_blame(words: tuple[str, ...], blames: bool, named: tuple[str, ...]) -> None:
     """Never a machine for missing evidence, and the cluster where too many fail alike."""
-    assert (blames, culprits) == (blames_hardware(verdict(*words)), culprits_of(verdict(*words)))
+    assert (blames, named) == (blames_hardware(verdict(*words)), culprits(verdict(*words)))
 
 
 def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
