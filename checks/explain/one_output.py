@@ -69,7 +69,7 @@ _FORMS = tuple(
         (
             "checks.probes.collectives.ras.explain",
             "ncclras",
-            "communicators_count|in group",
+            "communicators_count|Group *Comms",
             r'"communicators_count"\s*:|^Group +Comms +Nodes +Ranks ',
             True,
         ),
