@@ -81,6 +81,8 @@ def _values(settings: Settings) -> dict[str, str]:
     return {
         **ports,
         "INTERVAL": _duration(settings.interval_s),
+        "TIMEOUT": _duration(settings.interval_s / 3),
+        "EVALUATION": _duration(settings.interval_s / 5),
         "GROUP_WAIT": _duration(min(10.0, settings.interval_s)),
         "TARGETS": TARGETS,
         "PROMETHEUS": settings.prometheus,

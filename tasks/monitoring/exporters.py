@@ -12,6 +12,10 @@ from enum import StrEnum
 
 from checks.watch import families
 
+# A watch that has ended no round for so many of its intervals is stale. It ends a round within 45 of its 60 s, so that the last one is
+# never older than 1.75 of them. The rules PrelaunchWatchStale and PrelaunchTextfileStale have the same number.
+STALE_INTERVALS = 2.25
+
 
 class Job(StrEnum):
     """The name of a scrape job; rules and dashboards select by it."""

@@ -14,10 +14,10 @@ from checks.documents.open_findings import Moment, OpenFinding, WatchPage
 from checks.documents.report import Version
 from checks.model import SCHEMA_VERSION, Cause, Level
 from checks.value_types import Range
+from tasks.monitoring.exporters import STALE_INTERVALS
 
-# A look that fails alone may be the network's fault. The alert rules of deployments/monitoring wait for three intervals, too.
+# A look that fails alone may be the network's fault.
 SILENT_AFTER = 3
-STALE_INTERVALS = 3.0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tasks.monitoring.exporters import (
     NODE_EXPORTERS,
     SLURM_EXPORTER,
     SLURM_PREFIX,
+    STALE_INTERVALS,
     STORE_EXPORTER,
     TEXTFILE_MTIME,
     Exporter,
@@ -27,10 +28,8 @@ from tasks.monitoring.targets import Target
 AT_ONCE = 64
 ENDPOINT_S = 5.0
 ALL_S = 120.0
-# A watch that has ended no round for so many of its intervals is stale, as in the rule PrelaunchWatchStale.
-INTERVALS = 3
 # The textfile has no interval of its own where the watch is not scraped; a round is every minute by default.
-TEXTFILE_S = 180.0
+TEXTFILE_S = STALE_INTERVALS * 60.0
 # Samples that carry a time may be as old as Prometheus' own look-back.
 LOOK_BACK_S = 300.0
 
@@ -179,7 +178,7 @@ def _staleness(job: Job, found: Sequence[Sample], now: float) -> str:
         values[sample.family] = sample.value
     if job is Job.WATCH:
         age_s = now - values[families.LAST_ROUND.name]
-        if not abs(age_s) <= INTERVALS * values[families.INTERVAL.name]:
+        if not abs(age_s) <= STALE_INTERVALS * values[families.INTERVAL.name]:
             return f"the last round ended {_seconds(age_s)} ago, and a round is due every {values[families.INTERVAL.name]:g} s"
     if job is Job.EXPORTER and values[families.STORE_READ.name] != 1:
         return "it cannot read its store"

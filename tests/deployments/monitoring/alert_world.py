@@ -1,6 +1,7 @@
 """Real Prometheus, Alertmanager, node exporter and a second Prometheus that is written to, in a folder.
 
 The configuration, the targets and the rules are those that the commands write, for an interval of three seconds.
+The watch begins a round every two intervals.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.tasks.monitoring import expositions
 
 ROOT = Path(__file__).parents[3]
 INTERVAL = 3.0
+ROUND = 2 * INTERVAL
 GPU, NEVER = "127.0.0.2", "127.0.0.9"
 # The CPU node is a network namespace, whose link can be cut.
 HOST, CPU = "10.199.77.1", "10.199.77.2"
@@ -182,15 +184,25 @@ class World:
         """What the CPU node has as its /var/log/messages."""
         return self.folder / "messages"
 
-    def watch(self) -> None:
-        """The real watch, of the CPU node; its textfile is the node exporter's. In its own mounts the node's log is a file of ours."""
+    def watch(self, days: int = 0) -> None:
+        """The real watch, of the CPU node; its textfile is the node exporter's. In its own mounts the node's log is a file of ours.
+
+        Its clock is so many days ahead.
+        """
         self.kernel_log.touch()
+        ahead = ("faketime", "-f", f"+{days}d") if days else ()
         log = ("unshare", "--mount", "/bin/sh", "-ec", LOG_OF_ITS_OWN, "sh", self.kernel_log)
         self.start(
-            "watch", *self.inside(CPU), *log, sys.executable, "-m", "checks", "watch", "--instance-type", "cpu",
-            "--every", f"{INTERVAL:g}", "--listen", f"{CPU}:{self.port['watch']}", "--textfile", self.folder / CPU,
-            PYTHONPATH=str(ROOT), PRELAUNCH_STATE=str(self.folder / "state"),
+            "watch", *self.inside(CPU), *log, *ahead, sys.executable, "-m", "checks", "watch", "--instance-type", "cpu",
+            "--every", f"{ROUND:g}", "--deadline-s", f"{0.75 * ROUND:g}", "--listen", f"{CPU}:{self.port['watch']}",
+            "--textfile", self.folder / CPU,
+            PYTHONPATH=str(ROOT), PRELAUNCH_STATE=str(self.folder / "state"), FAKETIME_DONT_FAKE_MONOTONIC="1",
         )  # fmt: skip
+
+    def rounds(self) -> list[int]:
+        """The processes that the watch has started and not ended."""
+        pid = self.running["watch"].pid
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def close_findings(self) -> None:
         """Close every finding of the CPU node, as a person does."""

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from checks.watch.families import FAMILIES
-from tasks.monitoring.config import RULES, SHIPPED
+from tasks.monitoring.config import INTERVAL_S, RULES, SHIPPED, Settings, rendered
+from tasks.monitoring.exporters import STALE_INTERVALS
 from tests.deployments.monitoring.rule_cases import HEALTHY, SITUATIONS, Alert, Situation
 
 pytestmark = pytest.mark.needs("promtool")
@@ -54,9 +55,9 @@ def group(situation: Situation, at: str = "8m") -> dict[str, object]:
     }
 
 
-def outcome_of(folder: Path, groups: Sequence[dict[str, object]]) -> subprocess.CompletedProcess[str]:
-    """promtool's tests of the rules. It compares annotations word by word, which one test below does; here there are none."""
-    bare = {
+def bare() -> dict[str, object]:
+    """The rules without annotations, which promtool compares word by word; one test below does."""
+    return {
         "groups": [
             {
                 **group,
@@ -67,7 +68,11 @@ def outcome_of(folder: Path, groups: Sequence[dict[str, object]]) -> subprocess.
             for group in DOCUMENT["groups"]
         ]
     }
-    (folder / "rules.yml").write_text(yaml.safe_dump(bare))
+
+
+def outcome_of(folder: Path, groups: Sequence[dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    """promtool's tests of the rules."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(bare()))
     test = {"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": list(groups)}
     (folder / "test.yml").write_text(yaml.safe_dump(test, width=500))
     return promtool("test", "rules", folder / "test.yml")
@@ -149,11 +154,60 @@ def test_a_metric_that_nobody_exports_is_an_alert_by_itself(tmp_path: Path) -> N
     assert CONDITIONAL.keys() <= metrics()
 
 
-def test_alerts_come_within_three_intervals(tmp_path: Path) -> None:
-    """Of a scrape for what does not answer: pending at the first evaluation, firing at the next."""
-    slow = {rule["alert"]: rule["for"] for rule in ALERTS if rule.get("for", "15s") != "15s"}
+def test_two_scrapes_that_fail_are_an_alert_and_one_is_none(tmp_path: Path) -> None:
+    """With the evaluations that are shipped; the first scrape fails at 5 min."""
+    settings = Settings(on_call="http://h", owner="http://h", heartbeat="http://h")
+    interval = yaml.safe_load(rendered(settings)["prometheus.yml"])["global"]["evaluation_interval"]
+    down = {"cluster": "c", "node": "n0", "job": "node", "instance": "n0:9100", "notify": "on-call"}
+    tests = [
+        {
+            "interval": "15s",
+            "input_series": [
+                {"series": 'up{job="node",instance="n0:9100",cluster="c",node="n0"}', "values": values}
+            ],
+            "alert_rule_test": [
+                {
+                    "eval_time": f"{at}s",
+                    "alertname": "PrelaunchTargetDown",
+                    "exp_alerts": [{"exp_labels": down}] if fires else [],
+                }
+                for at, fires in expected
+            ],
+        }
+        for values, expected in (
+            ("1x19 0 1x20", [(at, False) for at in range(300, 360, 3)]),
+            ("1x19 0x20", [(315, False), (318, True), (321, True)]),
+        )
+    ]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(bare()))
+    test = {"rule_files": ["rules.yml"], "evaluation_interval": interval, "tests": tests}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    done = promtool("test", "rules", tmp_path / "test.yml")
+
+    assert interval == "3s"
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_alerts_come_within_three_intervals() -> None:
+    """A scrape begins within one and takes at most a third; an evaluation follows within a fifth; then the rule waits."""
+    for_s = max(int(rule["for"][:-1]) for rule in ALERTS if rule.get("for", "").endswith("s"))
+
+    assert INTERVAL_S * (1 + 1 / 3 + 1 / 5) + for_s < 3 * INTERVAL_S
+
+
+def test_alerts_that_wait_longer_are_these() -> None:
+    """docs/monitoring.md names their times."""
+    slow = {rule["alert"]: rule["for"] for rule in ALERTS if rule.get("for", "18s") != "18s"}
 
     assert {"PrelaunchMetricMissing": "1m", "PrelaunchDcgmFrozen": "2m", "PrelaunchEfaErrors": "1m"} == slow
+
+
+@pytest.mark.parametrize("alert", ["PrelaunchWatchStale", "PrelaunchTextfileStale"])
+def test_what_is_stale_is_one_number(alert: str) -> None:
+    """In the rules, in `prelaunch monitoring verify` and in what is paged."""
+    [expression] = [rule["expr"] for rule in ALERTS if rule["alert"] == alert]
+
+    assert f"> {STALE_INTERVALS} * " in expression
 
 
 def test_the_page_reads_as_a_sentence(tmp_path: Path) -> None:
