@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,12 +77,40 @@ def test_the_text_that_exporters_serve_is_linted_by_prometheus(tmp_path: Path) -
     keep(store, 0, healthy())
     registry = CollectorRegistry()
     registry.register(scraped(store).collector)
+    linted(generate_latest(registry))
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_the_text_that_a_watch_serves_is_linted_by_prometheus(tmp_path: Path) -> None:
+    """Of a round that this machine really made, and of ten thousand findings with hostile names."""
+    from checks.watch.exposition import exposition
+    from tests.checks.watch.test_exposition import an_open, numbers
+
+    argv = (
+        sys.executable,
+        "-m",
+        "checks",
+        "watch",
+        "--instance-type",
+        "cpu",
+        "--rounds",
+        "1",
+        "--listen",
+        "",
+    )
+    environment = {**os.environ, "PRELAUNCH_STATE": str(tmp_path / "state")}
+    subprocess.run((*argv, "--textfile", tmp_path), env=environment, check=True, timeout=120)
+    served = (tmp_path / "prelaunch.prom").read_bytes()
+    assert b"prelaunch_watch_last_round_timestamp_seconds" in served
+
+    linted(served)
+    linted(exposition(numbers(*(an_open(f'a"b\\\n{{\u202e{n}') for n in range(10_000)))).encode())
+
+
+def linted(text: bytes) -> None:
+    """promtool has nothing to say about it."""
     done = subprocess.run(
-        ("promtool", "check", "metrics"),
-        input=generate_latest(registry),
-        capture_output=True,
-        timeout=60,
-        check=False,
+        ("promtool", "check", "metrics"), input=text, capture_output=True, timeout=60, check=False
     )
 
     assert (0, b"") == (done.returncode, done.stdout), done.stdout + done.stderr
