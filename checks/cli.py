@@ -238,6 +238,7 @@ def _line(row: Mapping[str, object], width: int) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from checks.runner import node_run, single_node, under_torchrun
+        from checks.runner.in_job import open_findings
         from checks.runner.journal import JournalError
 
     try:
@@ -245,7 +246,9 @@ def _run(arguments: argparse.Namespace) -> int:
             return under_torchrun.run(arguments)
         if arguments.bundle is None:
             return single_node.run(arguments)
-        node_run.run(_node_context(arguments), attempt(), arguments.out)
+        node_context = _node_context(arguments)
+        journal = node_run.run(node_context, attempt(), arguments.out)
+        open_findings.settle_alone(node_context.bundle.policy, journal.report)
     except JournalError as error:
         say(f"checks: {error}")
         return Exit.CANNOT_TELL

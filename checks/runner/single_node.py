@@ -26,6 +26,7 @@ from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import node_run
+from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import Tick, now
 from checks.runner.node_context import PlaceError, open_node_context
 from checks.value_types import DecodeError
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
-        report_bytes = checked(made, folder)
+        report_bytes = checked(made, folder, settles=True)
         write_whole(arguments.out, report_bytes)
     return show(decide(load(report_bytes), rules, builtin()), "text")
 
@@ -106,8 +107,10 @@ def show(verdict: Verdict, form: str) -> int:
     return EXIT_CODES[verdict.answer]
 
 
-def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> bytes:
-    """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes."""
+def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None, *, settles: bool = False) -> bytes:
+    """Runs the bundle's checks on this node and returns the merged report. `tick` gets each observation as it comes. `settles`: they
+    count as a gate for the open findings of this machine.
+    """
     name = host_name()
     ports = free_ports(2, "127.0.0.1")
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
@@ -116,6 +119,8 @@ def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None) -> byt
     node_context = open_node_context(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
     begun, token = now(), uuid.uuid4().hex
     journal = node_run.run(node_context, token, folder / "out", tick)
+    if settles:
+        settle_alone(made.policy, journal.report)
     return dump(merge(made, token, {name: journal.path.read_bytes()}, begun))
 
 

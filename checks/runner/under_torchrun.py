@@ -34,6 +34,7 @@ from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process, rank_stage
 from checks.runner.barrier import NodeBarrier
+from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import JournalWriter, now
 from checks.runner.node_context import NodeContext, PlaceError, open_node_context
 from checks.runner.single_node import declare, host_name, read_policy, require_writable, show
@@ -153,6 +154,7 @@ def _node(store: Store, node_context: NodeContext, attempt: str, folder: Path, o
         journal = node_run.run_beside(node_context, attempt, folder / "out", responder, stage)
         store.set(f"prelaunch/report/{node_context.node_rank}", journal.path.read_bytes().decode())
         code = _merged(store, node_context, attempt, begun, out) if out is not None else 0
+        settle_alone(node_context.bundle.policy, journal.report)
         NodeBarrier(node_context, responder).linger(node_run.LINGER_S)
     finally:
         responder.close()

@@ -14,13 +14,12 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import catalog
-from checks.documents.columns import by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
-from checks.judge.open_findings.update import Seen, seen_on
-from checks.judge.verdict import decide
-from checks.model import ErrorKind, Node, Observation, Outcome, Planned, Profile, Report
+from checks.judge.open_findings.update import Seen
+from checks.judge.open_findings.view import seen_alone, view, watched
+from checks.model import ErrorKind, Node, Observation, Planned, Profile, Report
 from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import own_packages
@@ -32,7 +31,6 @@ from checks.runner.journal import now
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, host_name
 from checks.value_types import DecodeError
-from checks.watch.view import view, watched
 
 WHO = "watch"
 KILL_S = 2.0
@@ -153,10 +151,7 @@ class Rounds:
             (node,),
             rows,
         )
-        names = {line.check for line in self.plan}
-        findings = [found for found in decide(whole, self.policy, builtin()).findings if found.check in names]
-        measured = by_check([row for row in rows if row.outcome is Outcome.MEASURED])
-        return seen_on(self.node, ended_at, WHO, self.boot_id, findings, measured)
+        return seen_alone(whole, self.policy, builtin(), ended_at, WHO, self.boot_id)
 
 
 def _read(path: Path) -> Iterator[tuple[str, Observation]]:

@@ -126,7 +126,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
     parser.add_argument(
         "--interval-s", type=_seconds, default=Settings.interval_s, metavar="SECONDS",
-        help=f"between two scrapes; a scrape may take a third of it, and rules are evaluated each fifth (default {Settings.interval_s:g})",
+        help=f"between two scrapes; the rules are evaluated five times in it (default {Settings.interval_s:g})",
     )  # fmt: skip
     _add_port(parser)
     _add_format(parser, _config)

@@ -130,7 +130,7 @@ def check_node(
     made = bundles.make(f"node-{uuid.uuid4().hex[:8]}", declared, profile, policy, builtin())
     ticks = CheckProgress(bundles.plan_of(made)[1], declared, policy, builtin(), say, colour)
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
-        data = single_node.checked(made, Path(folder), ticks)
+        data = single_node.checked(made, Path(folder), ticks, settles=True)
     ticks.finish()
     write(data)
     report = load(data)

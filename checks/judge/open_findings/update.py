@@ -2,8 +2,8 @@
 
 A finding is never closed by age, by silence or by a restart of the watch. A finding about missing evidence (EVIDENCE) is closed when
 its check measures again, and so is a finding about a job (checks.judge.open_findings.jobs). Any other finding is closed by a gate
-whose check measured it and did not find it again, after a remedy: a new boot, a repair that was recorded, a log that shows the part
-reset, or, for what a person mends without any of these (CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person
+whose check measured it and did not find it again, after a remedy: a new boot, a log that shows the part reset (each repair of
+tasks.remediation is one of these, or another machine), or, for what a person mends without any of these (CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person
 closes it.
 """
 
@@ -92,17 +92,15 @@ def after_round(known: OpenFindings, seen: Seen) -> OpenFindings:
     )
 
 
-def after_gate(known: OpenFindings, seen: Seen, repaired_at: float | None = None) -> OpenFindings:
-    """The findings after a gate. `repaired_at` is when the machine was last repaired (Unix time), None if no repair is recorded.
-
-    A gate opens no EVIDENCE findings: which evidence it needs is its own plan's matter, and not the next gate's.
+def after_gate(known: OpenFindings, seen: Seen) -> OpenFindings:
+    """The findings after a gate. It opens no EVIDENCE findings: which evidence it needs is its own plan's matter, and not the next
+    gate's.
     """
     found = [one for one in seen.findings if one.cause is not Cause.EVIDENCE]
 
     def answered(one: OpenFinding) -> bool:
-        repaired = repaired_at is not None and repaired_at > one.seen_at
         in_place = one.key.cause in MENDED_IN_PLACE or one.key.cause is Cause.EVIDENCE
-        return in_place or repaired or seen.shows_a_remedy(one, known)
+        return in_place or seen.shows_a_remedy(one, known)
 
     return _after(known, replace(seen, findings=found), Closer.GATE, answered)
 

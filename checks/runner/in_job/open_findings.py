@@ -1,4 +1,5 @@
-"""What a gate on this node does to the open findings of the machine: it opens what it found, and closes what its pass answers.
+"""What checks on this node do to the open findings of the machine: a gate in a job opens what it found and closes what its pass
+answers; checks whose verdict is made elsewhere settle what the node shows by itself.
 
 Only a machine that is watched has such a file, and no gate makes one. That the file cannot be written stops no training: what is not
 closed stays open, which is the safe side.
@@ -8,14 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from checks import catalog
 from checks.bundle import Pass, load_pass
 from checks.documents.columns import by_check
 from checks.documents.open_findings import OpenFindings
+from checks.documents.report import NodeReport
+from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import moment, seen_by
 from checks.judge.open_findings.update import after_gate, after_pass
+from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Finding, Outcome, Report
+from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.stderr import log
@@ -33,6 +40,22 @@ def open_found(name: str, report: Report, findings: Sequence[Finding]) -> None:
         return
     rows = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
     seen = seen_by(node, report, rows, findings)
+    _change(lambda known: after_gate(known, seen))
+
+
+def settle_alone(policy: Policy, own: NodeReport) -> None:
+    """Brings the open findings of this node up to date with what it shows by itself, by the rules of its watch: the verdict of these
+    checks is made elsewhere and does not come back to this node.
+    """
+    names = {check.name for check in watched(catalog.CATALOG, policy)}
+    plan = tuple(line for line in own.plan if line.check in names)
+    rows = tuple(row for row in own.observations if row.check in names)
+    alone = replace(own.declared, nodes=1, node_names=(own.node.name,) if own.declared.node_names else ())
+    report = Report(
+        own.gate_id, own.node.attempt, own.measured_at, own.profile, alone, own.node.catalogue, plan, (own.node,), rows
+    )  # fmt: skip
+    seen_by, boot_id = view(policy, catalog.CATALOG), own.node.identity.get("boot_id", "")
+    seen = seen_alone(report, seen_by, builtin(), moment(own.measured_at), own.gate_id, boot_id)
     _change(lambda known: after_gate(known, seen))
 
 

@@ -15,13 +15,13 @@ from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
 from checks.judge.open_findings.gate import carried
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import after_round
+from checks.judge.open_findings.view import view, watched
 from checks.judge.rules.wording import spoken
 from checks.model import Action, Cause, Finding, Level, Outcome, Profile
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule, check_sense
 from checks.runner.node_context import before_path
 from checks.runner.single_node import POLICIES, read_policy
 from checks.watch.rounds import Rounds
-from checks.watch.view import view, watched
 from tests.checks.watch import toy_checks
 from tests.fakes.nccl_ras import FakeJob, answering, job_of, serving
 

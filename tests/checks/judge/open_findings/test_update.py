@@ -131,15 +131,6 @@ def test_a_gate_without_a_remedy_does_not_close_hardware() -> None:
     assert after_gate(OPENED, seen(by="gate-2", at=1000.5 * DAY, since=998 * DAY)).open == OPENED.open
 
 
-@pytest.mark.parametrize(
-    ("repaired_at", "is_open"), [(1000.2 * DAY, False), (999.0 * DAY, True), (None, True)]
-)
-def test_a_repair_after_the_finding_is_a_remedy(repaired_at: float | None, is_open: bool) -> None:
-    passing = seen(by="gate-2", at=1000.5 * DAY, since=998 * DAY)
-
-    assert is_open is bool(after_gate(OPENED, passing, repaired_at).open)
-
-
 def test_a_log_that_shows_the_reset_is_a_remedy() -> None:
     handled = finding(metric="handled", level=Level.WARN)
     after = after_gate(OPENED, seen(handled, by="gate-2", at=1000.5 * DAY, since=998 * DAY))
@@ -158,9 +149,10 @@ def test_a_reset_that_the_watch_saw_is_a_remedy_after_the_log_was_rotated() -> N
 
 
 def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
-    repaired_at = 1000.2 * DAY
-    assert after_gate(OPENED, seen(by="g", at=1002 * DAY, since=1001 * DAY), repaired_at).open == OPENED.open
-    assert after_gate(OPENED, seen(by="g", at=1002 * DAY, since=998 * DAY), repaired_at).open == ()
+    opened = after_round(OpenFindings(), seen(finding(cause=Cause.APPLICATION)))
+
+    assert after_gate(opened, seen(by="g", at=1002 * DAY, since=1001 * DAY)).open == opened.open != ()
+    assert after_gate(opened, seen(by="g", at=1002 * DAY, since=998 * DAY)).open == ()
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.APPLICATION])

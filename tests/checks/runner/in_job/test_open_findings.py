@@ -14,12 +14,13 @@ from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import Closer, FindingKey, OpenFinding, OpenFindings
-from checks.model import Action, Cause, Level
+from checks.documents.report import NodeReport
+from checks.model import SCHEMA_VERSION, Action, Cause, Level, Outcome, Report, node_of
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, VARIABLE
-from checks.runner.in_job.open_findings import WRITE_S, close_answered, open_found
-from tests.sample_reports import WHEN, healthy, verdict_of, with_metric
+from checks.runner.in_job.open_findings import WRITE_S, close_answered, open_found, settle_alone
+from tests.sample_reports import POLICY, WHEN, healthy, verdict_of, with_metric
 
 BOOT = machine.boot_id(system.ROOT)
 OPEN = OpenFinding(
@@ -78,6 +79,65 @@ def test_a_pass_that_cannot_be_read_closes_nothing(tmp_path: Path, state: Path) 
     close_answered(tmp_path / "none")
 
     assert (OPEN,) == machine_state.read(state).open
+
+
+def own_report(name: str, report: Report) -> NodeReport:
+    """What one node of a report wrote itself."""
+    node = next(one for one in report.nodes if one.name == name)
+    rows = tuple(row for row in report.observations if node_of(row.subject) == name)
+    node = replace(node, identity={**node.identity, "boot_id": BOOT})
+    return NodeReport(
+        SCHEMA_VERSION, "gate-9", WHEN, report.profile, report.declared, report.plan, node, rows
+    )
+
+
+def test_checks_whose_verdict_is_made_elsewhere_close_what_they_measured_after_the_remedy(
+    state: Path,
+) -> None:
+    """What a person mends in place is proven by the measurement; broken hardware by a measurement after a restart."""
+    before, after = broken("another boot"), broken(BOOT)
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(OPEN, before, after))))
+    settle_alone(POLICY, own_report("node-1", healthy(nodes=2)))
+    known = machine_state.read(state)
+
+    assert (after,) == known.open
+    assert {(Closer.GATE, "gate-9")} == {(one.closer, one.who) for one in known.closed}
+
+
+def broken(boot_id: str) -> OpenFinding:
+    """A finding of the watch about hardware, of that boot."""
+    key = FindingKey("system.clock", f"board {boot_id[:4]}", "wall_rate", Cause.HARDWARE)
+    return replace(OPEN, key=key, boot_id=boot_id)
+
+
+def test_checks_that_were_not_made_or_failed_close_nothing(state: Path) -> None:
+    """And what only the other node measured says nothing of this one."""
+    well = healthy(nodes=2)
+    for rows in (
+        [row for row in well.observations if row.check != "system.clock"],
+        [
+            replace(row, outcome=Outcome.ERRORED, metrics={}) if row.check == "system.clock" else row
+            for row in well.observations
+        ],
+        [row for row in well.observations if row.subject != "node-1"],
+    ):
+        settle_alone(POLICY, own_report("node-1", replace(well, observations=tuple(rows))))
+
+        assert (OPEN,) == machine_state.read(state).open
+
+
+def test_what_a_node_shows_by_itself_is_opened_and_what_it_does_not_judge_is_left(state: Path) -> None:
+    """One node does not judge the collectives of all, and opens no evidence that it lacks."""
+    well = healthy(nodes=2)
+    sick = with_metric(well, "collective.all_reduce", "node-1/rank-3", "wrong_elements", 12)
+    sick = with_metric(sick, "system.clock", "node-1", "wall_rate", 0.5)
+    kept = replace(OPEN, key=FindingKey("gemm", "rank-3", "tflops", Cause.HARDWARE), boot_id="another boot")
+    (state / FINDINGS).write_bytes(documents.dump(OpenFindings(open=(kept,))))
+    settle_alone(POLICY, own_report("node-1", sick))
+    opened = [one for one in machine_state.read(state).open if one != kept]
+
+    assert kept in machine_state.read(state).open
+    assert ["system.clock"] == [one.key.check for one in opened]
 
 
 def test_a_gate_opens_what_it_found_on_this_node(state: Path) -> None:

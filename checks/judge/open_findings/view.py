@@ -1,4 +1,4 @@
-"""What a watch measures, and by which rules: the checks that are safe beside a job, without the rules about an idle machine. Pure."""
+"""What one machine shows by itself: the checks that are safe beside a job, judged without the rules about an idle machine. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checks.check import Check
+from checks.documents.columns import by_check
+from checks.facts.instances import Facts
 from checks.judge.open_findings.jobs import ABOUT_JOBS
+from checks.judge.open_findings.update import Seen, seen_on
+from checks.judge.verdict import decide
+from checks.model import Outcome, Report
 from checks.policy import Policy
 
 # Rules about a machine on which nothing runs: a job takes memory, keeps the file server busy and fills /dev/shm.
@@ -35,3 +40,11 @@ def view(policy: Policy, catalogue: Sequence[Check]) -> Policy:
         if name in names
     }
     return replace(policy, checks=kept)
+
+
+def seen_alone(report: Report, seen_by: Policy, facts: Facts, at: float, by: str, boot_id: str) -> Seen:
+    """What a report of one node says of it; `seen_by` is a policy of `view`, `at` a Unix time."""
+    names = {line.check for line in report.plan}
+    findings = [found for found in decide(report, seen_by, facts).findings if found.check in names]
+    measured = by_check([row for row in report.observations if row.outcome is Outcome.MEASURED])
+    return seen_on(report.nodes[0].name, at, by, boot_id, findings, measured)

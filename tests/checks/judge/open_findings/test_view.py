@@ -6,10 +6,10 @@ import pytest
 
 from checks.catalog import CATALOG
 from checks.check import Check
+from checks.judge.open_findings.view import IDLE, view, watched
 from checks.model import Part, Scope
 from checks.policy import Policy
 from checks.runner.single_node import POLICIES, read_policy
-from checks.watch.view import IDLE, view, watched
 
 SAFE = (
     "system.identity", "system.resources", "system.clock", "mounts.responsive", "kernel.hardware", "kernel.xid", "kernel.sxid",
