@@ -2,9 +2,9 @@
 
 A finding is never closed by age, by silence or by a restart of the watch. A finding about missing evidence (EVIDENCE) is closed when
 its check measures again, and so is a finding about a job (checks.judge.open_findings.jobs). Any other finding is closed by a gate
-whose check measured it and did not find it again, after a remedy: a new boot, a log that shows the part reset (each repair of
-tasks.remediation is one of these, or another machine), or, for what a person mends without any of these (CONFIGURATION, APPLICATION), the measurement itself. Otherwise a person
-closes it.
+whose check measured it and did not find it again, after a remedy: a new boot or a log that shows the part reset (each repair of
+tasks.remediation is one of these, or gives another machine), or, for what a person mends without them (CONFIGURATION, APPLICATION),
+the measurement itself. Otherwise a person closes it.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def test_a_reset_that_the_watch_saw_is_a_remedy_after_the_log_was_rotated() -> N
 
 
 def test_a_log_that_does_not_reach_back_has_not_measured_the_event() -> None:
-    opened = after_round(OpenFindings(), seen(finding(cause=Cause.APPLICATION)))
+    opened = after_round(OpenFindings(), seen(finding(cause=Cause.APPLICATION), since=999 * DAY))
 
     assert after_gate(opened, seen(by="g", at=1002 * DAY, since=1001 * DAY)).open == opened.open != ()
     assert after_gate(opened, seen(by="g", at=1002 * DAY, since=998 * DAY)).open == ()
