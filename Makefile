@@ -10,6 +10,7 @@
 #   make format     put the code in shape
 #   make docs       build the documentation as a site in build/site; a link that leads nowhere is an error
 #   make setup      .venv with all extras, and the system packages that tests want
+#   make parallelcluster  aws-parallelcluster into build/, 184 MB, for the tests that ask its schema; `make test-long` does it too
 #   make freeze     write constraints.txt anew from .venv, after a dependency was changed
 #   make wheel      build the wheel into dist/
 #   make pictures   make the pictures of docs/ anew, or those in PICTURES; it takes minutes
@@ -37,7 +38,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick lint test-long mutants format docs setup freeze wheel pictures licences audit clean
+.PHONY: gate test check quick lint test-long mutants format docs setup parallelcluster freeze wheel pictures licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -71,8 +72,13 @@ lint: .venv/all
 	all=0; $(BIN)/mypy || all=$$?; wait $$nodes && exit $$all
 	$(BIN)/lint-imports
 
-test-long: setup
+test-long: setup parallelcluster
 	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)
+	$(BIN)/python -m pytest tests/tasks/parallelcluster/test_schema.py
+
+# Not in `setup`, which it would make longer by a minute or more.
+parallelcluster: .venv/core
+	@.ci/parallelcluster
 
 mutants: .venv/all
 	nice $(BIN)/python -m tests.mutants $(MUTANTS)

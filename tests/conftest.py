@@ -50,6 +50,8 @@ PACKAGES = {
     "tmux": "tmux",
     "unshare": "util-linux",
 }
+# command -> what installs it where no package of Debian does
+MADE = {"pcluster": "make parallelcluster"}
 # A busy machine makes an example slow, and fails no test for it. CI tries the same examples each time (GitHub sets CI).
 hypothesis.settings.register_profile(
     "prelaunch",
@@ -60,7 +62,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("prelaunch")
 # What .ci/system has only unpacked, because an installation would start it as a service.
 UNPACKED = Path(__file__).parents[1] / "build" / "monitoring" / "usr" / "bin"
-SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", str(UNPACKED)))
+PARALLELCLUSTER = Path(__file__).parents[1] / "build" / "parallelcluster"
+SYSTEM_PATH = os.pathsep.join(
+    (os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", str(UNPACKED), str(PARALLELCLUSTER))
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -207,7 +212,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     wanted = [str(command) for mark in item.iter_markers("needs") for command in mark.args]
     if item.get_closest_marker("browser"):
         wanted.append("chromium")
-    missing = sorted({PACKAGES.get(command, command) for command in wanted if not shutil.which(command)})
+    absent = [command for command in wanted if not shutil.which(command)]
+    for command in MADE.keys() & set(absent):
+        pytest.skip(f"not installed: {command}. Remedy: {MADE[command]}")
+    missing = sorted({PACKAGES.get(command, command) for command in absent})
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}. Remedy: apt-get install {' '.join(missing)}")
     if item.get_closest_marker("root") and os.geteuid() != 0:

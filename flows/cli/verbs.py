@@ -60,6 +60,10 @@ VERBS = {
         "write what Prometheus needs to watch the declared nodes, and ask every exporter whether it serves it",
     ),
     "exporter": ("flows.cli.exporter", "serve metrics about the gates in a store to Prometheus"),
+    "cluster-config": (
+        "flows.cli.cluster_config",
+        "write the configuration of a cluster of AWS ParallelCluster, and print the commands that create it",
+    ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
     "examples": (
