@@ -144,7 +144,8 @@ def _remarks(settings: ClusterSettings, file: Path, validation: Validation) -> l
     """What a person has to know, one sentence or two in a line."""
     if validation.state is State.REFUSED:
         refusals = [f"{validation.package} refuses: {problem}" for problem in validation.problems]
-        return [*refusals, f"{file} was not written."]
+        older = " The file of that name is an older one." if file.exists() else ""
+        return [*refusals, f"{file} was not written.{older}"]
     lines = [f"warning of {validation.package}: {warning}" for warning in validation.warnings]
     lines.append(f"{file}: {settings.nodes} nodes of {settings.instance_type}. {_evidence(validation)}")
     if not settings.scripts:

@@ -44,6 +44,10 @@ _APPROVE = (
     "slack",
     "a question is answered in Prefect's form or in Slack: docs/approval.md. `prelaunch slack` serves the buttons.",
 )
+_CLUSTER = (
+    "cluster-config",
+    "`prelaunch cluster-config` writes the configuration of a cluster of AWS ParallelCluster; `prelaunch slurm` looks at one.",
+)
 
 # what is typed -> the verb whose usage is shown, and what to type instead
 INTENTIONS: Mapping[str, tuple[str, str]] = {
@@ -57,6 +61,7 @@ INTENTIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("repair", "fix", "heal", "drain", "reboot"), _MEND),
     **dict.fromkeys(("cancel", "stop", "abort", "kill"), _END),
     **dict.fromkeys(("new", "create", "setup", "configure", "config"), _NEW),
+    **dict.fromkeys(("pcluster", "parallelcluster", "cluster-yaml"), _CLUSTER),
     **dict.fromkeys(("approve", "override", "answer"), _APPROVE),
 }  # fmt: skip
 

@@ -48,9 +48,9 @@ def cluster_document(settings: ClusterSettings, program_sha256: str) -> dict[str
 
 
 def _head_node(settings: ClusterSettings, program_sha256: str) -> dict[str, Value]:
-    policies = ["AmazonSSMManagedInstanceCore"]
+    policies = [_managed(settings, "AmazonSSMManagedInstanceCore")]
     if settings.remote_write:
-        policies.append("AmazonPrometheusRemoteWriteAccess")
+        policies.append(settings.write_policy or _managed(settings, "AmazonPrometheusRemoteWriteAccess"))
     node: dict[str, Value] = {
         "InstanceType": settings.head_instance_type,
         "Networking": {"SubnetId": settings.head_subnet},
@@ -79,7 +79,7 @@ def _scheduling(settings: ClusterSettings, program_sha256: str) -> dict[str, Val
         "CapacityType": "CAPACITY_BLOCK" if settings.capacity_block else "ONDEMAND",
         "Networking": {"SubnetIds": [settings.subnet], "PlacementGroup": _placement(settings)},
         "ComputeSettings": {"LocalStorage": {"RootVolume": {"Size": 200}}},
-        "Iam": _iam(settings, ["AmazonSSMManagedInstanceCore"]),
+        "Iam": _iam(settings, [_managed(settings, "AmazonSSMManagedInstanceCore")]),
         # ParallelCluster's own check runs the diagnostics of DCGM before each job. On large instances that can take longer than Slurm
         # waits for a prolog (aws/aws-parallelcluster issue 6777), so it is used only where there is no prolog of Prelaunch.
         "HealthChecks": {"Gpu": {"Enabled": bool(settings.instance.gpus) and not settings.scripts}},
@@ -102,8 +102,7 @@ def _placement(settings: ClusterSettings) -> dict[str, Value]:
 
 
 def _iam(settings: ClusterSettings, policies: list[str]) -> dict[str, Value]:
-    prefix = f"arn:{_partition(settings.region)}:iam::aws:policy/"
-    iam: dict[str, Value] = {"AdditionalIamPolicies": [{"Policy": f"{prefix}{name}"} for name in policies]}
+    iam: dict[str, Value] = {"AdditionalIamPolicies": [{"Policy": policy} for policy in policies]}
     if settings.scripts:
         bucket, _, folder = settings.scripts.removeprefix("s3://").partition("/")
         access: dict[str, Value] = {"BucketName": bucket}
@@ -113,10 +112,10 @@ def _iam(settings: ClusterSettings, policies: list[str]) -> dict[str, Value]:
     return iam
 
 
-def _partition(region: str) -> str:
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+def _managed(settings: ClusterSettings, name: str) -> str:
+    """The ARN of a policy that AWS itself has."""
+    partition = "aws-us-gov" if settings.region.startswith("us-gov-") else "aws"
+    return f"arn:{'aws-cn' if settings.region.startswith('cn-') else partition}:iam::aws:policy/{name}"
 
 
 def _install(settings: ClusterSettings, program_sha256: str, role: str, *more: str) -> dict[str, Value]:

@@ -17,6 +17,8 @@ from checks.facts.instances import Instance
 MOST_NODES = 1000
 # Graviton and Grace. The head node, its image and its programs are described for x86-64.
 ARM = ("g5g.", "p6e-")
+# Graviton's letter follows the generation: m7g, c7gn, im4gn. Of other makers no type has it there.
+ARM_HEAD = re.compile(r"(a1|[a-z]+[0-9]+[a-z]*g[a-z]*)\..*")
 BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 # The smallest file system that PERSISTENT_2 offers on SSD, and the step above it (Amazon FSx, CreateFileSystem).
 FSX_LEAST_GIB, FSX_STEP_GIB = 1200, 2400
@@ -78,6 +80,8 @@ INPUTS = (
     Input("--placement-group", "", r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", "the name of a placement group that exists", default=""),
     Input("--fsx", "", r"fs-[0-9a-f]{17}|[1-9][0-9]{3,6}",
           "the id of a file system of FSx for Lustre, or the size of a new one in GiB", default=""),
+    Input("--write-policy", "", r"arn:aws(-cn|-us-gov)?:iam::([0-9]{12}|aws):policy/[A-Za-z0-9+=,.@_/-]{1,128}",
+          "the ARN of the policy with which the head node writes to the workspace, such as WritePolicyArn of our stack", default=""),
     Input("--data-repository", "", BUCKET + r"(/[A-Za-z0-9][A-Za-z0-9._-]*)*/?",
           "a bucket or a folder in S3, such as s3://my-bucket/data", default=""),
 )  # fmt: skip
@@ -93,6 +97,7 @@ class ClusterSettings:
     instance: Instance
     nodes: int
     remote_write: str
+    write_policy: str
     region: str
     subnet: str
     head_subnet: str
@@ -146,7 +151,7 @@ def cluster_settings(
             name: values[name]
             for name in (
                 "key_pair", "reservation", "instance_type", "remote_write", "region", "subnet", "scripts", "name", "os", "ami",
-                "head_instance_type", "placement_group", "data_repository",
+                "head_instance_type", "placement_group", "data_repository", "write_policy",
             )
         },
     )  # fmt: skip
@@ -237,6 +242,12 @@ def _require_consistent(
             f"{names['remote_write']} is a workspace in {workspace['region']}, and {names['region']} is {values['region']}. "
             "Use a workspace in the cluster's region."
         )
+    if ARM_HEAD.fullmatch(values["head_instance_type"]):
+        problems.append(
+            f"--head-instance-type is {values['head_instance_type']}, which has ARM processors, and the compute nodes have x86-64."
+        )
+    if values["write_policy"] and not values["remote_write"]:
+        problems.append("--write-policy needs the workspace that it is about, as AMPREMOTEWRITEURL.")
     if capacity_block and not values["reservation"]:
         problems.append("--capacity-block needs the id of the Capacity Block as CAPACITY_RESERVATION_ID.")
     fsx = values["fsx"]

@@ -70,6 +70,7 @@ def test_a_configuration_that_is_refused_is_not_written(run: Run, tmp_path: Path
 
     assert (1, "", "old") == (code, out, (tmp_path / "c.yaml").read_text())
     assert "aws-parallelcluster 3.16.1 refuses: Scheduling: Unknown field." in err
+    assert "c.yaml was not written. The file of that name is an older one." in err
     assert {"c.yaml", "python"} == {path.name for path in tmp_path.iterdir()}
 
 

@@ -164,7 +164,7 @@ def test_the_table_of_intentions_names_verbs_and_hides_none() -> None:
     """Each command that it names exists, and no word of it is a verb."""
     assert not set(INTENTIONS) & set(VERBS)
     for verb, said in INTENTIONS.values():
-        named = re.findall(r"`prelaunch ([a-z]+)", said)
+        named = re.findall(r"`prelaunch ([a-z-]+)", said)
         assert verb in VERBS and named and set(named) <= set(VERBS), said
 
 

@@ -184,6 +184,15 @@ def test_a_new_file_system_is_associated_with_the_bucket_and_stays() -> None:
     )  # fmt: skip
 
 
+def test_the_policy_of_one_workspace_replaces_that_of_all() -> None:
+    """AWS's own policy admits every workspace of the account."""
+    policy = "arn:aws:iam::123456789012:policy/write"
+    document = parsed(cluster_yaml(cluster(write_policy=policy), SHA256))
+    policies = [entry["Policy"] for entry in document["HeadNode"]["Iam"]["AdditionalIamPolicies"]]
+
+    assert ["arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore", policy] == policies
+
+
 def test_a_file_system_that_exists_is_only_named() -> None:
     """ParallelCluster refuses every other key beside its id."""
     document = parsed(cluster_yaml(cluster(fsx="fs-0123456789abcdef0"), SHA256))

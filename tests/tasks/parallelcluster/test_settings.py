@@ -135,6 +135,8 @@ def test_a_part_that_is_lacking_has_no_variable(part: Part) -> None:
         ({"scripts": "s3://my-bucket/../other"}, False, (), "--scripts"),
         ({"name": "0cluster"}, False, (), "--name"),
         ({"os": "alinux2023"}, False, (), "--os"),
+        ({"head_instance_type": "m7g.xlarge"}, False, (), "--head-instance-type"),
+        ({"head_instance_type": "im4gn.xlarge"}, False, (), "--head-instance-type"),
         ({}, True, (Part.RESERVATION,), "--capacity-block"),
     ],
 )
