@@ -240,7 +240,11 @@ def test_what_forks_in_its_last_moment_is_found(tmp_path: Path) -> None:
 
 def test_what_forks_all_the_time_is_ended(tmp_path: Path) -> None:
     """All are frozen before the first is killed, so no child is born unseen."""
-    forker = "import os\nwhile True:\n    if os.fork(): os._exit(0)\n    os.setsid()\n"
+    # Where this test is killed, nobody could end them: they end by themselves.
+    forker = (
+        "import os, time\nends = time.monotonic() + 20\n"
+        "while time.monotonic() < ends:\n    if os.fork(): os._exit(0)\n    os.setsid()\n"
+    )
     said = as_subreaper(
         f"children = [subprocess.Popen([sys.executable, '-S', '-c', {forker!r}]) for _ in range(3)]\n"
         "time.sleep(0.3)\n"
