@@ -1,4 +1,4 @@
-"""Runs under the Python of aws-parallelcluster, which Prelaunch's own environment cannot hold: loads a configuration by its schema.
+"""Runs under the Python of aws-parallelcluster, which has an environment of its own: loads a configuration by its schema.
 
     python schema_process.py CONFIGURATION CLUSTER_NAME
 
