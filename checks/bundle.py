@@ -138,5 +138,5 @@ def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:
     from checks import catalog  # a child process that runs one check does not import the others
 
     checks = catalog.with_extra(bundle.extra)
-    instance = builtin().instances.get(bundle.declared.instance_type)
+    instance = builtin().of(bundle.declared).instances.get(bundle.declared.instance_type)
     return checks, catalog.plan(checks, bundle.declared, bundle.profile, instance)

@@ -33,6 +33,8 @@ from checks.probes.gpu import idle, memory_errors, nvlink, settings, start_and_e
 from checks.probes.gpu import inventory as found
 from checks.probes.host import disk, environment, error_counters, mounts, stress, system
 from checks.probes.host import stress as host_memory
+from checks.probes.infiniband import counters as ib_counters
+from checks.probes.infiniband import ports as ib_ports
 from checks.probes.kernel import hardware, sxid, xid
 from checks.probes.network import counters as net_counters
 from checks.probes.network import mtu, names, reachability
@@ -82,6 +84,7 @@ CATALOG: tuple[Check, ...] = (
     devices.devices,
     plugin.plugin,
     loopback.loopback,
+    ib_ports.ports,
     names.names,
     reachability.reachability,
     reachability.pairs,
@@ -111,6 +114,7 @@ CATALOG: tuple[Check, ...] = (
     transport.transport,
     dcgm_health.health,
     efa_counters.counters,
+    ib_counters.counters,
     net_counters.counters,
 )
 # The watch of a node runs these beside CATALOG, and no gate does: they are about a job that runs, and a gate is before one. Their

@@ -99,7 +99,8 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     )
     running.add_argument("--profile", choices=[p.value for p in Profile], default=Profile.QUICK.value)
     running.add_argument(
-        "--instance-type", help="the instance type of this machine, such as cpu or p5.48xlarge"
+        "--instance-type",
+        help="the instance type of this machine, such as cpu or p5.48xlarge, or the file that prelaunch node machine wrote",
     )
     running.add_argument("--policy", type=Path, help="policy as JSON (or TOML from Python 3.11 on)")
     running.add_argument(

@@ -123,6 +123,7 @@ class Skip(str, Enum):
     NO_NVLINK_ON_TYPE = "this instance type has no NVLink"
     NO_EFA_ON_TYPE = "this instance type has no EFA"
     NO_NEURON_ON_TYPE = "this instance type has no Neuron device"
+    NO_INFINIBAND_ON_TYPE = "this instance type has no InfiniBand port"
     ONE_NODE_DECLARED = "one node declared"
     ONE_RANK_DECLARED = "one rank declared"
     NOT_IN_PROFILE = "not in this profile"
@@ -144,6 +145,7 @@ class Part(str, Enum):
     NVLINK = "nvlink"
     EFA = "efa"
     NEURON = "neuron"
+    INFINIBAND = "infiniband"
 
 
 class Profile(str, Enum):
@@ -162,11 +164,34 @@ class KernelLog(str, Enum):
 
 
 @dataclass(frozen=True)
+class DeclaredMachine:
+    """What the operator says of a machine whose type is in no table; None and "" if the operator does not say.
+
+    Counts are of one node, `nvlinks` and `pcie_*` of one GPU. `gpu` is the model ("H100 80GB HBM3"); a node without GPUs has none.
+    `ib_ports` are the ports of InfiniBand or RoCE that the training uses, each with `ib_rate_gbit_s`, as the kernel names it.
+    `network_gbit_s` is what a node sends to the others in all.
+    """
+
+    gpu: Annotated[str, Text(r"([A-Za-z0-9][A-Za-z0-9 ._-]*)?", 64)] = ""
+    vcpus: Annotated[int, Range(1, 100_000)] | None = None
+    memory_gib: Annotated[int, Range(1, 1_000_000)] | None = None
+    gpu_memory_mib: Annotated[int, Range(1, 10_000_000)] | None = None
+    nvlinks: Annotated[int, Range(0, 1000)] | None = None
+    pcie_generation: Annotated[int, Range(1, 20)] | None = None
+    pcie_width: Annotated[int, Range(1, 64)] | None = None
+    network_gbit_s: Annotated[int, Range(1, 1_000_000)] | None = None
+    efa_devices: Annotated[int, Range(0, 1000)] = 0
+    ib_ports: Annotated[int, Range(0, 1000)] = 0
+    ib_rate_gbit_s: Annotated[int, Range(1, 100_000)] | None = None
+
+
+@dataclass(frozen=True)
 class Declared:
     """What the operator declares. What must be observed follows from this, never from what was found.
 
     `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is set from the table in
-    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, which means READABLE.
+    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, which means READABLE. `machine`
+    describes an instance type that the table does not have.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -175,6 +200,7 @@ class Declared:
     ranks_per_node: Annotated[int, Range(1, 256)]
     node_names: tuple[NodeName, ...] = ()
     kernel_log: KernelLog = KernelLog.READABLE
+    machine: DeclaredMachine | None = None
 
     @property
     def ranks(self) -> int:

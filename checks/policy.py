@@ -29,6 +29,8 @@ FACTS = (
     "pcie_width",
     "network_gbit_s",
     "neuron_cores_per_device",
+    "ib_ports",
+    "ib_rate_gbit_s",
 )
 
 
@@ -122,6 +124,8 @@ class Rule:
     what each element was measured: sizes, precisions). If no measurement of a collective is published, a minimum is used instead,
     and that is a WARN ("no baseline") unless `accept_floor` is set.
 
+    `listed`: the rule is for the instance types of the table alone, not for machines that a gate file describes.
+
     `uniform` requires all elements of an array to be equal. `fact` names a column of the instance table that each value must reach
     (within the fraction `tolerance`): a smaller value has the rule's level, a greater one is a WARN about the declaration, and a
     type for which the table has no value is a WARN, cause EVIDENCE, unless `accept_unknown` is set. `each` names an array of texts
@@ -151,6 +155,7 @@ class Rule:
     at: str = ""
     accept_floor: bool = False
     accept_unknown: bool = False
+    listed: bool = False
     needs_cpu: bool = False
     deviations: Annotated[float, Range(0, 100)] = 0.0
     min_peers: Annotated[int, Range(2, 1_000_000)] = 4
@@ -212,6 +217,16 @@ class Policy:
     max_unfit_fraction: Ratio
     checks: Mapping[str, CheckPolicy]
     false_names: Annotated[float, Range(1e-9, 1.0)] = FALSE_NAMES
+
+    def for_machines(self, declared: Declared) -> Policy:
+        """The policy with the rules that hold for the declared machines."""
+        if declared.machine is None:
+            return self
+        checks = {
+            name: replace(line, rules=tuple(rule for rule in line.rules if not rule.listed))
+            for name, line in self.checks.items()
+        }
+        return replace(self, checks=checks)
 
 
 def load(value: object) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
@@ -10,11 +10,12 @@ from checks.documents.decode import decode, nearest, parse_json
 from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables
-from checks.facts.provenance import TABLE, Provenance, entries, resolved
+from checks.facts.provenance import TABLE, Kind, Provenance, entries, resolved
 from checks.model import Declared, Part, Skip
 from checks.value_types import DecodeError, Range
 
 Count = Annotated[int, Range(0, 1_000_000)]
+DECLARED = Provenance("the gate file ([cluster.machine])", "as declared", "undated", Kind.DOCUMENTED)
 NONE = b'{"not_applicable": []}'
 
 
@@ -41,6 +42,8 @@ class Instance:
     network_gbit_s: Count | None = None
     network_burst_gbit_s: Annotated[float, Range(0, 1e6)] | None = None
     neuron_cores_per_device: Count | None = None
+    ib_ports: Count = 0
+    ib_rate_gbit_s: Count | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,6 +79,22 @@ class Facts:
         """The provenance of the row's value in this column."""
         name = instance.columns.get(column)
         return self.named[name] if name else instance.provenance
+
+    def of(self, declared: Declared) -> Facts:
+        """These facts, with the declared machine as the row of its type."""
+        said = declared.machine
+        if said is None:
+            return self
+        values = {column.name: getattr(said, column.name) for column in fields(said)}
+        own = Instance(declared.gpus_per_node, provenance=DECLARED, **values)
+        return replace(self, instances={**self.instances, declared.instance_type: own})
+
+    def are_for(self, types: Collection[str], declared: Declared) -> bool:
+        """Whether rules for these types hold for the declared machines: for an own type they do if they hold for one with its GPU."""
+        if declared.machine is None or declared.instance_type in types:
+            return declared.instance_type in types
+        rows = [row for name, row in self.instances.items() if name in types and not row.neuron_devices]
+        return any(row.gpu == declared.machine.gpu for row in rows)
 
     def absent(self, instance_type: str, check: str) -> frozenset[str]:
         """The check's metrics that the type's GPU model does not have."""
@@ -114,6 +133,9 @@ def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | N
         Part.NVLINK: Skip.NO_NVLINK_ON_TYPE if nvlinks == 0 else None,
         Part.EFA: Skip.NO_EFA_ON_TYPE if efa == 0 else None,
         Part.NEURON: Skip.NO_NEURON_ON_TYPE if neuron == 0 else None,
+        Part.INFINIBAND: Skip.NO_INFINIBAND_ON_TYPE
+        if instance is not None and instance.ib_ports == 0
+        else None,
     }
     if part is Part.NVLINK and not gpus:
         return Skip.NO_GPU_DECLARED

@@ -45,7 +45,8 @@ class Judged:
 
 def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, data: bytes) -> Judged:
     """The verdict on the output that was read; `data` is the input, whose digest the verdict contains."""
-    findings = [*_about_policy(policy, asked), *(_missing(why) for why in reading.unread)]
+    facts = facts.of(asked.declared) if asked.declared is not None else facts
+    findings = [*_about_policy(policy, facts, asked), *(_missing(why) for why in reading.unread)]
     held, left_out = [], list(reading.left_out)
     for part in reading.parts:
         line = policy.checks.get(part.check, ABOUT_JOBS.get(part.check))
@@ -139,8 +140,8 @@ def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
         yield driver_age.finding(SUBJECT, reading.driver, missing)
 
 
-def _about_policy(policy: Policy, asked: ReadOptions) -> Iterator[Finding]:
-    if asked.declared is not None and asked.declared.instance_type not in policy.instance_types:
+def _about_policy(policy: Policy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
+    if asked.declared is not None and not facts.are_for(policy.instance_types, asked.declared):
         said = f"policy {policy.name!r} is not for instance type {asked.declared.instance_type}"
         remedy = "Choose a policy whose instance_types contain this type."
         yield Finding(Level.FAIL, Cause.EVIDENCE, "policy", SUBJECT, said, "", remedy)

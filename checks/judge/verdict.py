@@ -59,11 +59,12 @@ def decide(
     A baseline only adds findings, with one exception: if it has a band, the finding "no baseline" is dropped. `report_digest` is the
     SHA-256 of the bytes from which the report was loaded; without it the digest of the report's own JSON is used.
     """
+    facts, whole = facts.of(report.declared), policy
+    policy = policy.for_machines(report.declared)
     sound = evidence.weigh(report, policy, facts)
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
-    fits = (
-        report.declared.instance_type in policy.instance_types
-    )  # otherwise its rules say nothing about these machines
+    # Otherwise its rules say nothing about these machines.
+    fits = facts.are_for(policy.instance_types, report.declared)
     versions = driver_age.of_nodes(report, sound.rows)
     gaps = driver_age.gaps(versions, sound.rows, policy, facts, report.declared.instance_type) if fits else ()
     findings += driver_age.findings(gaps, versions)
@@ -93,7 +94,7 @@ def decide(
         findings += baselines.judge(report, sound.rows, policy, baseline)
     digests = Digests(
         report_digest,
-        digest(dump_plain(policy)),
+        digest(dump_plain(whole)),
         facts.digest,
         None if baseline is None else digest(dump_plain(baseline)),
         ENGINE,
@@ -226,7 +227,7 @@ def _errored(rows: Rows) -> frozenset[str]:
 
 
 def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
-    if declared.instance_type not in policy.instance_types:
+    if not facts.are_for(policy.instance_types, declared):
         said = f"policy {policy.name!r} is not for instance type {declared.instance_type}"
         yield Finding(
             Level.FAIL,

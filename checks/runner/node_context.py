@@ -91,7 +91,7 @@ class NodeContext:
             timeout_s=self.timeout_s(check),
             options=chosen,
             place=rank,
-            instance=builtin().instances.get(self.bundle.declared.instance_type),
+            instance=builtin().of(self.bundle.declared).instances.get(self.bundle.declared.instance_type),
             before=before,
             watched=watched,
         )

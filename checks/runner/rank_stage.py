@@ -100,7 +100,7 @@ def may_fork(declared: Declared, instance: Instance | None, environ: Mapping[str
 def torchrun(node_context: NodeContext, command: Sequence[str]) -> tuple[str, ...]:
     """The argv that starts this node's ranks; `command` is a module or script with its arguments."""
     roster, declared = node_context.roster, node_context.bundle.declared
-    instance = builtin().instances.get(declared.instance_type)
+    instance = builtin().of(declared).instances.get(declared.instance_type)
     forks = may_fork(declared, instance, os.environ)
     parent = ("-u", *own_packages.module("checks.runner.rank_parent"))  # torchrun starts its ranks with -u
     return (

@@ -15,6 +15,7 @@ from checks import policy as policies
 from checks.documents.decode import nearest, parse_json
 from checks.documents.report import dump, dump_plain, load, plain
 from checks.exit_codes import EXIT_CODES
+from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.judge.verdict import decide, unreadable
@@ -37,7 +38,7 @@ POLICIES = Path(__file__).parents[1] / "policies"
 def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
-    rules = read_policy(arguments.policy, declared.instance_type)
+    rules = read_policy(arguments.policy, declared)
     require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
     made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
@@ -58,14 +59,21 @@ def judge(path: Path, policy: Path | None, form: str) -> int:
     try:
         report = load(data)
     except DecodeError as error:
-        return show(unreadable(str(error), read_policy(policy, "cpu"), facts, data), form)
-    return show(decide(report, read_policy(policy, report.declared.instance_type), facts), form)
+        return show(unreadable(str(error), read_policy(policy, declare("cpu", 1, facts)), facts, data), form)
+    return show(decide(report, read_policy(policy, report.declared), facts), form)
 
 
 def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
     """The declaration that follows from an instance type, with one rank per GPU, or one rank. Raises
-    PlaceError for an unknown type.
+    PlaceError for an unknown type. A name that ends in .json is a file that describes a machine of one's own.
     """
+    if instance_type is not None and own_machine.is_file(instance_type):
+        try:
+            return own_machine.read(Path(instance_type), nodes)
+        except OSError as error:
+            raise PlaceError(f"{instance_type}: {error.strerror}") from error
+        except DecodeError as error:
+            raise PlaceError(f"{instance_type}: {error}") from error
     instance = facts.instances.get(instance_type or "")
     if instance is None or instance_type is None:
         near = nearest(instance_type or "", list(facts.instances))
@@ -74,8 +82,8 @@ def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
     return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
 
 
-def read_policy(path: Path | None, instance_type: str, *, announced: bool = True) -> Policy:
-    """The policy in a file, or the shipped one for this type; `announced` on stderr. Raises PlaceError."""
+def read_policy(path: Path | None, declared: Declared | None = None, *, announced: bool = True) -> Policy:
+    """The policy in a file, or the shipped one for the declared machines; `announced` on stderr. Raises PlaceError."""
     for file in [path] if path is not None else sorted(POLICIES.glob("*.json")):
         try:
             found = policies.load(_table(file))
@@ -83,11 +91,13 @@ def read_policy(path: Path | None, instance_type: str, *, announced: bool = True
             raise PlaceError(f"{file}: {error.strerror}") from error
         except (DecodeError, ValueError) as error:
             raise PlaceError(f"{file}: {error}") from error
-        if path is not None or instance_type in found.instance_types:
+        if path is not None or (declared is not None and builtin().are_for(found.instance_types, declared)):
             if announced:
                 say(f"policy: {found.name} ({file})")
             return found
-    raise PlaceError(f"there is no shipped policy for {instance_type}. Give --policy FILE.")
+    raise PlaceError(
+        f"there is no shipped policy for {declared.instance_type if declared else 'these machines'}. Give --policy FILE."
+    )
 
 
 def show(verdict: Verdict, form: str) -> int:

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     passes = arguments.cannot_tell == "pass"
     declared = declare(arguments.instance_type, 1, builtin())
     # Of a prolog that fails slurmd logs all that it printed, stderr included, in one message: the cause has to be its first line.
-    rules = read_policy(arguments.policy, declared.instance_type, announced=False)
+    rules = read_policy(arguments.policy, declared, announced=False)
     made = bundles.make(
         f"node-{uuid.uuid4().hex[:8]}", declared, Profile.QUICK, rules, builtin(),
         deadline_s=arguments.deadline_s, skip=tuple(sorted(RANKS & rules.checks.keys())),

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
-from checks.model import Declared, Profile
+from checks.model import Profile
 from checks.process.free_ports import free_port
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
@@ -100,8 +101,8 @@ def _first_bundle(arguments: argparse.Namespace, nodes: int, per_node: int) -> b
     if arguments.bundle is not None:
         return bytes(arguments.bundle.read_bytes())
     implied = declare(arguments.instance_type, nodes, builtin())
-    declared = Declared(implied.instance_type, nodes, implied.gpus_per_node, per_node)
-    rules = read_policy(arguments.policy, declared.instance_type)
+    declared = replace(implied, ranks_per_node=per_node)
+    rules = read_policy(arguments.policy, declared)
     gate_id = f"torchrun-{uuid.uuid4().hex[:8]}"
     return bundles.dump(bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin()))
 

@@ -29,11 +29,11 @@ TEXTFILE = "prelaunch.prom"
 def run(arguments: argparse.Namespace) -> int:
     """Rounds until a signal ends them, or as many as --rounds says. Raises PlaceError for what cannot be watched."""
     state = machine_state.folder()
-    declare(arguments.instance_type, 1, builtin())
-    policy = read_policy(arguments.policy, arguments.instance_type)
+    declared = declare(arguments.instance_type, 1, builtin())
+    policy = read_policy(arguments.policy, declared)
     try:
         _, known = machine_state.change(state, lambda known: known)
-        rounds = Rounds(state, arguments.instance_type, policy, arguments.deadline_s)
+        rounds = Rounds(state, declared, policy, arguments.deadline_s)
     except DecodeError as error:
         file = state / machine_state.FINDINGS
         raise PlaceError(
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"the policy {policy.name} has no check that is safe beside a job: nothing would be watched."
         )
     numbers = WatchNumbers(
-        arguments.instance_type, rounds.declared.gpus_per_node, arguments.every, rounds.required, known
+        declared.instance_type, declared.gpus_per_node, arguments.every, rounds.required, known
     )
     pages = dict[str, bytes]()
     _publish(numbers, pages)

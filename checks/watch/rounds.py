@@ -19,7 +19,7 @@ from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.update import Seen
 from checks.judge.open_findings.view import seen_alone, view, watched
-from checks.model import ErrorKind, Node, Observation, Planned, Profile, Report
+from checks.model import Declared, ErrorKind, Node, Observation, Planned, Profile, Report
 from checks.policy import Policy
 from checks.probes.host import machine, system
 from checks.process import own_packages
@@ -29,7 +29,7 @@ from checks.process.tree import end_tree
 from checks.roster import Member, Roster
 from checks.runner.journal import now
 from checks.runner.node_context import PlaceError
-from checks.runner.single_node import declare, host_name
+from checks.runner.single_node import host_name
 from checks.value_types import DecodeError
 
 WHO = "watch"
@@ -55,15 +55,15 @@ class RoundResult:
 class Rounds:
     """The rounds of this machine. `state` is the folder of machine_state; what one boot left there is not compared with another's.
 
-    Raises PlaceError for an instance type that the facts or the policy do not know.
+    Raises PlaceError for an instance type that the policy does not know.
     """
 
-    def __init__(self, state: Path, instance_type: str, policy: Policy, deadline_s: float) -> None:
-        facts = builtin()
-        self.declared = declare(instance_type, 1, facts)
-        if instance_type not in policy.instance_types:
-            raise PlaceError(f"the policy {policy.name} is not for instance type {instance_type}.")
-        instance = facts.instances.get(instance_type)
+    def __init__(self, state: Path, declared: Declared, policy: Policy, deadline_s: float) -> None:
+        facts = builtin().of(declared)
+        self.declared = declared
+        if not facts.are_for(policy.instance_types, declared):
+            raise PlaceError(f"the policy {policy.name} is not for instance type {declared.instance_type}.")
+        instance = facts.instances.get(declared.instance_type)
         known = (*catalog.CATALOG, *catalog.WATCH_ONLY)
         self.policy = view(policy, known)
         checks = watched(known, policy)

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         declared = declared_of(arguments.instance_type, 1)
         named = policy_of(arguments.policy)
         policy, chosen = (
-            (named, str(arguments.policy)) if named else default_policy_of(arguments.instance_type)
+            (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
         )
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         report, verdict = check_node(declared, profile, policy, write_stderr, _colour(), keep)
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
-    name = report.nodes[0].name if report.nodes else arguments.instance_type
+    name = report.nodes[0].name if report.nodes else declared.instance_type
     shown = verdict_context(report, policy, verdict, "local", facts=builtin())
     write_stdout(text_of(report, verdict, name, arguments.format, shown))
     try:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from checks import cli
 from checks.exit_codes import Exit
+from checks.facts import own_machine
 from flows.cli.output import write_stderr, write_stdout
+from tasks.gate_file.folder import typed_path
+from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 
@@ -28,11 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     packing.add_argument("--out", type=Path, default=Path(FILE), help=f"the file to write (default {FILE})")
     packing.set_defaults(verb=_pack)
+    describing = verbs.add_parser(
+        "machine",
+        help="write the file that describes machines of your own to a node",
+        description="Print the [cluster.machine] of a gate file as --instance-type of the other commands takes it on a node.",
+    )
+    describing.add_argument("file", metavar="GATE_FILE", help="the gate file that describes them")
+    describing.set_defaults(verb=_machine)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     return cli.execute(arguments)
+
+
+def _machine(arguments: argparse.Namespace) -> int:
+    try:
+        gate = read_gate_file(Path(typed_path(arguments.file)))
+        write_stdout(own_machine.text_of(gate.declared(())).decode())
+    except (GateFileError, ValueError) as error:
+        write_stderr(
+            f"prelaunch: {arguments.file}: {error}" if type(error) is ValueError else f"prelaunch: {error}"
+        )
+        return int(Exit.REJECTED)
+    return int(Exit.GO)
 
 
 def _pack(arguments: argparse.Namespace) -> int:

@@ -182,7 +182,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
     here, file = path.resolve().parent, _shown(path)
     policy = _policy(here / gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
-    facts = builtin()
+    facts = builtin().of(gate.declared(()))
     _require_known(file, gate, policy, facts)
     terms = _terms(file, here, gate)
     topology = topology_of(gate.cluster, file, here)
@@ -278,16 +278,23 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     where = "cluster.declared.instance_type"
     if instance is None:
         near = nearest(declared.instance_type, tuple(facts.instances))
-        raise GateFileError(file, where, f"{declared.instance_type!r} is not a known instance type", near)
+        said = f"{declared.instance_type!r} is not a known instance type; machines of your own are described in [cluster.machine]"
+        raise GateFileError(file, where, said, near)
+    _require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
         said = (
             f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
         )
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
-    if declared.instance_type not in policy.instance_types:
+    if not facts.are_for(policy.instance_types, gate.declared(())):
         types = ", ".join(policy.instance_types[:5]) + ("..." if len(policy.instance_types) > 5 else "")
         said = f"policy {policy.name!r} was not written for {declared.instance_type}, but for {types}"
         said += ". Name another in [policy] file"
+        if gate.cluster.machine is not None:
+            models = {
+                facts.instances[name].gpu for name in policy.instance_types if name in facts.instances
+            } - {""}
+            said += f", add the type to a copy of this policy, or name a GPU that it is for: {', '.join(sorted(models)) or 'none'}"
         raise GateFileError(file, where, said)
     try:
         known = catalog.with_extra(gate.checks.extra)
@@ -312,6 +319,19 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         if name not in checks:
             said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
             raise GateFileError(file, "policy.file", said, nearest(name, checks))
+
+
+def _require_own_machine(file: str, gate: Gate) -> None:
+    """Require of a machine that the file describes that no table describes it, and that its GPUs have a name."""
+    declared, machine, known = gate.cluster.declared, gate.cluster.machine, builtin().instances
+    if machine is None:
+        return
+    if declared.instance_type in known:
+        said = f"{declared.instance_type} is a known instance type. Leave [cluster.machine] out, or choose a name of your own"
+        raise GateFileError(file, "cluster.machine", said)
+    if bool(declared.gpus_per_node) != bool(machine.gpu):
+        said = f"{declared.gpus_per_node} GPUs are declared, and gpu = {machine.gpu!r}. Name the model of the GPUs, or declare none"
+        raise GateFileError(file, "cluster.machine.gpu", said)
 
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:

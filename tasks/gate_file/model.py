@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from checks.facts.profile_options import DEADLINE_S
-from checks.model import Declared, KernelLog, Profile
+from checks.model import Declared, DeclaredMachine, KernelLog, Profile
 from tasks.gate_file.people import Approval, Notify
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
@@ -77,6 +77,37 @@ class DeclaredTable(Table):
     ranks_per_node: Annotated[int, Field(ge=1, le=256)]
 
 
+class MachineTable(Table):
+    """Machines of your own, whose `instance_type` is a name that you choose: what is not said is not compared.
+
+    `gpu` is the model as `prelaunch facts` spells it ("H100 80GB HBM3"); a policy for an instance type with this GPU then holds for
+    these machines too. Counts are of one node; `nvlinks`, `gpu_memory_mib` and `pcie_*` are of one GPU. `network_gbit_s` is what a
+    node sends to the other nodes in all. `ib_ports` are the ports of InfiniBand or RoCE that the training uses, each with
+    `ib_rate_gbit_s`.
+    """
+
+    gpu: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9 ._-]*)?$", max_length=64)] = ""
+    vcpus: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    memory_gib: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    gpu_memory_mib: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    nvlinks: Annotated[int, Field(ge=0, le=1000)] | None = None
+    pcie_generation: Annotated[int, Field(ge=1, le=20)] | None = None
+    pcie_width: Annotated[int, Field(ge=1, le=64)] | None = None
+    network_gbit_s: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    efa_devices: Annotated[int, Field(ge=0, le=1000)] = 0
+    ib_ports: Annotated[int, Field(ge=0, le=1000)] = 0
+    ib_rate_gbit_s: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+    @model_validator(mode="after")
+    def ports_have_a_rate(self) -> MachineTable:
+        """A port whose rate nobody declared could run at a quarter of it unnoticed."""
+        if (self.ib_ports > 0) != (self.ib_rate_gbit_s is not None):
+            raise ValueError(
+                "ib_ports and ib_rate_gbit_s (of one port, such as 400 for NDR) belong together: give both or neither"
+            )
+        return self
+
+
 class Cluster(Table):
     """Where it runs. While the engine has no machines, it is asked again for `capacity_wait_minutes`.
 
@@ -93,6 +124,7 @@ class Cluster(Table):
     name: ClusterName
     launcher: Annotated[str, Field(min_length=1, max_length=32)] = "local"
     declared: DeclaredTable
+    machine: MachineTable | None = None
     options: dict[str, OptionValue] = Field(default_factory=dict)
     capacity_wait_minutes: Annotated[float, Field(ge=0, le=60 * 24 * 7)] = 0.0
     topology: Annotated[str, Field(max_length=4096)] = ""
@@ -296,6 +328,7 @@ class Gate(Table):
             table.ranks_per_node,
             node_names,
             kernel_log,
+            None if self.cluster.machine is None else DeclaredMachine(**self.cluster.machine.model_dump()),
         )
 
     @property

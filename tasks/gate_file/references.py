@@ -14,6 +14,7 @@ from pathlib import Path
 from checks.documents.decode import nearest, parse_json
 from checks.facts.builtin import builtin
 from checks.facts.plausibility import impossible
+from checks.model import Declared
 from checks.policy import Policy, load
 from checks.value_types import DecodeError
 
@@ -76,12 +77,13 @@ def read_policy(path: Path) -> Policy:
         raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
 
 
-def default_policy(instance_type: str) -> tuple[Path, Policy]:
-    """The shipped policy that was written for this type, the first by name. Raises PolicyError."""
+def default_policy(instance_type: str, declared: Declared | None = None) -> tuple[Path, Policy]:
+    """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises PolicyError."""
     known: list[str] = []
     for path in sorted(SHIPPED.glob("*.toml")):
         policy = read_policy(path)
-        if instance_type in policy.instance_types:
+        types = policy.instance_types
+        if builtin().are_for(types, declared) if declared is not None else instance_type in types:
             return path, policy
         known += policy.instance_types
     said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."

@@ -39,7 +39,7 @@ def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[ReportCa
         except DecodeError as error:
             bad.append(UnreadableReport(path, not_a_report(data, error)))
             continue
-        rules = policy or default_policy_of(report.declared.instance_type)[0]
+        rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
         cases.append(ReportCase(report, decide(report, rules, builtin(), report_digest=digest(data)), rules))
     return cases, bad
 

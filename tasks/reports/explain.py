@@ -83,7 +83,9 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
     if kind is Kind.REPORT or (kind is None and is_report(text)):
         found = judge_data(file, name, data, policy)
         if asked.overlay and found.report is not None:
-            chosen = policy or default_policy_of(found.report.declared.instance_type)[0]
+            chosen = (
+                policy or default_policy_of(found.report.declared.instance_type, found.report.declared)[0]
+            )
             judged = judge_data(file, name, data, under(chosen, asked.overlay))
             found = replace(judged, policy=found.policy)
         title = "a report of Prelaunch"

@@ -128,7 +128,10 @@ def check_node(
 ) -> tuple[Report, Verdict]:
     """Run the checks that the declaration plans, `say` a line for each as it ends, `write` the report, and judge it."""
     made = bundles.make(f"node-{uuid.uuid4().hex[:8]}", declared, profile, policy, builtin())
-    ticks = CheckProgress(bundles.plan_of(made)[1], declared, policy, builtin(), say, colour)
+    facts = builtin().of(declared)
+    ticks = CheckProgress(
+        bundles.plan_of(made)[1], declared, policy.for_machines(declared), facts, say, colour
+    )
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as folder:
         data = single_node.checked(made, Path(folder), ticks, settles=True)
     ticks.finish()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from checks.documents.decode import nearest, parse_json
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
+from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
@@ -169,7 +170,9 @@ def judge_data(
         raise InputError(
             file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
         )
-    rules, chosen = (policy, "") if policy else default_policy_of(report.declared.instance_type)
+    rules, chosen = (
+        (policy, "") if policy else default_policy_of(report.declared.instance_type, report.declared)
+    )
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
@@ -229,7 +232,14 @@ def policy_of(path: Path | None) -> Policy | None:
 
 
 def declared_of(instance_type: str, nodes: int) -> Declared:
-    """What an instance type implies: a rank a GPU, or one a node. Raises InputError for an unknown type."""
+    """What an instance type, or a file about a machine of one's own, implies: a rank a GPU, or one a node. Raises InputError."""
+    if own_machine.is_file(instance_type):
+        try:
+            return own_machine.read(Path(instance_type), nodes)
+        except OSError as error:
+            raise InputError(instance_type, error.strerror or str(error)) from error
+        except DecodeError as error:
+            raise InputError(instance_type, error.reason, error.path, error.nearest) from error
     known = builtin().instances
     if instance_type not in known:
         near = nearest(instance_type, list(known))
@@ -248,10 +258,12 @@ def stated_declaration(instance_type: str | None, nodes: int | None) -> StatedDe
     return StatedDeclaration(declared_of(instance_type.removeprefix("ml."), 1).instance_type, nodes)
 
 
-def default_policy_of(instance_type: str) -> tuple[Policy, str]:
-    """The shipped policy that was written for the type, and how to name it. Raises InputError."""
+def default_policy_of(instance_type: str, declared: Declared | None = None) -> tuple[Policy, str]:
+    """The shipped policy that was written for the type, or for an own one that `declared` describes, and how to name it. Raises
+    InputError.
+    """
     try:
-        path, policy = default_policy(instance_type)
+        path, policy = default_policy(instance_type, declared)
     except PolicyError as error:
         raise InputError(str(error.file), error.message, error.path, error.nearest) from error
     return policy, f"{policy.name} ({path})"

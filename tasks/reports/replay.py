@@ -163,13 +163,13 @@ def _replayed(
         kept = store.get(verdict_key(gate_id))
         verdict = None if kept is None else records.load(kept)
         report = load(data)
-        rules = policy or default_policy_of(report.declared.instance_type)[0]
+        rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
     except StoreUnreachable:
         raise
     except (DecodeError, InputError, StoreError) as error:
         return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why=one_line(str(error), 500))
     cluster, when = (record.cluster, record.judged_at) if record else ("", report.measured_at)
-    if report.declared.instance_type not in rules.instance_types:
+    if not facts.are_for(rules.instance_types, report.declared):
         said = f"policy {rules.name} was not written for {report.declared.instance_type}"
         return ReplayedGate(gate_id, ReplayResult.OTHER_TYPE, cluster, one_line(when, 40), why=said)
     bytes_digest = digest(data)

@@ -194,7 +194,7 @@ def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedRep
         except DecodeError as error:
             bad.append(UnreadableReport(path, not_a_report(data, error)))
             continue
-        rules = policy or default_policy_of(report.declared.instance_type)[0]
+        rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
         dated.append(DatedReport(report, digest(data), rules))
     return dated, bad
 

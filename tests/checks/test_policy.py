@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from checks.model import Declared, DeclaredMachine
 from checks.policy import JUDGED_BY_THE_ENGINE, load
 from checks.value_types import DecodeError
+from tasks.gate_file.references import read_policy
+
+NVIDIA = Path(__file__).parents[2] / "deployments" / "policies" / "nvidia.toml"
 
 POLICY = {"name": "site", "instance_types": ["cpu"], "on_warn": "go", "max_unfit_fraction": 0.25}
 RULE = {"metric": "wrong_elements", "equals": 0, "source": "the test"}
@@ -33,3 +39,21 @@ def test_what_the_engine_itself_judges_needs_no_rule(name: str) -> None:
     made = load({**POLICY, "checks": {name: {"options": {"slow_ratio": 0.5}}}})
 
     assert () == made.checks[name].rules
+
+
+def test_rules_for_listed_types_are_left_out_for_machines_of_ones_own() -> None:
+    """The driver of EC2's network interfaces, and its MTU, are no matter of somebody's own data centre; all others hold."""
+    policy = read_policy(NVIDIA)
+    known = policy.for_machines(Declared("p5.48xlarge", 2, 8, 8))
+    own = policy.for_machines(Declared("hgx-h100", 2, 8, 8, machine=DeclaredMachine("H100 80GB HBM3")))
+    left_out = {
+        (name, rule.metric)
+        for name, line in policy.checks.items()
+        for rule in line.rules
+        if rule not in own.checks[name].rules
+    }
+
+    assert known == policy
+    assert {("network.mtu", "interface_mtu_bytes"), ("network.counters", "allowance_counters")} == left_out
+    mtu = [rule.same for rule in own.checks["network.mtu"].rules if rule.metric == "interface_mtu_bytes"]
+    assert [True] == mtu, "one MTU on all nodes is required everywhere"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,15 +61,18 @@ def test_the_list_of_checks_is_current() -> None:
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
 def test_a_policy_and_the_catalogue_agree(path: Path) -> None:
-    """A line for every check that applies to one of its types, restating to which declarations it applies."""
+    """A line for every check that applies to one of its types, or to machines of one's own with the same GPUs, restating to which
+    declarations it applies.
+    """
     policy, facts = read_policy(path), builtin()
     wrong = []
     for check in CATALOG:
         line = policy.checks.get(check.name)
         applies = any(
             lacks(check.part, declared_as(name, instance), instance) is None
-            for name, instance in facts.instances.items()
+            for name, row in facts.instances.items()
             if name in policy.instance_types
+            for instance in (row, *([replace(row, ib_ports=8, ib_rate_gbit_s=400)] if row.gpu else []))
         )
         if applies != (line is not None):
             wrong.append(f"{check.name}: {'no line' if applies else 'a line, and it never applies'}")

@@ -37,4 +37,4 @@ def verdict_of(case: Case, rows: tuple[Observation, ...]) -> Verdict:
 @cache
 def _policy(instance_type: str) -> Policy:
     """Read once a type: hundreds of cases are judged by each."""
-    return default_policy(instance_type)[1]
+    return default_policy(instance_type, declared(instance_type))[1]

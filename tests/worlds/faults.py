@@ -130,6 +130,9 @@ def _gemm(own: int) -> list[Fault]:
 
 
 def _fabric(instance: Instance, nodes: int) -> Fault:
+    if instance.ib_ports:
+        half = Faults(tools={"ib": {"rate": "200 Gb/sec (2X NDR)"}})
+        return Fault("a port of InfiniBand has half its rate", "ib.ports", "mlx5_0:1", ("ib.ports",), half)
     if (instance.efa_devices or 0) > 1:
         return Fault(
             "an EFA device is missing", "efa.devices", NODE, EFA[:1], Faults(tools={"efa_missing": 1})

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.judge.rules import expected_values
-from tests.fakes import fabric, gpu_node
+from tests.fakes import fabric, gpu_node, infiniband
 from tests.fakes.gpu_models import MODELS
 from tests.worlds import tools
+from tests.worlds.tools import known
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = Path(__file__).with_name("library") / "torch"
-DRIVERS = {"g5": "535.230.02", "p4d": "550.163.01", "p5": "570.133.20", "p5en": "580.105.08"}
+DRIVERS = {
+    "hgx-h100": "570.133.20",
+    "g5": "535.230.02",
+    "p4d": "550.163.01",
+    "p5": "570.133.20",
+    "p5en": "580.105.08",
+}
 CAPABILITY = {"A10G": (8, 6), "A100": (8, 0), "H100": (9, 0), "H200": (9, 0)}
 # AWS does not say what its containers have; NCCL between GPUs and memory registered with EFA need as much (judgement).
 SHM_BYTES = 16 << 30
@@ -64,7 +71,7 @@ def make(
     folder: Path, instance_type: str, node: int = 0, nodes: int = 1, faults: Faults | None = None
 ) -> Made:
     """The machine's files below the folder."""
-    wrong, instance = faults or Faults(), builtin().instances[instance_type]
+    wrong, instance = faults or Faults(), known().instances[instance_type]
     model = model_of(instance)
     driver = DRIVERS.get(instance_type.partition(".")[0], "")
     environment, uuids, devices = dict[str, str](), list[str](), list[str]()
@@ -74,7 +81,10 @@ def make(
         (folder / "python").mkdir(parents=True)
     devices += [f"neuron{index}" for index in range(instance.neuron_devices or 0)]
     tools.install(folder, instance, model, nodes, driver, wrong.tools)
-    mounts = {str(place): str(source) for place, source in _files(folder, instance).items()}
+    mounts = {
+        str(place): str(source)
+        for place, source in _files(folder, instance, wrong.tools.get("ib", {})).items()
+    }
     # A machine that does nothing else: what the test's own machine is busy with is no concern of the devices that are not there.
     stat = folder / "proc_stat"
     stat.write_text(
@@ -83,6 +93,8 @@ def make(
     )
     mounts["/proc/stat"] = str(stat)
     told = torch_dials(instance_type, nodes, wrong.torch)
+    ports = (folder / "tree" / "infiniband").glob("*/ports/*/counters/port_*_data")
+    told["ports"] = sorted(map(str, ports)) if nodes > 1 else []
     (folder / "torch.json").write_text(json.dumps(told), encoding="utf-8")
     (folder / "ena.json").write_text(json.dumps(dict.fromkeys(ENA, 0)), encoding="utf-8")
     site = folder / "python" / "sitecustomize.py"
@@ -127,8 +139,8 @@ def _gpus(
     return {"FAKE_NVML": made["FAKE_NVML"], "FAKE_GPU_ROOT": "/"}, uuids, names
 
 
-def _files(folder: Path, instance: Instance) -> dict[Path, Path]:
-    """Where folders of the machine lie -> here."""
+def _files(folder: Path, instance: Instance, port: Mapping[str, Any]) -> dict[Path, Path]:
+    """Where folders of the machine lie -> here; `port` is what is wrong with the first port of InfiniBand."""
     tree = folder / "tree"
     found = {}
     if instance.efa_devices:
@@ -139,6 +151,10 @@ def _files(folder: Path, instance: Instance) -> dict[Path, Path]:
         plugin = tree / "amazon" / "ofi-nccl" / "lib" / "libnccl-net-ofi.so"
         plugin.write_bytes(b"\x7fELF a fake of aws-ofi-nccl\0NET/OFI Initializing aws-ofi-nccl 1.16.3\0")
         found[Path("/opt/amazon")] = tree / "amazon"
+    if instance.ib_ports:
+        made = infiniband.adapters(instance.ib_ports)
+        infiniband.make_sysfs(tree / "infiniband", [replace(made[0], **port), *made[1:]])
+        found[Path("/sys/class/infiniband")] = tree / "infiniband"
     for place, source in tools.neuron_files(tree, instance).items():
         found[place] = source
     return found
@@ -146,7 +162,7 @@ def _files(folder: Path, instance: Instance) -> dict[Path, Path]:
 
 def torch_dials(instance_type: str, nodes: int, faults: Mapping[str, Any]) -> dict[str, Any]:
     """What tests/worlds/library/torch is told of the machine."""
-    instance = builtin().instances[instance_type]
+    instance = known().instances[instance_type]
     model, cpu = model_of(instance), OTHER_RATES["CPU"]
     latencies = {"node_latency_s": 8e-6, "rails_latency_s": 2.2e-5}
     told: dict[str, Any] = {"gpus": instance.gpus, "faults": dict(faults), "meet": False, "peers": True}
@@ -200,12 +216,12 @@ def _busbw(instance_type: str, instance: Instance, nodes: int, wire: float) -> d
             asked = expected_values.RAILS if span == "rails" else kind
             rows = []
             for size in SIZES:
-                known = expected_values.expected_busbw(
-                    builtin(), instance_type, count, ranks, asked, size, transport
+                value = expected_values.expected_busbw(
+                    known(), instance_type, count, ranks, asked, size, transport
                 )
-                most = expected_values.most_busbw(builtin(), instance_type, count, ranks, asked, transport)
+                most = expected_values.most_busbw(known(), instance_type, count, ranks, asked, transport)
                 bound = (most or wire) * SHARE / (1 if span != "rails" else max(instance.gpus, 1))
-                rows.append([size, known.value if known else bound * min(1.0, (size / (1 << 26)) ** 0.5)])
+                rows.append([size, value.value if value else bound * min(1.0, (size / (1 << 26)) ** 0.5)])
             table[span][kind] = rows
     return table
 
@@ -217,18 +233,21 @@ def _gloo() -> dict[str, Any]:
 
 
 def _nccl(instance: Instance, model: str, tcp: bool) -> dict[str, Any]:
-    """The lines that differ: forms of tests/recordings/nccl/log_efa.txt and log_socket.txt."""
-    efa = 0 if tcp else instance.efa_devices or 0
+    """The lines that differ: forms of tests/recordings/nccl/log_efa.txt and log_socket.txt, and of NCCL's own src/transport/net_ib."""
+    efa, ib = (0, 0) if tcp else (instance.efa_devices or 0, instance.ib_ports)
     direct = "/GDRDMA" if model in ("A100", "H100", "H200") else ""
     over_efa = [
         "NET/OFI Initializing aws-ofi-nccl 1.16.3",
         f"NET/OFI Selected provider is efa, fabric is efa-direct (found {efa} nics)",
         "Using network AWS Libfabric",
     ]
+    ports = " ".join(f"[{number}]mlx5_{number}:1/IB" for number in range(ib))
+    over_ib = [f"NET/IB : Using {ports} [RO]; OOB eth0:10.0.0.4<0>", "Using network IB"]
+    outside = f"NET/AWS Libfabric/0{direct}" if efa else f"NET/IB/0{direct}" if ib else "NET/Socket/0"
     return {
         "version": "2.27.7",
-        "network": over_efa if efa else ["Using network Socket"],
-        "outside": f"NET/AWS Libfabric/0{direct}" if efa else "NET/Socket/0",
+        "network": over_efa if efa else over_ib if ib else ["Using network Socket"],
+        "outside": outside,
         "inside": "P2P/CUMEM" if instance.nvlinks else "SHM/direct/direct",
     }
 

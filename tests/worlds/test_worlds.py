@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump, load
-from checks.facts.builtin import builtin
 from checks.judge.ledger import NO_BASELINE
 from checks.judge.verdict import decide
 from checks.model import Answer, Finding, FindingKind, Level, Verdict
@@ -20,13 +19,14 @@ from tests.survival.faulty_network import needs_root
 from tests.worlds import flow, table
 from tests.worlds.cluster import Cluster, Rows, cluster
 from tests.worlds.faults import Fault, faults_of
+from tests.worlds.tools import known
 
 UPDATE = "UPDATE_GOLDEN"
 GATES = {gate.name: gate for gate in flow.shipped()}
 # Machines of several GPUs or 32 ranks take up to a minute and more for all of theirs: they are in make test-long.
 LARGE = (
     *("sagemaker-g5", "sagemaker-p4d", "sagemaker-p5", "sagemaker-p5-injob", "sagemaker-p5en"),
-    "sagemaker-trn1",
+    *("sagemaker-trn1", "slurm-ib"),
 )
 # What the world of one GPU has no part for: reports of larger ones with these faults are kept, and judged again without a machine.
 KEPT = {
@@ -58,7 +58,7 @@ def test_kept_reports_are_judged_as_their_worlds_are(name: str, fault: str) -> N
     )
     report = load(gzip.decompress(_kept(name, fault).read_bytes()))
     verdict = decide(report, setting.bundle("world").policy, setting.facts)
-    planted = {one.name: one for one in faults_of(builtin().instances[GATES[name].instance_type], 2)}
+    planted = {one.name: one for one in faults_of(known().instances[GATES[name].instance_type], 2)}
 
     assert report.declared == setting.bundle("world").declared
     if fault:
@@ -94,7 +94,7 @@ def _tried(folder: Path, name: str, record: pytest.FixtureRequest) -> int:
         record(table.HEALTHY, (name, table.GO if fine else table.REFUSED))  # type: ignore[operator]
         assert fine, _said(verdict)
 
-        planted = faults_of(builtin().instances[GATES[name].instance_type], len(made.nodes))
+        planted = faults_of(known().instances[GATES[name].instance_type], len(made.nodes))
         missed = [f"{fault.name}: {why}" for fault in planted if (why := _missed(made, fault, name, record))]
     assert [] == missed
     return len(planted)

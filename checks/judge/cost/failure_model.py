@@ -61,6 +61,11 @@ FAMILIES = (
     Family("neuron.", Fault.CRASH, "as a GPU's: " + _LLAMA),
     Family("dcgm.", Fault.CRASH, _LLAMA),
     Family("efa.", Fault.SLOW, "aws-ofi-nccl: without EFA NCCL falls back to sockets, which run"),
+    Family(
+        "ib.",
+        Fault.SLOW,
+        "a lost or slow port leaves the others its share, and NCCL goes on; without all of them it falls back to sockets",
+    ),
     Family("network.counters", Fault.SLOW, "what is dropped is sent again"),
     Family("network.", Fault.HANG, _NCCL),
     Family("nccl.", Fault.SLOW, _THROTTLE),

@@ -105,7 +105,7 @@ def _known(made: Sequence[Reading]) -> frozenset[int]:
 
 def share_gbps(report: Report, facts: Facts) -> float | None:
     """A rank's share of its node's network rate in the instance table, in 10^9 bytes/s."""
-    instance = facts.instances.get(report.declared.instance_type)
+    instance = facts.of(report.declared).instances.get(report.declared.instance_type)
     if instance is None or instance.network_gbit_s is None:
         return None
     return float(instance.network_gbit_s) / 8 / report.declared.ranks_per_node

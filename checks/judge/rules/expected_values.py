@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from checks.facts.expected_tables import CollectiveRow, GemmRow, MemoryRow, TransferRow
 from checks.facts.gpu_models import RooflinePart, of_model
-from checks.facts.instances import Facts, Instance
+from checks.facts.instances import DECLARED, Facts, Instance
 from checks.facts.provenance import Kind, Provenance
 from checks.probes.collectives.operations import FACTORS
 
@@ -84,7 +84,7 @@ def _endless(last: Sequence[float], size: float) -> float:
     return last[1] * size / last[0]
 
 
-NVLINK, PCIE, EFA, TCP = "nvlink", "pcie", "efa", "tcp"
+NVLINK, PCIE, EFA, INFINIBAND, TCP = "nvlink", "pcie", "efa", "infiniband", "tcp"
 # If no measurement is published, a collective has to reach this share of what its links can carry. Measured all_reduce
 # reaches 0.3 (8 MiB) to 0.8 of it over NVLink (SuperBench, 8 x A100), 0.38 (128 MiB) to 0.65 over EFA (AWS's nccl-tests
 # README, 2 x p5); NCCL's fallback to TCP on 2 x p6-b300 reached 0.01. The share lies between, far from the healthy side.
@@ -133,13 +133,25 @@ def expected_busbw(
     most = most_busbw(facts, instance_type, nodes, ranks, collective, transport)
     wanted = (nodes, ranks, collective, transport)
     for row in facts.expected.collectives:
-        if instance_type not in row.types or wanted != _shape(row):
+        if not _is_for(facts, row, instance_type, transport) or wanted != _shape(row):
             continue
         found = estimate(row.points, size_bytes, float("inf") if most is None else most)
         if found is not None:
             low = found.low * row.low_fraction
             return Expected(found.value, low, found.high, row.provenance, found.points, most)
     return None
+
+
+def _is_for(facts: Facts, row: CollectiveRow, instance_type: str, transport: str) -> bool:
+    """Whether the row's machines are of this type, or an own type has the same GPUs with as many NVLinks, over which it goes."""
+    own = facts.instances.get(instance_type)
+    if instance_type in row.types or own is None or own.provenance != DECLARED or transport != NVLINK:
+        return instance_type in row.types
+    return any(
+        (like.gpu, like.gpus, like.nvlinks) == (own.gpu, own.gpus, own.nvlinks)
+        for like in map(facts.instances.get, row.types)
+        if like is not None
+    )
 
 
 def most_busbw(
@@ -246,7 +258,9 @@ def transport_of(instance: Instance, nodes: int) -> str:
     """The transport that must carry the data of this many nodes of the type; "" if the table does not say."""
     if nodes == 1 or instance.gpu.startswith(RACK_MODELS):
         return "" if instance.nvlinks is None else NVLINK if instance.nvlinks else PCIE
-    return "" if instance.efa_devices is None else EFA if instance.efa_devices else TCP
+    if instance.efa_devices is None:
+        return ""
+    return EFA if instance.efa_devices else INFINIBAND if instance.ib_ports else TCP
 
 
 def expected_gemm(facts: Facts, model: str, precision: str) -> Expected | None:

@@ -29,8 +29,12 @@ from checks.check import CheckError
 _LINE = re.compile(
     r"(?:(?<![\w.-])(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[-?\d+\] (?:\S.*? )?)?NCCL (?P<level>INFO|WARN) (?P<said>.*)"
 )
+# How NCCL names its network over InfiniBand verbs, RoCE included.
+IB = "IB"
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _NETWORK = re.compile(r"Using network (.+)$")
+_IB = re.compile(r"NET/IB(?:ext\S*)? : Using ([^;]+)")
+_IB_PORT = re.compile(r"\[\d+\]\S+:\d+/")
 _PROVIDER = re.compile(
     r"NET/OFI Selected [Pp]rovider is ([^\s,]+)(?:, fabric is (\S+))? \(found (\d+) nics\)"
 )
@@ -115,6 +119,7 @@ def read(text: str, process: str = "") -> Log:
     lines = [line for line in lines_of(text) if process in ("", line.process)]
     said = [line for line in lines if line.level == "INFO"]
     chosen = [(line.process, m) for line in said if (m := _PROVIDER.search(line.said))]
+    ports = [_IB.search(line.said) for line in said]
     began = {(line.process, m[1], m[2]) for line in said if (m := _BEGAN.search(line.said))}
     ups = {(line.process, m[1], m[2]): int(m[3]) for line in said if (m := _DONE.search(line.said))}
     done = set(ups)
@@ -126,7 +131,7 @@ def read(text: str, process: str = "") -> Log:
         versions=_all(_VERSION, [*said, *_bare_version(text)]),
         networks=_all(_NETWORK, said),
         providers={process: m[1] for process, m in chosen},
-        nics=tuple(dict.fromkeys(int(m[3]) for _, m in chosen)),
+        nics=tuple(dict.fromkeys([*(int(m[3]) for _, m in chosen), *(_ports(m[1]) for m in ports if m)])),
         plugins=_all(_PLUGIN, said),
         channels=tuple(channel for line in said if (channel := _channel(line))),
         warnings=tuple(line for line in lines if line.level == "WARN"),
@@ -138,8 +143,17 @@ def read(text: str, process: str = "") -> Log:
         nodes=max((int(m[2]) for m in shapes), default=0),
         processes=len({line.process for line in lines}),
         nvls=any(_NVLS.search(line.said) for line in said),
-        chosen=tuple(line for line in said if _NETWORK.search(line.said) or _PROVIDER.search(line.said)),
+        chosen=tuple(
+            line
+            for line in said
+            if _NETWORK.search(line.said) or _PROVIDER.search(line.said) or _IB.search(line.said)
+        ),
     )
+
+
+def _ports(said: str) -> int:
+    """How many ports of InfiniBand or RoCE the line names, as "[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE"."""
+    return len(_IB_PORT.findall(said))
 
 
 def _bare_version(text: str) -> list[Line]:
@@ -150,6 +164,8 @@ def _bare_version(text: str) -> list[Line]:
 
 def chosen_by(line: Line) -> str:
     """The network or the libfabric provider that a line of `chosen` names."""
+    if _IB.search(line.said):
+        return IB
     match = _NETWORK.search(line.said) or _PROVIDER.search(line.said)
     return match[1].strip() if match else ""
 

@@ -13,7 +13,10 @@ from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_log import Channel, Line, Log, read
 
 EFA = "efa"
-# EFA accesses the memory of these GPUs directly (AWS: GPUDirect RDMA from p4d on).
+# The networks with RDMA that use InfiniBand or RoCE ports: NCCL's own, HPC-X's plugin (IBext), UCX; libfabric with verbs.
+OVER_PORTS = ("IB", "UCX")
+VERBS = "verbs"
+# EFA accesses the memory of these GPUs directly (AWS: GPUDirect RDMA from p4d on), and so do ports of InfiniBand.
 GPUDIRECT = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
 # From A100 on an NVSwitch connects all GPUs of a node; V100 GPUs are only partly connected, so that some pairs use other paths.
 NVSWITCH_LINKS = 12
@@ -44,14 +47,14 @@ METRICS = (
     turn=Turn.LAST,
 )
 def transport(context: Context) -> Measurement:
-    """Reads in NCCL's log what carried the collectives: NVLink, EFA, GPUDirect, or a fallback to TCP.
+    """Reads in NCCL's log what carried the collectives: NVLink, EFA, InfiniBand, GPUDirect, or a fallback to TCP.
 
-    Counts are of this rank's channels. `fallback_channels`: over TCP (or another provider than efa) though the type
-    has EFA. `unproven_channels`: the log does not say whether this is one; `unjudged_channels`: over TCP, and
+    Counts are of this rank's channels. `fallback_channels`: over TCP (or another libfabric provider) though the type
+    has EFA, or InfiniBand. `unproven_channels`: the log does not say whether this is one; `unjudged_channels`: over TCP, and
     the instance table does not say whether the type has EFA. `without_gpudirect`: through the host's
-    memory though EFA reaches this GPU's; `gpudirect_off`: all of them. `without_nvlink`: between GPUs of a
-    node through shared memory though an NVSwitch joins them. `nics_missing`: EFA devices that the plugin did not find. `warnings`:
-    lines that NCCL itself marks WARN. It must follow the collectives.
+    memory though the network reaches this GPU's; `gpudirect_off`: all of them. `without_nvlink`: between GPUs of a
+    node through shared memory though an NVSwitch joins them. `nics_missing`: EFA devices or InfiniBand ports that NCCL did not find.
+    `warnings`: lines that NCCL itself marks WARN. It must follow the collectives.
     """
     text = nccl_log.texts(os.environ)
     own = read(text, nccl_log.process())
@@ -70,9 +73,10 @@ def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value
     efa = instance.efa_devices if instance else None
     fallback, unproven = _fallback(log, network, instance)
     tcp = [channel for channel in network if channel.way == "Socket"]
-    direct = instance is not None and bool(efa) and instance.gpu.startswith(GPUDIRECT)
-    over_efa = [channel for channel in network if channel not in fallback] if direct else []
-    plain = [channel for channel in over_efa if not channel.gpudirect]
+    ports = instance.ib_ports if instance else 0
+    direct = instance is not None and bool(efa or ports) and instance.gpu.startswith(GPUDIRECT)
+    over_rdma = [channel for channel in network if channel not in fallback] if direct else []
+    plain = [channel for channel in over_rdma if not channel.gpudirect]
     switched = instance is not None and (instance.nvlinks or 0) >= NVSWITCH_LINKS
     shared = [channel for channel in log.channels if channel.kind == "SHM"] if switched else []
     return {
@@ -80,10 +84,10 @@ def measured(log: Log, instance: Instance | None, nodes: int) -> dict[str, Value
         "fallback_channels": len(fallback),
         "unproven_channels": len(unproven),
         "unjudged_channels": len(tcp) if instance is not None and efa is None else 0,
-        "gpudirect_off": bool(plain) and len(plain) == len(over_efa),
+        "gpudirect_off": bool(plain) and len(plain) == len(over_rdma),
         "without_gpudirect": len(plain),
         "without_nvlink": len(shared),
-        "nics_missing": max(0, (efa or 0) - max(log.nics)) if log.nics and nodes > 1 else 0,
+        "nics_missing": max(0, (efa or ports) - max(log.nics)) if log.nics and nodes > 1 else 0,
         "warnings": len(log.warnings),
     }
 
@@ -101,23 +105,34 @@ def _fallback(
     others = [channel for channel in network if channel not in over_libfabric]
     if instance is None:
         return [], [channel for channel in others if channel.way == "Socket"]
-    if not instance.efa_devices:
+    if not instance.efa_devices and not instance.ib_ports:
         return [], []
     silent = [channel for channel in over_libfabric if channel.line.process not in log.providers]
-    wrong = [channel for channel in over_libfabric if log.providers.get(channel.line.process, EFA) != EFA]
-    return [*others, *wrong], silent
+    providers = {id(channel): log.providers.get(channel.line.process) for channel in over_libfabric}
+    wrong = [channel for channel in over_libfabric if not _is_rdma(providers[id(channel)], instance)]
+    tcp = others if instance.efa_devices else [one for one in others if not one.way.startswith(OVER_PORTS)]
+    return [*tcp, *wrong], silent
 
 
 def other_networks(log: Log, instance: Instance | None) -> list[Line]:
-    """The lines in which NCCL chose something else than EFA, on a type that has it."""
-    if instance is None or not instance.efa_devices:
+    """The lines in which NCCL chose something else than the EFA or the InfiniBand that the type has."""
+    if instance is None or not (instance.efa_devices or instance.ib_ports):
         return []
-    return [line for line in log.chosen if not _is_efa(nccl_log.chosen_by(line))]
+    return [line for line in log.chosen if not _may_be_rdma(nccl_log.chosen_by(line), instance)]
 
 
-def _is_efa(name: str) -> bool:
-    """Whether a provider is EFA's, or a network may use it."""
-    return name in (EFA, "OFI") or "Libfabric" in name
+def _may_be_rdma(name: str, instance: Instance) -> bool:
+    """Whether a provider is the one of the type's network, or a network may use it."""
+    if not instance.efa_devices and name.startswith(OVER_PORTS):
+        return True
+    return _is_rdma(name, instance) or name == "OFI" or "Libfabric" in name
+
+
+def _is_rdma(provider: str | None, instance: Instance) -> bool:
+    """Whether libfabric's provider uses the type's network; one that the log does not name may."""
+    if provider is None:
+        return True
+    return provider == EFA if instance.efa_devices else provider.startswith(VERBS)
 
 
 def evidence(log: Log) -> str:

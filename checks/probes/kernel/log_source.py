@@ -137,7 +137,8 @@ class Reader:
             self.oldest_age_s,
             self.lost,
             tuple(event for event in self.events if id(event) not in told),
-            tuple(event for event in before if not is_old(event, self.window_s)),
+            # The window before the boot: a restart hides what is broken for as long as nothing loads it.
+            tuple(event for event in before if not is_old(event, self.now.boot_s + self.window_s)),
             tuple(self.notes),
         )
 

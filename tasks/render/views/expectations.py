@@ -124,7 +124,7 @@ def _hashable(columns: object) -> Iterator[tuple[float, ...]]:
 
 
 def _curve(check: str, sizes: list[float], report: Report, facts: Facts) -> ExpectedCurve | str:
-    declared = report.declared
+    declared, facts = report.declared, facts.of(report.declared)
     instance = facts.instances.get(declared.instance_type)
     group = taking_part(check, declared)
     named = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {declared.instance_type}"

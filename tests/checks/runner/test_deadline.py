@@ -18,7 +18,7 @@ from checks.process.observe import errored
 from checks.runner import schedule
 from checks.runner.deadline import ANSWER_S, CLOSING_SHARE, CheckProgress, Deadline, deadline_of, limited
 from checks.runner.rank_stage import interface_environment, rank_environment, threads_of
-from checks.runner.single_node import read_policy
+from checks.runner.single_node import declare, read_policy
 from tasks.gate_file.model import Checks
 from tests.sample_reports import toy_check
 
@@ -91,7 +91,7 @@ def test_what_runs_and_what_waits_at_the_deadline_is_given_up() -> None:
 @pytest.mark.parametrize("instance_type", ["cpu", "p5.48xlarge", "trn1.32xlarge"])
 def test_the_order_keeps_what_must_be_first_or_last(instance_type: str, profile: Profile) -> None:
     """Every check once; pairs before every collective, what stands on the collectives after them, a site's own in front."""
-    policy = read_policy(None, instance_type)
+    policy = read_policy(None, declare(instance_type, 1, builtin()))
     own = replace(toy_check("site.own"), scope=Scope.RANK, group=True)
     group = [own, *(check for check in CATALOG if check.group)]
     found = [check.name for check in schedule.by_evidence(group, policy, profile)]
@@ -106,7 +106,7 @@ def test_the_order_keeps_what_must_be_first_or_last(instance_type: str, profile:
 
 def test_what_tells_more_a_second_comes_first() -> None:
     """A minute of DCGM's diagnosis waits for the host pairs, and instant checks for nobody."""
-    policy = read_policy(None, "p5.48xlarge")
+    policy = read_policy(None, declare("p5.48xlarge", 1, builtin()))
     nodes = [check for check in CATALOG if check.scope is Scope.NODE and not check.closing]
     found = [check.name for check in schedule.by_evidence(nodes, policy, Profile.QUICK)]
 
@@ -139,7 +139,9 @@ def test_the_gate_file_s_deadline_fits_into_the_job() -> None:
 
 def test_bundles_that_say_no_deadline_are_still_read() -> None:
     """Those of version 0.1.0: nothing bounds their checks as a whole."""
-    made = bundles.make("g", Declared("cpu", 1, 0, 1), Profile.QUICK, read_policy(None, "cpu"), builtin())
+    made = bundles.make(
+        "g", Declared("cpu", 1, 0, 1), Profile.QUICK, read_policy(None, Declared("cpu", 1, 0, 1)), builtin()
+    )
     old = bundles.dump(made).replace(b'"deadline_s":120.0,', b"")
 
     assert (120.0, 86400.0) == (made.deadline_s, bundles.load(old).deadline_s)

@@ -40,7 +40,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(tmp_path: Path) -> NodeContext:
-    policy = read_policy(None, "cpu", announced=False)
+    policy = read_policy(None, declare("cpu", 1, builtin()), announced=False)
     made = bundles.make("gate-1", declare("cpu", 1, builtin()), Profile.QUICK, policy, builtin())
     (tmp_path / "bundle.json").write_bytes(bundles.dump(made))
     (tmp_path / "roster.json").write_bytes(dump_plain(Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")))

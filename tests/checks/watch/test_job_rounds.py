@@ -12,6 +12,7 @@ import pytest
 
 from checks import catalog
 from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
+from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import carried
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import after_round
@@ -20,7 +21,7 @@ from checks.judge.rules.wording import spoken
 from checks.model import Action, Cause, Finding, Level, Outcome, Profile
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule, check_sense
 from checks.runner.node_context import before_path
-from checks.runner.single_node import POLICIES, read_policy
+from checks.runner.single_node import POLICIES, declare, read_policy
 from checks.watch.rounds import Rounds
 from tests.checks.watch import toy_checks
 from tests.fakes.nccl_ras import FakeJob, answering, job_of, serving
@@ -28,7 +29,7 @@ from tests.fakes.nccl_ras import FakeJob, answering, job_of, serving
 NAME = "nccl.job"
 STEADY = CheckPolicy(rules=(Rule("value", "made up for a test", equals=0),))
 POLICY = Policy("toy", ("p5.48xlarge",), OnWarn.GO, 0.25, {"toy.steady": STEADY})
-SHIPPED = {path.stem: read_policy(path, "", announced=False) for path in sorted(POLICIES.glob("*.json"))}
+SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLICIES.glob("*.json"))}
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJob]:
 
 
 def rounds_of(tmp_path: Path) -> Rounds:
-    return Rounds(tmp_path / "state", "p5.48xlarge", POLICY, 30.0)
+    return Rounds(tmp_path / "state", declare("p5.48xlarge", 1, builtin()), POLICY, 30.0)
 
 
 def time_passes(rounds: Rounds, seconds: float) -> None:

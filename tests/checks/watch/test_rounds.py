@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 
 from checks import catalog
-from checks.model import Cause, ErrorKind, Level, Outcome
+from checks.facts.builtin import builtin
+from checks.model import Cause, Declared, ErrorKind, Level, Outcome
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.probes.host import machine
 from checks.process.tree import start_ticks
 from checks.runner.node_context import PlaceError
-from checks.runner.single_node import read_policy
+from checks.runner.single_node import declare, read_policy
 from checks.watch.rounds import SCRATCH, RoundResult, Rounds
 from tests.checks.watch import toy_checks
 
 DEADLINE_S = 20.0
+CPU = Declared("cpu", 1, 0, 1)
 
 
 def _rule(metric: str) -> CheckPolicy:
@@ -50,7 +52,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def look(tmp_path: Path, deadline_s: float = DEADLINE_S) -> RoundResult:
-    return Rounds(tmp_path / "state", "cpu", POLICY, deadline_s).look()
+    return Rounds(tmp_path / "state", CPU, POLICY, deadline_s).look()
 
 
 def outcomes(result: RoundResult) -> dict[str, Outcome]:
@@ -124,7 +126,7 @@ def test_a_round_that_is_stopped_is_ended_at_its_deadline(
 
 
 def test_the_round_before_is_the_first_measurement(tmp_path: Path, counter: Path) -> None:
-    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     assert [] == [*rounds.look().seen.findings]
     counter.write_text("17")  # between two rounds, when nothing of ours runs
     [found] = rounds.look().seen.findings
@@ -153,7 +155,7 @@ def test_a_counter_of_another_boot_is_not_compared_with(
 
 
 def test_a_counter_that_cannot_be_read_is_not_measured_and_comes_back(tmp_path: Path, counter: Path) -> None:
-    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     counter.write_text("?")
     result = rounds.look()
     counter.write_text("20")
@@ -164,15 +166,15 @@ def test_a_counter_that_cannot_be_read_is_not_measured_and_comes_back(tmp_path: 
 
 def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="not for instance type m5"):
-        Rounds(tmp_path, "m5.large", POLICY, DEADLINE_S)
+        Rounds(tmp_path, declare("m5.large", 1, builtin()), POLICY, DEADLINE_S)
     with pytest.raises(PlaceError, match="unknown instance type"):
-        Rounds(tmp_path, "p55", POLICY, DEADLINE_S)
+        declare("p55", 1, builtin())
 
 
 def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
     """The real checks of a CPU machine: whatever this machine's log holds, a job that keeps every CPU busy adds nothing."""
-    policy = read_policy(None, "cpu", announced=False)
-    rounds = Rounds(tmp_path / "state", "cpu", policy, 60.0)
+    policy = read_policy(None, CPU, announced=False)
+    rounds = Rounds(tmp_path / "state", CPU, policy, 60.0)
     alone = rounds.look()
     burning = [
         subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(os.cpu_count() or 1)
@@ -209,7 +211,7 @@ def test_what_a_check_leaves_behind_ends_with_its_round(
 @pytest.mark.usefixtures("counter")
 def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gone(tmp_path: Path) -> None:
     """Blocked in the kernel, as on a file server that is gone. The other checks go on, and it comes back."""
-    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     blocked = subprocess.Popen(("sleep", "600"))
     try:
         left = rounds.scratch / "toy.steady.left.json"
@@ -232,7 +234,7 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
 def test_a_check_that_hung_is_tried_again_once_its_process_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     monkeypatch.setenv("TOY_HANGS", "1")
     assert Outcome.ERRORED is outcomes(rounds.look())["hangs"]
     monkeypatch.delenv("TOY_HANGS")
@@ -243,7 +245,7 @@ def test_a_check_that_hung_is_tried_again_once_its_process_has_ended(
 def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
     tmp_path: Path, counter: Path
 ) -> None:
-    rounds = Rounds(tmp_path / "state", "cpu", POLICY, DEADLINE_S)
+    rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     rounds.look()
     counter.write_text("?")
     assert Outcome.ERRORED is outcomes(rounds.look())["compares"]

@@ -15,7 +15,7 @@ SAFE = (
     "system.identity", "system.resources", "system.clock", "mounts.responsive", "kernel.hardware", "kernel.xid", "kernel.sxid",
     "system.error_counters", "gpu.inventory", "neuron.devices", "neuron.ecc", "dcgm.policy", "gpu.memory", "gpu.modes", "gpu.power",
     "gpu.fabric", "gpu.nvlink", "gpu.ecc", "gpu.row_remap", "gpu.retired_pages", "gpu.recovery_action", "efa.devices",
-    "efa.counters", "network.counters",
+    "ib.ports", "efa.counters", "ib.counters", "network.counters",
 )  # fmt: skip
 # dcgm.health sets watches in the host engine; the others load the machine, or fail on every GPU that is in use.
 NEVER = {
@@ -28,7 +28,7 @@ NEVER = {
     "disk.io",
     "nccl.tests",
 }
-SHIPPED = {path.stem: read_policy(path, "", announced=False) for path in sorted(POLICIES.glob("*.json"))}
+SHIPPED = {path.stem: read_policy(path, announced=False) for path in sorted(POLICIES.glob("*.json"))}
 
 
 def test_the_list_is_literal() -> None:
@@ -83,7 +83,7 @@ def test_gpu_machines_are_watched_for_what_breaks_between_gates() -> None:
     gpu = {
         check.name
         for check in CATALOG
-        if check.beside_job and check.part in (Part.GPU, Part.NVLINK, Part.EFA)
+        if check.beside_job and check.part in (Part.GPU, Part.NVLINK, Part.EFA, Part.INFINIBAND)
     }
 
     assert names >= gpu

@@ -14,6 +14,7 @@ from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.judge.rules.expected_values import (
     EFA,
     FLOOR_STEP_S,
+    INFINIBAND,
     NVLINK,
     PCIE,
     RAILS,
@@ -28,6 +29,7 @@ from checks.judge.rules.expected_values import (
     most_busbw,
     transport_of,
 )
+from checks.model import Declared, DeclaredMachine
 
 FACTS = builtin()
 P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30
@@ -339,3 +341,26 @@ def test_the_floor_of_a_small_message_is_its_time_on_the_wire_and_its_steps() ->
     moved = 2 * (ranks - 1) / ranks * size / 1e9
     took_s = moved / wire.value + 2 * ranks * FLOOR_STEP_S
     assert small.value == pytest.approx(moved / took_s)
+
+
+def test_machines_of_ones_own_are_compared_within_a_node_with_those_that_have_the_same_gpus() -> None:
+    """NVLinks are the same wherever the server stands; the network between nodes is not."""
+
+    def own(**change: object) -> tuple[object, object]:
+        machine = DeclaredMachine(
+            "H100 80GB HBM3", nvlinks=18, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400
+        )
+        facts = FACTS.of(Declared("own", 2, 8, 8, machine=replace(machine, **change)))  # type: ignore[arg-type]
+        within = expected_busbw(facts, "own", 1, 8, "all_reduce", GIB, NVLINK)
+        return within and within.value, expected_busbw(facts, "own", 2, 16, "all_reduce", GIB, INFINIBAND)
+
+    known = expected_busbw(FACTS, "p5.48xlarge", 1, 8, "all_reduce", GIB, NVLINK)
+
+    assert known is not None
+    assert (known.value, None) == own()
+    assert (None, None) == own(nvlinks=12)
+    assert (None, None) == own(gpu="A100-SXM4-80GB")
+    machine = DeclaredMachine("H100 80GB HBM3", network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400)
+    facts = FACTS.of(Declared("own", 2, 8, 8, machine=machine))
+    assert INFINIBAND == transport_of(facts.instances["own"], 2)
+    assert floor_busbw(facts, "own", 2, 16, "all_reduce", GIB, INFINIBAND) is not None

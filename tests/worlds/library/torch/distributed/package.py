@@ -100,10 +100,22 @@ def _collective(kind: str, size_bytes: int, result: Tensor, group: Group | None)
     factor = 1.0 if kind == "sendrecv" else FACTORS[kind] * (ranks - 1) / ranks
     busbw = _busbw(kind, size_bytes, group) * WORLD.fault(f"{group.span}_share", result.device, 1.0)
     CLOCK.carry(LATENCY_S[where] + size_bytes * factor / busbw / 1e9)
+    _count(size_bytes, group)
     if not result.is_cuda:
         CLOCK.wait()
     if result.numel() > 1:
         result.wrong = min(result.numel(), result.wrong + WORLD.fault(f"{kind}_wrong", result.device, 0))
+
+
+def _count(size_bytes: int, group: Group) -> None:
+    """What the ports of InfiniBand count, in units of four bytes; the first rank of a node keeps the numbers of all."""
+    if group.span == "node" or os.environ["LOCAL_RANK"] != "0":
+        return
+    for name in WORLD["ports"]:
+        with open(name, encoding="ascii") as file:
+            before = int(file.read())
+        with open(name, "w", encoding="ascii") as file:
+            file.write(f"{before + size_bytes // 4 + 1}\n")
 
 
 def _meet(group: Group) -> None:

@@ -1,0 +1,1 @@
+"""InfiniBand and RoCE: the ports of a node, and what they counted."""

@@ -1,0 +1,148 @@
+"""ib.counters: what the counters of the InfiniBand or RoCE ports counted while the checks and collectives ran.
+
+Sources: linux Documentation/ABI/stable/sysfs-class-infiniband; the widths of the counters are those of InfiniBand's PortCounters
+attribute (InfiniBand Architecture Specification, volume 1, 16.1.3.5), which stop at their highest value and do not begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from checks.check import CheckError, Context, Measurement, check
+from checks.model import Part, Scope
+from checks.probes.infiniband.ports import Port, declared_ports, here
+
+# The metric, the kernel's counter and its highest value; 0: a counter of the driver, of 64 bits.
+ERRORS: tuple[tuple[str, str, int], ...] = (
+    ("symbol_errors", "symbol_error", 0xFFFF),
+    ("link_recoveries", "link_error_recovery", 0xFF),
+    ("link_downs", "link_downed", 0xFF),
+    ("receive_errors", "port_rcv_errors", 0xFFFF),
+    ("remote_errors", "port_rcv_remote_physical_errors", 0xFFFF),
+    ("discards", "port_xmit_discards", 0xFFFF),
+    ("integrity_errors", "local_link_integrity_errors", 0xF),
+    ("buffer_overruns", "excessive_buffer_overrun_errors", 0xF),
+    ("timeouts", "local_ack_timeout_err", 0),
+    ("out_of_sequence", "out_of_sequence", 0),
+)
+# The kernel counts data in units of four bytes.
+SENT, RECEIVED, UNIT_BYTES = "port_xmit_data", "port_rcv_data", 4
+FOLDERS = ("counters", "hw_counters")
+# More is no counter of ours, and the record of the first look has a limit.
+DIGITS = 20
+
+
+def first_look(context: Context) -> Mapping[str, object]:
+    """The counters of the declared ports at the start. Raises CheckError."""
+    return {"ports": {port.name: dict(values_of(port)) for port in declared_ports(context)}}
+
+
+@check(
+    "ib.counters",
+    Scope.NODE,
+    timeout_s=20,
+    metrics=(
+        "ports",
+        *(metric for metric, _, _ in ERRORS),
+        "uncounted",
+        "sent_bytes",
+        "received_bytes",
+        "ports_gone",
+    ),
+    needs="/sys/class/infiniband",
+    part=Part.INFINIBAND,
+    before=first_look,
+    beside_job=True,
+)
+def counters(context: Context) -> Measurement:
+    """Compares the declared ports' error and data counters with those of the start of the run.
+
+    One entry a port, the growth of each. Where the driver has no such counter, or it stood at its highest value already, the growth is
+    0, and `uncounted` says of how many counters that is so: of these faults nothing is known. A counter that went backwards, or that
+    only one of the two looks shows, makes its number null. `timeouts` are requests without an answer, `out_of_sequence` packets that
+    arrived in the wrong order or after one was lost. `ports_gone` counts ports that were there at the start.
+    """
+    if context.before is None:
+        raise CheckError(
+            "the counters could not be read at the start of the run: there is nothing to compare with"
+        )
+    seen = context.before.get("ports")
+    if not isinstance(seen, Mapping):
+        raise CheckError(f"the record from the start of the run is not a list of ports: {seen!r:.200}")
+    return compared(seen, {port.name: values_of(port) for port in here() if port.name in seen})
+
+
+def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]]) -> Measurement:
+    """The growth of every counter (pure)."""
+    names = list(after)
+    if not names:
+        raise CheckError(
+            f"none of the ports of the start of the run is there any more: {sorted(before)!r:.200}"
+        )
+    looks = [_Pair(before.get(name), after[name]) for name in names]
+    gone = sorted(set(before) - set(after))
+    return Measurement(
+        {
+            "ports": tuple(names),
+            **{
+                metric: tuple(look.grown(key) if look.counts(key, most) else 0 for look in looks)
+                for metric, key, most in ERRORS
+            },
+            "uncounted": tuple(sum(not look.counts(key, most) for _, key, most in ERRORS) for look in looks),
+            "sent_bytes": tuple(look.bytes_of(SENT) for look in looks),
+            "received_bytes": tuple(look.bytes_of(RECEIVED) for look in looks),
+            "ports_gone": len(gone),
+        },
+        "\n".join(
+            [f"{name}: gone since the start of the run" for name in gone]
+            + [f"{name}: {look.changes()}" for name, look in zip(names, looks, strict=True)]
+        ),
+    )
+
+
+def values_of(port: Port) -> dict[str, int]:
+    """The port's counters by the kernel's names; what cannot be read is left out."""
+    wanted = {key for _, key, _ in ERRORS} | {SENT, RECEIVED}
+    found: dict[str, int] = {}
+    for path in (port.folder / folder / name for folder in FOLDERS for name in wanted):
+        try:
+            text = path.read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            continue
+        if text.isdigit() and len(text) <= DIGITS:
+            found[path.name] = int(text)
+    return found
+
+
+class _Pair:
+    """Two looks at one port."""
+
+    def __init__(self, before: object, after: Mapping[str, int]) -> None:
+        self.before: Mapping[str, object] = before if isinstance(before, Mapping) else {}
+        self.after = after
+
+    def counts(self, key: str, most: int) -> bool:
+        """Whether the driver has the counter, which one of the two looks shows, and it could still grow at the start."""
+        then = self.before.get(key)
+        stood = bool(most) and type(then) is int and then == most == self.after.get(key)
+        return (key in self.after or key in self.before) and not stood
+
+    def grown(self, key: str) -> int | None:
+        """How much the counter grew, or at least as much where it reached its highest value; None if that cannot be known."""
+        then, now = self.before.get(key), self.after.get(key)
+        return now - then if type(then) is int and now is not None and now >= then else None
+
+    def bytes_of(self, key: str) -> int | None:
+        """How many bytes were counted."""
+        units = self.grown(key)
+        return None if units is None else units * UNIT_BYTES
+
+    def changes(self) -> str:
+        """Every counter that changed, for the evidence."""
+        names: Sequence[str] = [
+            name for name in sorted(self.after) if self.before.get(name) != self.after[name]
+        ]
+        return (
+            ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
+            or "unchanged"
+        )
