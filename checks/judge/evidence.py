@@ -45,7 +45,7 @@ MEND = {
 }
 
 
-# Plans of 0.1.0 do not contain the checks of these parts, also not as skipped: where the machines have no such part, nothing is missing.
+# Plans of 0.1.0 do not contain the checks of these parts, not even as skipped: where machines have no such part, nothing is missing.
 YOUNGER = frozenset((Part.INFINIBAND,))
 
 
