@@ -52,10 +52,12 @@ class Seen:
     measured: Mapping[str, float]
 
     def has_measured(self, finding: OpenFinding, known: OpenFindings) -> bool:
-        """Whether the finding's check measured what it was about: its state now, or a time that includes the event."""
+        """Whether the finding's check measured what it was about: its state now, a time that includes the event, or, where evidence was
+        missing, anything.
+        """
         since = self.measured.get(finding.key.check)
-        if since is None:
-            return False
+        if since is None or finding.key.cause is Cause.EVIDENCE:
+            return since is not None
         return since <= finding.since or self.shows_a_remedy(finding, known)
 
     def shows_a_remedy(self, finding: OpenFinding, known: OpenFindings) -> bool:

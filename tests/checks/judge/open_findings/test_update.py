@@ -113,6 +113,16 @@ def test_missing_evidence_is_closed_by_the_measurement_coming_back() -> None:
     assert back.closed_total == {"measured": 1}
 
 
+def test_evidence_about_the_kernel_log_is_closed_when_the_log_is_read_again() -> None:
+    """However far back it reaches: what was missing was the reading, and no event."""
+    lost = finding("kernel.xid", "", Cause.EVIDENCE, part="")
+    opened = after_round(OpenFindings(), Seen(1000 * DAY, "watch", BOOT, [lost], {}))
+    back = after_round(opened, seen(at=1000 * DAY + 60, since=999 * DAY))
+
+    assert opened.open != ()
+    assert back.open == ()
+
+
 def test_a_gate_that_did_not_measure_the_check_closes_nothing() -> None:
     passing = Seen(1001 * DAY, "gate-2", NEXT_BOOT, [], {"gpu.ecc": 0.0})
 
