@@ -52,7 +52,7 @@ class Seen:
     measured: Mapping[str, float]
 
     def has_measured(self, finding: OpenFinding, known: OpenFindings) -> bool:
-        """Whether the finding's check measured what it was about: its state now, a time that includes the event, or, where evidence was
+        """Whether the finding's check measured what it was about: its state now, or a time that includes the event; where evidence was
         missing, anything.
         """
         since = self.measured.get(finding.key.check)
