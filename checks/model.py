@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.finding_details import Comparison, Unmeasured
+from checks.model_details import Comparison, DeclaredMachine, Unmeasured
 from checks.value_types import Range, Text
 
 SCHEMA_VERSION = 1
@@ -22,8 +22,7 @@ FIRST = "first_"  # prefix of a metric: the value of the first measurement, if t
 NODE_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 NodeName = Annotated[str, Text(NODE_NAME, 253)]
 
-# Values outside the range of a double cannot be compared. int comes before float, so that a report that is read back equals the one
-# written.
+# Values beyond a double cannot be compared. int stands before float, so that a report that is read back equals the one written.
 Whole = Annotated[int, Range(-1e300, 1e300)]
 Scalar = bool | Whole | float | str
 Value = Scalar | tuple[Whole | float | None, ...] | tuple[str, ...]
@@ -164,34 +163,11 @@ class KernelLog(str, Enum):
 
 
 @dataclass(frozen=True)
-class DeclaredMachine:
-    """What the operator says of a machine whose type is in no table; None and "" if the operator does not say.
-
-    Counts are of one node, `nvlinks` and `pcie_*` of one GPU. `gpu` is the model ("H100 80GB HBM3"); a node without GPUs has none.
-    `ib_ports` are the ports of InfiniBand or RoCE that the training uses, each with `ib_rate_gbit_s`, as the kernel names it.
-    `network_gbit_s` is what a node sends to the others in all.
-    """
-
-    gpu: Annotated[str, Text(r"([A-Za-z0-9][A-Za-z0-9 ._-]*)?", 64)] = ""
-    vcpus: Annotated[int, Range(1, 100_000)] | None = None
-    memory_gib: Annotated[int, Range(1, 1_000_000)] | None = None
-    gpu_memory_mib: Annotated[int, Range(1, 10_000_000)] | None = None
-    nvlinks: Annotated[int, Range(0, 1000)] | None = None
-    pcie_generation: Annotated[int, Range(1, 20)] | None = None
-    pcie_width: Annotated[int, Range(1, 64)] | None = None
-    network_gbit_s: Annotated[int, Range(1, 1_000_000)] | None = None
-    efa_devices: Annotated[int, Range(0, 1000)] = 0
-    ib_ports: Annotated[int, Range(0, 1000)] = 0
-    ib_rate_gbit_s: Annotated[int, Range(1, 100_000)] | None = None
-
-
-@dataclass(frozen=True)
 class Declared:
     """What the operator declares. What must be observed follows from this, never from what was found.
 
-    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is set from the table in
-    `tasks/launchers/registry.py`, never from a gate file; reports and bundles of 0.1.0 lack it, which means READABLE. `machine`
-    describes an instance type that the table does not have.
+    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is the launcher's, never a gate file's;
+    reports and bundles of 0.1.0 lack it, which means READABLE. `machine` describes a type that no table has.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -210,9 +186,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Planned:
-    """One check that was planned for every subject of its scope, with its metrics, or the reason in the declaration for which it
-    does not run.
-    """
+    """One check that was planned for every subject of its scope, with its metrics, or why the declaration leaves it out."""
 
     check: str
     scope: Scope

@@ -9,7 +9,8 @@ from typing import Annotated
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
-from checks.model import Declared, DeclaredMachine
+from checks.model import Declared
+from checks.model_details import DeclaredMachine
 from checks.value_types import DecodeError, Range, Text
 
 SUFFIX = ".json"

@@ -11,7 +11,6 @@ from itertools import chain
 from operator import lt
 
 from checks.documents.columns import Rows
-from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.model import (
     CLUSTER,
@@ -26,6 +25,7 @@ from checks.model import (
     node_of,
     rank_subject,
 )
+from checks.model_details import Unmeasured
 from checks.policy import RELATIVE, CheckPolicy
 
 GPUS = "gpus"  # the array with the labels of the GPUs

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from checks.documents.columns import Rows
 from checks.documents.host_load import BUSY, HELD_BACK, Contention
-from checks.finding_details import Reference, Relation
 from checks.model import CLUSTER, FIRST, LINK, Cause, Finding, Level, Node, Observation, Value, node_of
+from checks.model_details import Reference, Relation
 
 # Judgement: two hosts are not equally busy if the CPU shares that other work took there differ by more than this.
 ALIKE = 0.15

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
-from checks.finding_details import Unmeasured
 from checks.judge import clocks, completeness, machine_identity
 from checks.judge.not_measured import not_measured
 from checks.judge.reachability import PAIRS
@@ -32,6 +31,7 @@ from checks.model import (
     Scope,
     Skip,
 )
+from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Policy
 
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
@@ -193,19 +193,15 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
     for name, stand_in in withheld_kernel_log.STAND_INS.items():
         applies = lacks(stand_in.part, report.declared, instance) is None
         if applies and withheld_kernel_log.required(name, report.declared) and name not in planned:
-            yield _missing(
-                name, CLUSTER, "this check replaces the kernel log, but the plan does not contain it"
-            )
+            said = "this check replaces the kernel log, but the plan does not contain it"
+            yield _missing(name, CLUSTER, said)
     for p in report.plan:
         line = policy.checks.get(p.check)
         if p.skip is not None and not allowed(
             p.check, p.skip, report.declared, report.profile, line, instance
         ):
-            yield _missing(
-                p.check,
-                CLUSTER,
-                f"the plan skips this check ({p.skip.value}), which contradicts the declaration",
-            )
+            said = f"the plan skips this check ({p.skip.value}), which contradicts the declaration"
+            yield _missing(p.check, CLUSTER, said)
         elif line is not None and line.scope not in (None, p.scope):
             said = f"the plan has scope {p.scope.value} for this check, but the policy requires scope {line.scope.value}"
             yield _missing(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checks.finding_details import Unmeasured
 from checks.model import Cause, Finding, FindingKind, Level
+from checks.model_details import Unmeasured
 
 
 def not_measured(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from checks.documents.report import clip, digest, dump_plain
 from checks.explain.reading import Part, Reading, ReadOptions
 from checks.facts.instances import Facts
-from checks.finding_details import Unmeasured
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
 from checks.judge.culprits.matrix_file import DecodedTable
@@ -22,6 +21,7 @@ from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.judge.verdict import conclude
 from checks.model import Cause, Count, Coverage, Digests, Finding, Level, Observation, Outcome, Verdict
+from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Over, Policy, Rule
 from checks.version import ENGINE
 

@@ -12,7 +12,8 @@ from checks.documents.decode import nearest
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.facts.instances import Instance
+from checks.facts.instances import Instance, lacks
+from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
@@ -159,7 +160,11 @@ def _policy_lines(instance: Instance, policy: Policy | None) -> list[str]:
     if policy is None:
         return ["", "No shipped policy covers this type. Give a policy with --policy."]
     lines = ["", f"Policy {policy.name}: a WARN means {policy.on_warn.value}."]
-    for check, line in policy.checks.items():
+    declared = Declared("type", 2, instance.gpus, max(instance.gpus, 2))
+    applying = {
+        name: line for name, line in policy.checks.items() if lacks(line.part, declared, instance) is None
+    }
+    for check, line in applying.items():
         lines += ["", f"{check} ({_applies(line)})"]
         lines += [text for rule in line.rules for text in _rule(rule, instance)] or [
             "  no threshold: it must only be measured"

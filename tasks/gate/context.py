@@ -34,6 +34,7 @@ from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of
 from tasks.gate_file.folder import missing_name, path_of
+from tasks.gate_file.machines import require_own_machine, wrong_policy
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.references import PolicyError, read_policy
@@ -280,21 +281,14 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         near = nearest(declared.instance_type, tuple(facts.instances))
         said = f"{declared.instance_type!r} is not a known instance type; machines of your own are described in [cluster.machine]"
         raise GateFileError(file, where, said, near)
-    _require_own_machine(file, gate)
+    require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
         said = (
             f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
         )
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        types = ", ".join(policy.instance_types[:5]) + ("..." if len(policy.instance_types) > 5 else "")
-        said = f"policy {policy.name!r} was not written for {declared.instance_type}, but for {types}"
-        said += ". Name another in [policy] file"
-        if gate.cluster.machine is not None:
-            models = {
-                facts.instances[name].gpu for name in policy.instance_types if name in facts.instances
-            } - {""}
-            said += f", add the type to a copy of this policy, or name a GPU that it is for: {', '.join(sorted(models)) or 'none'}"
+        said = wrong_policy(gate, policy, facts)
         raise GateFileError(file, where, said)
     try:
         known = catalog.with_extra(gate.checks.extra)
@@ -319,19 +313,6 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         if name not in checks:
             said = f"policy {policy.name!r} asks for check {name}, which is not in the catalogue"
             raise GateFileError(file, "policy.file", said, nearest(name, checks))
-
-
-def _require_own_machine(file: str, gate: Gate) -> None:
-    """Require of a machine that the file describes that no table describes it, and that its GPUs have a name."""
-    declared, machine, known = gate.cluster.declared, gate.cluster.machine, builtin().instances
-    if machine is None:
-        return
-    if declared.instance_type in known:
-        said = f"{declared.instance_type} is a known instance type. Leave [cluster.machine] out, or choose a name of your own"
-        raise GateFileError(file, "cluster.machine", said)
-    if bool(declared.gpus_per_node) != bool(machine.gpu):
-        said = f"{declared.gpus_per_node} GPUs are declared, and gpu = {machine.gpu!r}. Name the model of the GPUs, or declare none"
-        raise GateFileError(file, "cluster.machine.gpu", said)
 
 
 def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelLog) -> None:

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from checks.facts.profile_options import DEADLINE_S
-from checks.model import Declared, DeclaredMachine, KernelLog, Profile
+from checks.model import Declared, KernelLog, Profile
+from checks.model_details import DeclaredMachine
 from tasks.gate_file.people import Approval, Notify
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]

@@ -89,7 +89,9 @@ def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
 
 def _of_engine(engine: str) -> Iterator[Path]:
     for path in sorted(SHIPPED.glob("*.toml")):
-        if tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]["launcher"] == engine:
+        cluster = tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]
+        # `init` asks for a known type, for which nothing has to be described.
+        if cluster["launcher"] == engine and "machine" not in cluster:
             yield path
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import plain
-from checks.finding_details import Unmeasured
 from checks.judge.not_measured import summary
 from checks.judge.rules.wording import who
 from checks.model import (
@@ -25,6 +24,7 @@ from checks.model import (
     Verdict,
     node_of,
 )
+from checks.model_details import Unmeasured
 from tasks.text.inert import one_line
 
 NAMED = 6

@@ -15,7 +15,6 @@ from checks.documents.decode import nearest
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
-from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
@@ -32,6 +31,7 @@ from checks.model import (
     Scope,
     Verdict,
 )
+from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Policy
 from checks.runner import single_node
 from tasks.render.views.nodes import State, finding_state

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Declared, DeclaredMachine
+from checks.model import Declared
+from checks.model_details import DeclaredMachine
 from checks.policy import JUDGED_BY_THE_ENGINE, load
 from checks.value_types import DecodeError
 from tasks.gate_file.references import read_policy

@@ -13,7 +13,8 @@ from pathlib import Path
 from checks.check import Check, Context, RankPlace
 from checks.explain.reading import Kind
 from checks.facts.builtin import builtin
-from checks.model import Cause, Declared, DeclaredMachine, Level, Observation, Profile
+from checks.model import Cause, Declared, Level, Observation, Profile
+from checks.model_details import DeclaredMachine
 from checks.process.observe import probe
 from checks.roster import Member, Roster
 from tests.exchanges import access

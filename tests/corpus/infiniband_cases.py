@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from checks.probes.infiniband import ports as ports_module
 from checks.probes.infiniband.counters import counters
 from checks.probes.infiniband.ports import ports
 from tests.corpus.case import NDR, Case, Sort, context, observed
+from tests.corpus.nccl_cases import efa, logged, other, transported, without
 from tests.fakes.infiniband import COUNTERS, HW_COUNTERS, Adapter, adapters, make_sysfs
 
 Observe = Callable[[Path], Sequence[Observation]]
@@ -178,4 +180,37 @@ COUNTED = [
     _count(UNMEASURABLE, "no port at the end", counted(lost=[one.name for one in adapters()])),
 ]  # fmt: skip
 
-CASES = [*PORTS, *COUNTED]
+# ---------------------------------------------------------------- nccl.transport over ports
+
+
+def over_ports(text: str, ports: int = 8, network: str = "IB", way: str = "IB") -> str:
+    """The log of EFA as NCCL writes it over InfiniBand (src/transport/net_ib.cc): how it names ports, network and channels."""
+    named = " ".join(f"[{number}]mlx5_{number}:1/IB" for number in range(ports))
+    used = f"NET/{network} : Using {named} [RO]; OOB eth0:10.1.8.3<0>"
+    text = without(r"NET/OFI (?:Init|Using)")(text)
+    text = re.sub(r"NET/OFI Selected provider is efa.*", used, text)
+    return text.replace("Using network AWS Libfabric", f"Using network {way}").replace(
+        "NET/AWS Libfabric/", f"NET/{way}/"
+    )
+
+
+def of_ports() -> Iterator[Case]:
+    """What the log proves on a machine with InfiniBand."""
+
+    def case(sort: Sort, name: str, text: Callable[[], str], names: str = "", **of: object) -> Case:
+        return transported(sort, f"infiniband_{name}", logged(text, NDR, 2), names, NDR, **of)
+
+    yield case(Sort.HEALTHY, "of_nccl", efa(over_ports))
+    yield case(
+        Sort.HEALTHY, "of_hpcx", efa(lambda text: over_ports(text, network="IBext_v9", way="IBext_v9"))
+    )
+    yield case(Sort.HEALTHY, "roce", efa(lambda text: over_ports(text).replace("/IB ", "/RoCE ")))
+    yield case(Sort.FAULTY, "socket_fallback", other("log_socket.txt"), "carries 4 channels")
+    yield case(Sort.FAULTY, "libfabric_over_tcp", other("log_tcp_provider.txt"), "carries 4 channels")
+    yield case(Sort.FAULTY, "seven_ports", efa(lambda text: over_ports(text, 7)), "does not use 1 network")
+    plain = efa(lambda text: over_ports(text).replace("/GDRDMA", ""))
+    yield case(Sort.FAULTY, "no_gpudirect", plain, "GPUDirect switched off")
+    yield case(Sort.UNMEASURABLE, "provider_untold", efa(without("Selected provider")))
+
+
+CASES = [*PORTS, *COUNTED, *of_ports()]

@@ -17,7 +17,7 @@ from checks.model import Cause, Level, Observation, Profile
 from checks.probes.collectives import nccl_log
 from checks.probes.collectives.nccl_tests import tests as perf
 from checks.probes.collectives.transport import transport
-from tests.corpus.case import NDR, RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
+from tests.corpus.case import RECORDINGS_FOLDER, Case, Recording, Sort, context, observed
 from tests.fakes.tools import Reply, install, on_path
 from tests.public.inputs import all_reduce
 
@@ -154,36 +154,6 @@ def of_transport() -> Iterator[Case]:
         "carries 4 channels",
         kind="g4dn.metal",
     )
-
-
-def over_ports(text: str, ports: int = 8, network: str = "IB", way: str = "IB") -> str:
-    """The log of EFA as NCCL writes it over InfiniBand (src/transport/net_ib.cc): how it names ports, network and channels."""
-    named = " ".join(f"[{number}]mlx5_{number}:1/IB" for number in range(ports))
-    used = f"NET/{network} : Using {named} [RO]; OOB eth0:10.1.8.3<0>"
-    text = without(r"NET/OFI (?:Init|Using)")(text)
-    text = re.sub(r"NET/OFI Selected provider is efa.*", used, text)
-    return text.replace("Using network AWS Libfabric", f"Using network {way}").replace(
-        "NET/AWS Libfabric/", f"NET/{way}/"
-    )
-
-
-def of_ports() -> Iterator[Case]:
-    """What the log proves on a machine with InfiniBand."""
-
-    def case(sort: Sort, name: str, text: Callable[[], str], names: str = "", **of: object) -> Case:
-        return transported(sort, f"infiniband_{name}", logged(text, NDR, 2), names, NDR, **of)
-
-    yield case(Sort.HEALTHY, "of_nccl", efa(over_ports))
-    yield case(
-        Sort.HEALTHY, "of_hpcx", efa(lambda text: over_ports(text, network="IBext_v9", way="IBext_v9"))
-    )
-    yield case(Sort.HEALTHY, "roce", efa(lambda text: over_ports(text).replace("/IB ", "/RoCE ")))
-    yield case(Sort.FAULTY, "socket_fallback", other("log_socket.txt"), "carries 4 channels")
-    yield case(Sort.FAULTY, "libfabric_over_tcp", other("log_tcp_provider.txt"), "carries 4 channels")
-    yield case(Sort.FAULTY, "seven_ports", efa(lambda text: over_ports(text, 7)), "does not use 1 network")
-    plain = efa(lambda text: over_ports(text).replace("/GDRDMA", ""))
-    yield case(Sort.FAULTY, "no_gpudirect", plain, "GPUDirect switched off")
-    yield case(Sort.UNMEASURABLE, "provider_untold", efa(without("Selected provider")))
 
 
 def of_untold_transport() -> Iterator[Case]:
@@ -343,7 +313,6 @@ def unmeasurable() -> dict[str, Observe]:
 
 CASES: list[Case] = [
     *of_transport(),
-    *of_ports(),
     *of_untold_transport(),
     *of_tests(),
 ]

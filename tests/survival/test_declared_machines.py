@@ -62,6 +62,7 @@ UNDECLARED = {
     "one rank declared",
     "not in this profile",
     "this instance type has no EFA",
+    "this instance type has no InfiniBand port",
     "this instance type has no Neuron device",
     Skip.KERNEL_LOG_READABLE.value,
 }

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import Rows
-from checks.finding_details import Comparison, Relation, Unmeasured
 from checks.judge import cpu_contention, xid_overlay
 from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
@@ -17,6 +16,7 @@ from checks.judge.rules.tails import Tails
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of
 from checks.judge.rules.wording import figure, noun_of, quantity, show, unequal, unit_of
 from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of, worst
+from checks.model_details import Comparison, Relation, Unmeasured
 from checks.policy import RELATIVE, CheckPolicy, Over, Rule
 from checks.value_types import version_of
 

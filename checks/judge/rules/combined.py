@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checks.documents.columns import Rows
-from checks.finding_details import Comparison
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, good_side, noise_of, of_small_group, spread_of
 from checks.judge.rules.prefilter import are_near, nodes_of, suspects
@@ -22,6 +21,7 @@ from checks.judge.rules.tails import NORMAL, Tails, tails_of
 from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
 from checks.judge.rules.wording import MEDIANS, REFERENCES, percent
 from checks.model import Finding, Observation, node_of
+from checks.model_details import Comparison
 from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, cast
 
 from checks.documents.columns import Rows
-from checks.finding_details import Comparison, Reference, Relation, Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.expected_questions import Question, questions
 from checks.judge.rules.expected_values import Expected
@@ -22,6 +21,7 @@ from checks.judge.rules.prefilter import parts_of, span
 from checks.judge.rules.values import RuleContext, cells_of, crossing
 from checks.judge.rules.wording import bounded, noun_of, unit_of, who
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observation, node_of
+from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import Expect, Rule
 
 LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checks.finding_details import Comparison
 from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
@@ -20,6 +19,7 @@ from checks.judge.rules.tails import NORMAL
 from checks.judge.rules.values import Cell, RuleContext, cells_of, crossing, edges, held, label_text
 from checks.judge.rules.wording import MEDIANS, figure, percent, quantity, spoken, stated, unit_of
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
+from checks.model_details import Comparison
 from checks.policy import Over, Rule
 
 # A finding that names nobody lists at most so many candidates.

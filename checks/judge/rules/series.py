@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from checks.documents.columns import Rows
-from checks.finding_details import Unmeasured
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.prefilter import elements_of, parts_of, span
 from checks.judge.rules.values import Cell, cells_of, label_text
 from checks.model import Observation, node_of
+from checks.model_details import Unmeasured
 from checks.policy import Rule
 
 

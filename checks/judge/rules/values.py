@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.facts.instances import Facts, Instance
-from checks.finding_details import Comparison, Reference, Relation, Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.rules.tails import Tails
 from checks.judge.rules.wording import bounded, figure, unit_of
 from checks.model import CLUSTER, Declared, Finding, Level, Observation
+from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import FALSE_NAMES, Over, Rule
 
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from checks.finding_details import Comparison, Reference, Relation
 from checks.model import CLUSTER, LINK, Finding
+from checks.model_details import Comparison, Reference, Relation
 from checks.policy import Over
 
 WORDS = Path(__file__).with_name("metric_words.json")

@@ -137,7 +137,6 @@ class Reader:
             self.oldest_age_s,
             self.lost,
             tuple(event for event in self.events if id(event) not in told),
-            # The window before the boot: a restart hides what is broken for as long as nothing loads it.
             tuple(event for event in before if not is_old(event, self.now.boot_s + self.window_s)),
             tuple(self.notes),
         )

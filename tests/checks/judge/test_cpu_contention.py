@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.documents.host_load import Contention
-from checks.finding_details import Unmeasured
 from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.culprits.findings import judge as judge_ranks
 from checks.judge.not_measured import not_measured
@@ -18,6 +17,7 @@ from checks.judge.reachability import judge as judge_hosts
 from checks.judge.rules import apply
 from checks.judge.rules.values import RuleContext
 from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Report, Value
+from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Over, Policy, Rule, load
 from checks.value_types import DecodeError
 from tests.checks.culprit.rows import tournament

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from checks.bundle import plan_of
-from checks.model import Declared, DeclaredMachine
+from checks.model import Declared
+from checks.model_details import DeclaredMachine
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.request import GateRequest

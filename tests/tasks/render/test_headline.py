@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.model import Cause, Finding, Level
+from checks.model_details import Unmeasured
 from tasks.render.findings import gathered
 from tasks.render.headline import headline, sentence, without_coverage
 from tests.sample_reports import healthy, verdict_of, wrong_sums

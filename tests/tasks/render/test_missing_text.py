@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.catalog import CATALOG
-from checks.finding_details import Unmeasured
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Scope, Verdict, rank_subject
+from checks.model_details import Unmeasured
 from tasks.render.findings import gathered
 from tasks.render.missing_text import MOST_LINES, missing_lines, parted
 from tasks.render.terminal import terminal

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.finding_details import Unmeasured
 from checks.judge.not_measured import not_measured
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Cause, Finding, Level, Report, Verdict
+from checks.model_details import Unmeasured
 from checks.policy import OnWarn
 from tasks.render.findings import gathered, group
 from tasks.render.headline import explanation, headline

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.columns import Rows
-from checks.finding_details import Reference, Relation
 from checks.judge.rules.apply import apply
 from checks.judge.rules.combined import chances, examine
 from checks.judge.rules.values import Chances, RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value, node_of
+from checks.model_details import Reference, Relation
 from checks.policy import CheckPolicy, OnWarn, Over, Policy, Rule
 
 CHECK = "compute.memory_bandwidth"

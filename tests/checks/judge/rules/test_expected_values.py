@@ -29,7 +29,8 @@ from checks.judge.rules.expected_values import (
     most_busbw,
     transport_of,
 )
-from checks.model import Declared, DeclaredMachine
+from checks.model import Declared
+from checks.model_details import DeclaredMachine
 
 FACTS = builtin()
 P5, MIB, GIB = "p5.48xlarge", 1 << 20, 1 << 30

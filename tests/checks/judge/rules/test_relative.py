@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.finding_details import Relation
 from checks.judge.rules.apply import apply
 from checks.judge.rules.relative import comparisons
 from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Declared, Finding, Level, Observation, Outcome, Value
+from checks.model_details import Relation
 from checks.policy import CheckPolicy, Over, Rule, load
 from checks.value_types import DecodeError
 

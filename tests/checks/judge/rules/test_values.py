@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from checks.finding_details import Reference
 from checks.judge.rules.apply import apply
 from checks.judge.rules.wording import figure, show
 from checks.model import Cause, Level, Observation, Outcome, Value
+from checks.model_details import Reference
 from checks.policy import CheckPolicy, Over, Rule
 
 

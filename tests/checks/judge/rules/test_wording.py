@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.finding_details import Comparison, Reference, Relation
 from checks.judge.rules.wording import (
     bounded,
     exit_text,
@@ -22,6 +21,7 @@ from checks.judge.rules.wording import (
     who,
 )
 from checks.model import Cause, Finding, Level
+from checks.model_details import Comparison, Reference, Relation
 from checks.policy import Rule, load
 
 POLICIES = Path("deployments/policies")

@@ -1,0 +1,80 @@
+"""Details of the model: what a finding is based on (a number that crossed a threshold, or a value that was not measured), and a
+machine of one's own as an operator describes it. Pure data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+from checks.value_types import Range, Text
+
+
+class Relation(str, Enum):
+    """On which side of its threshold a value is; UNEQUAL: the threshold is the value that it must have."""
+
+    BELOW = "below"
+    ABOVE = "above"
+    UNEQUAL = "unequal"
+
+
+class Reference(str, Enum):
+    """What a value was compared with: a number of the policy, a median, what the facts expect, or the most that is possible."""
+
+    THRESHOLD = "threshold"
+    PEERS = "peers"
+    NODE = "node"
+    FLEET = "fleet"
+    EXPECTED = "expected"
+    LOW_END = "low_end"
+    MINIMUM = "minimum"
+    LIMIT = "limit"
+    POSSIBLE = "possible"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A value that crossed a threshold, in its unit ("" for counts, shares and ratios).
+
+    `of` is the reference value of which the threshold is a ratio; None if the threshold is in the value's own unit.
+    """
+
+    value: float
+    unit: str
+    relation: Relation
+    threshold: float
+    reference: Reference = Reference.THRESHOLD
+    of: float | None = None
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """Why something was not measured. `value` is the label of the value ("GPU 1: dram"), "" if the check has no values at all;
+    `reason` continues the sentence that the label begins ("is missing").
+    """
+
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeclaredMachine:
+    """What the operator says of a machine whose type is in no table; None and "" if the operator does not say.
+
+    Counts are of one node, `nvlinks` and `pcie_*` of one GPU. `gpu` is the model ("H100 80GB HBM3"); a node without GPUs has none.
+    `ib_ports` are the ports of InfiniBand or RoCE that the training uses, each with `ib_rate_gbit_s`, as the kernel names it.
+    `network_gbit_s` is what a node sends to the others in all.
+    """
+
+    gpu: Annotated[str, Text(r"([A-Za-z0-9][A-Za-z0-9 ._-]*)?", 64)] = ""
+    vcpus: Annotated[int, Range(1, 100_000)] | None = None
+    memory_gib: Annotated[int, Range(1, 1_000_000)] | None = None
+    gpu_memory_mib: Annotated[int, Range(1, 10_000_000)] | None = None
+    nvlinks: Annotated[int, Range(0, 1000)] | None = None
+    pcie_generation: Annotated[int, Range(1, 20)] | None = None
+    pcie_width: Annotated[int, Range(1, 64)] | None = None
+    network_gbit_s: Annotated[int, Range(1, 1_000_000)] | None = None
+    efa_devices: Annotated[int, Range(0, 1000)] = 0
+    ib_ports: Annotated[int, Range(0, 1000)] = 0
+    ib_rate_gbit_s: Annotated[int, Range(1, 100_000)] | None = None
