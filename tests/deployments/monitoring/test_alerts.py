@@ -229,7 +229,10 @@ def test_an_xid_in_the_kernel_log(world: World) -> None:
         rounds = world.query('sum(prelaunch_watch_rounds_total{node="cpu-0"})')[0]["value"][1]
         assert float(rounds) <= float(before) + 3
 
-        within(world.first_fired("PrelaunchFindingOpen", since, node="cpu-0", check="kernel.xid"), ROUND)
+        fired = world.first_fired(
+            "PrelaunchFindingOpen", since, node="cpu-0", check="kernel.xid", cause="HARDWARE"
+        )
+        within(fired, ROUND)
         until(
             "on-call is notified", lambda: world.told("on-call", "PrelaunchFindingOpen", check="kernel.xid")
         )
