@@ -21,7 +21,7 @@ from checks.check import Check, Context, imported
 from checks.documents.report import dump_plain
 from checks.model import ErrorKind, Observation
 from checks.process.observe import errored, probe
-from checks.process.tree import alive, become_subreaper, die_with_parent, end_children, start_ticks
+from checks.process.tree import alive, become_subreaper, end_children, start_ticks
 from checks.process.whole_file import write_whole
 from checks.runner.node_context import NodeContext, before_path, open_node_context, read_before
 
@@ -33,7 +33,6 @@ KILL_S = 1.0
 
 def main(argv: list[str]) -> int:
     """argv: BUNDLE ROSTER NODE SCRATCH RESULT PATH..., the paths of the checks."""
-    die_with_parent()
     become_subreaper()
     os.nice(NICE)
     bundle, roster, node, scratch, result, *paths = argv

@@ -25,7 +25,7 @@ from checks.probes.host import machine, system
 from checks.process import own_packages
 from checks.process.isolate import RESULT_BYTES, Output, piped
 from checks.process.observe import errored
-from checks.process.tree import end_tree
+from checks.process.tree import end_tree, with_pdeathsig
 from checks.roster import Member, Roster
 from checks.runner.journal import now
 from checks.runner.node_context import PlaceError
@@ -114,8 +114,8 @@ class Rounds:
         where = (*files, self.node, str(self.scratch), str(path))
         argv = own_packages.module("checks.watch.round_child", *where, *self.paths)
         child = subprocess.Popen(
-            (sys.executable, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            with_pdeathsig((sys.executable, *argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         output, in_time = Output(piped(child)), True
         try:

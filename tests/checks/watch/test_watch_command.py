@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from checks.documents import open_findings as documents
 from checks.process.free_ports import free_ports
 from checks.process.machine_state import FINDINGS
+from checks.process.tree import alive, start_ticks
 
 ROOT = Path(__file__).parents[3]
 # Seed 001's drill: the line of an NVLink fault that calls for another node.
@@ -198,6 +199,33 @@ def test_sigterm_ends_it_at_once_and_leaves_no_process(tmp_path: Path, log: Path
         ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
     )
     assert "" == left.stdout
+
+
+def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
+    tmp_path: Path, log: Path
+) -> None:
+    """The watch is killed with -9 while its round is stopped, before that has run a line of its own."""
+    stopped: dict[int, int | None] = {}
+    with watching(tmp_path, log, "--every", "0.5") as watch:
+        children = Path(f"/proc/{watch.process.pid}/task/{watch.process.pid}/children")
+        ends = time.monotonic() + 30
+        while not stopped and time.monotonic() < ends:
+            for pid in children.read_text().split():
+                with suppress(OSError):
+                    # What starts the round has become it.
+                    program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2]  # a zombie has none
+                    if any(word.endswith(b"own_packages.py") for word in program):
+                        os.kill(int(pid), signal.SIGSTOP)
+                        stopped[int(pid)] = start_ticks(int(pid))
+        assert stopped, "no round was seen"
+        [(round_pid, ticks), *_] = stopped.items()
+        watch.process.kill()
+        watch.process.wait()
+        try:
+            until("the round has gone", lambda: not alive(round_pid, ticks), 5)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(round_pid, signal.SIGKILL)
 
 
 def test_what_cannot_be_watched_is_said_and_ends_with_2(tmp_path: Path, log: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from checks.process.tree import alive, start_ticks
 from tests.deployments.monitoring.alert_world import CPU, GPU, INTERVAL, NEVER, ROUND, World, until
 
 pytestmark = [
@@ -165,14 +166,17 @@ def test_a_round_that_hangs(world: World) -> None:
     since = time.time()
     ends = time.monotonic() + 60
     fired = False
+    stopped: dict[int, int | None] = {}
     while not fired and time.monotonic() < ends:
         for child in world.rounds():
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGSTOP)
+                stopped[child] = start_ticks(child)
         time.sleep(0.05)
         fired = bool(world.firing() & {"PrelaunchRoundIncomplete//cpu-0", "PrelaunchWatchStale//cpu-0"})
     assert fired, world.firing()
     within(time.time() - since, ROUND)
+    until("each of them is ended", lambda: not any(alive(*one) for one in stopped.items()))
 
 
 def test_a_store_that_is_gone(world: World) -> None:
