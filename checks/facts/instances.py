@@ -81,9 +81,9 @@ class Facts:
         return self.named[name] if name else instance.provenance
 
     def of(self, declared: Declared) -> Facts:
-        """These facts, with the declared machine as the row of its type."""
+        """These facts, with the declared machine as the row of its type. What the table has of a type no description replaces."""
         said = declared.machine
-        if said is None:
+        if said is None or declared.instance_type in self.instances:
             return self
         values = {column.name: getattr(said, column.name) for column in fields(said)}
         own = Instance(declared.gpus_per_node, provenance=DECLARED, **values)
@@ -91,10 +91,11 @@ class Facts:
 
     def are_for(self, types: Collection[str], declared: Declared) -> bool:
         """Whether rules for these types hold for the declared machines: for an own type they do if they hold for one with its GPU."""
-        if declared.machine is None or declared.instance_type in types:
+        own = self.of(declared).instances.get(declared.instance_type)
+        if own is None or own.provenance != DECLARED or declared.instance_type in types:
             return declared.instance_type in types
         rows = [row for name, row in self.instances.items() if name in types and not row.neuron_devices]
-        return any(row.gpu == declared.machine.gpu for row in rows)
+        return any(row.gpu == own.gpu for row in rows)
 
     def absent(self, instance_type: str, check: str) -> frozenset[str]:
         """The check's metrics that the type's GPU model does not have."""

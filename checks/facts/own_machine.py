@@ -48,8 +48,6 @@ def read(path: Path, nodes: int = 1) -> Declared:
     )
 
 
-def text_of(declared: Declared) -> bytes:
-    """The file about the machines of this declaration. Raises ValueError if their type is a known one."""
-    if declared.machine is None:
-        raise ValueError(f"{declared.instance_type} is a known instance type: give it by its name")
-    return dump_plain(OwnMachine(declared.instance_type, declared.gpus_per_node, declared.machine))
+def text_of(declared: Declared, machine: DeclaredMachine) -> bytes:
+    """The file about the machines of this declaration."""
+    return dump_plain(OwnMachine(declared.instance_type, declared.gpus_per_node, machine))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from checks.culprit import topology
 from checks.documents.columns import Rows, by_check
 from checks.documents.report import digest, dump, dump_plain
-from checks.facts.instances import Facts
+from checks.facts.instances import DECLARED, Facts
 from checks.judge import cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
@@ -244,6 +244,10 @@ def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterato
         yield Finding(
             Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", "Correct the declared instance type."
         )
+    elif declared.machine is not None and instance.provenance != DECLARED:
+        said = f"{declared.instance_type} is a known instance type, and was described as if it were none"
+        remedy = "Leave [cluster.machine] out of the gate file, or choose a name of your own for the type."
+        yield Finding(Level.FAIL, Cause.EVIDENCE, "facts", CLUSTER, said, "", remedy)
     elif declared.ranks_per_node < declared.gpus_per_node:
         said = f"{declared.ranks_per_node} ranks are declared for {declared.gpus_per_node} GPUs: some GPUs would not be tested"
         yield Finding(

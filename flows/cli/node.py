@@ -47,13 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _machine(arguments: argparse.Namespace) -> int:
     try:
-        gate = read_gate_file(Path(typed_path(arguments.file)))
-        write_stdout(own_machine.text_of(gate.declared(())).decode())
-    except (GateFileError, ValueError) as error:
-        write_stderr(
-            f"prelaunch: {arguments.file}: {error}" if type(error) is ValueError else f"prelaunch: {error}"
-        )
+        declared = read_gate_file(Path(typed_path(arguments.file))).declared(())
+    except GateFileError as error:
+        write_stderr(f"prelaunch: {error}")
         return int(Exit.REJECTED)
+    if declared.machine is None:
+        known = f"{declared.instance_type} is a known instance type: give it by its name"
+        write_stderr(f"prelaunch: {arguments.file}: {known}")
+        return int(Exit.REJECTED)
+    write_stdout(own_machine.text_of(declared, declared.machine).decode())
     return int(Exit.GO)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from checks.documents.decode import parse_json
 from checks.documents.hostlist import HostListError, expand
 from checks.facts.builtin import builtin
-from checks.model import NODE_NAME
+from checks.model import NODE_NAME, Declared
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.launchers.base import LaunchRejected
@@ -60,7 +60,7 @@ def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[
             f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(named)}. "
             "Name every node that should be there, also one that is down: what is not named is not missed."
         )
-    hardware = _hardware(declared.instance_type, declared.gpus_per_node)
+    hardware = _hardware(gate.declared(()))
     if without_efa:
         hardware = replace(hardware, efa_devices=0)
     return tuple(
@@ -164,9 +164,9 @@ def _launchers_own(gate: Gate) -> dict[str, str]:
     return dict.fromkeys(names, LOOPBACK)
 
 
-def _hardware(instance_type: str, gpus_per_node: int) -> Hardware:
-    instance = builtin().instances.get(instance_type)
-    gpus = gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
+def _hardware(declared: Declared) -> Hardware:
+    instance = builtin().of(declared).instances.get(declared.instance_type)
+    gpus = declared.gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
     return Hardware(gpus, instance.efa_devices if instance else None)
 
 

@@ -19,7 +19,7 @@ from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import moment, seen_by
-from checks.judge.open_findings.update import after_gate, after_pass
+from checks.judge.open_findings.update import Seen, after_gate, after_pass
 from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Finding, Outcome, Report
 from checks.policy import Policy
@@ -47,6 +47,10 @@ def settle_alone(policy: Policy, own: NodeReport) -> None:
     """Brings the open findings of this node up to date with what it shows by itself, by the rules of its watch: the verdict of these
     checks is made elsewhere and does not come back to this node.
     """
+    _change(lambda known: after_gate(known, _seen_here(policy, own)))
+
+
+def _seen_here(policy: Policy, own: NodeReport) -> Seen:
     names = {check.name for check in watched(catalog.CATALOG, policy)}
     plan = tuple(line for line in own.plan if line.check in names)
     rows = tuple(row for row in own.observations if row.check in names)
@@ -55,8 +59,7 @@ def settle_alone(policy: Policy, own: NodeReport) -> None:
         own.gate_id, own.node.attempt, own.measured_at, own.profile, alone, own.node.catalogue, plan, (own.node,), rows
     )  # fmt: skip
     seen_by, boot_id = view(policy, catalog.CATALOG), own.node.identity.get("boot_id", "")
-    seen = seen_alone(report, seen_by, builtin(), moment(own.measured_at), own.gate_id, boot_id)
-    _change(lambda known: after_gate(known, seen))
+    return seen_alone(report, seen_by, builtin(), moment(own.measured_at), own.gate_id, boot_id)
 
 
 def close_answered(pass_path: Path) -> None:

@@ -13,14 +13,15 @@ from checks.model import Declared
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from tests.corpus.case import NDR, declared
+from tests.corpus.case import OWN as PORTS
 
-OWN = declared(NDR)
+MACHINE, OWN = PORTS[NDR], declared(NDR)
 
 
 def written(folder: Path, **change: object) -> Path:
     """The file, changed."""
     path = folder / "machine.json"
-    path.write_text(json.dumps({**json.loads(own_machine.text_of(OWN)), **change}))
+    path.write_text(json.dumps({**json.loads(own_machine.text_of(OWN, MACHINE)), **change}))
     return path
 
 
@@ -29,11 +30,6 @@ def test_what_was_written_is_read_and_has_the_policy_of_its_gpu(tmp_path: Path) 
 
     assert Declared(NDR, 4, 8, 8, machine=OWN.machine) == found
     assert "nvidia" == read_policy(None, found, announced=False).name
-
-
-def test_a_known_type_needs_no_file() -> None:
-    with pytest.raises(ValueError, match="give it by its name"):
-        own_machine.text_of(Declared("p5.48xlarge", 1, 8, 8))
 
 
 @pytest.mark.parametrize(

@@ -224,8 +224,9 @@ def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
         try:
             until("the round has gone", lambda: not alive(round_pid, ticks), 5)
         finally:
-            with suppress(ProcessLookupError):
-                os.kill(round_pid, signal.SIGKILL)
+            for left in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(left, signal.SIGKILL)
 
 
 def test_what_cannot_be_watched_is_said_and_ends_with_2(tmp_path: Path, log: Path) -> None:

@@ -47,6 +47,11 @@ def test_named_nodes_have_the_declared_hardware() -> None:
     }
 
 
+def test_machines_of_ones_own_have_what_their_gate_file_says() -> None:
+    """An exporter of EFA that no node has would be down for ever."""
+    assert {Hardware(8, 0)} == {target.hardware for target in targets_of(gate("slurm-ib"), "n[1-4]")}
+
+
 def test_nodes_without_an_exporter_for_efa_have_none() -> None:
     """A person says so; DCGM has no such option, because then nobody would see a GPU."""
     [*found] = targets_of(gate("slurm-p5"), "n[1-4]", without_efa=True)
