@@ -6,10 +6,11 @@ attribute (InfiniBand Architecture Specification, volume 1, 16.1.3.5), which sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Part, Scope
+from checks.probes import growth
 from checks.probes.infiniband.ports import Port, declared_ports, here
 
 # The metric, the kernel's counter and its highest value; 0: a counter of the driver, of 64 bits.
@@ -62,13 +63,7 @@ def counters(context: Context) -> Measurement:
     only one of the two looks shows, makes its number null. `timeouts` are requests without an answer, `out_of_sequence` packets that
     arrived in the wrong order or after one was lost. `ports_gone` counts ports that were there at the start.
     """
-    if context.before is None:
-        raise CheckError(
-            "the counters could not be read at the start of the run: there is nothing to compare with"
-        )
-    seen = context.before.get("ports")
-    if not isinstance(seen, Mapping):
-        raise CheckError(f"the record from the start of the run is not a list of ports: {seen!r:.200}")
+    seen = growth.first_look(context.before, "ports")
     return compared(seen, {port.name: values_of(port) for port in here() if port.name in seen})
 
 
@@ -79,18 +74,18 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
         raise CheckError(
             f"none of the ports of the start of the run is there any more: {sorted(before)!r:.200}"
         )
-    looks = [_Pair(before.get(name), after[name]) for name in names]
+    looks = [growth.Growth(before.get(name), after[name]) for name in names]
     gone = sorted(set(before) - set(after))
     return Measurement(
         {
             "ports": tuple(names),
             **{
-                metric: tuple(look.grown(key) if look.counts(key, most) else 0 for look in looks)
+                metric: tuple(look.of((key,)) if counts(look, key, most) else 0 for look in looks)
                 for metric, key, most in ERRORS
             },
-            "uncounted": tuple(sum(not look.counts(key, most) for _, key, most in ERRORS) for look in looks),
-            "sent_bytes": tuple(look.bytes_of(SENT) for look in looks),
-            "received_bytes": tuple(look.bytes_of(RECEIVED) for look in looks),
+            "uncounted": tuple(sum(not counts(look, key, most) for _, key, most in ERRORS) for look in looks),
+            "sent_bytes": tuple(bytes_of(look, SENT) for look in looks),
+            "received_bytes": tuple(bytes_of(look, RECEIVED) for look in looks),
             "ports_gone": len(gone),
         },
         "\n".join(
@@ -102,7 +97,7 @@ def compared(before: Mapping[str, object], after: Mapping[str, Mapping[str, int]
 
 def values_of(port: Port) -> dict[str, int]:
     """The port's counters by the kernel's names; what cannot be read is left out."""
-    wanted = {key for _, key, _ in ERRORS} | {SENT, RECEIVED}
+    wanted = (*(key for _, key, _ in ERRORS), SENT, RECEIVED)
     found: dict[str, int] = {}
     for path in (port.folder / folder / name for folder in FOLDERS for name in wanted):
         try:
@@ -114,35 +109,12 @@ def values_of(port: Port) -> dict[str, int]:
     return found
 
 
-class _Pair:
-    """Two looks at one port."""
+def counts(look: growth.Growth, key: str, most: int) -> bool:
+    """Whether the driver has the counter, and it could still grow at the start."""
+    return look.has(key) and not (most and look.before.get(key) == most == look.after.get(key))
 
-    def __init__(self, before: object, after: Mapping[str, int]) -> None:
-        self.before: Mapping[str, object] = before if isinstance(before, Mapping) else {}
-        self.after = after
 
-    def counts(self, key: str, most: int) -> bool:
-        """Whether the driver has the counter, which one of the two looks shows, and it could still grow at the start."""
-        then = self.before.get(key)
-        stood = bool(most) and type(then) is int and then == most == self.after.get(key)
-        return (key in self.after or key in self.before) and not stood
-
-    def grown(self, key: str) -> int | None:
-        """How much the counter grew, or at least as much where it reached its highest value; None if that cannot be known."""
-        then, now = self.before.get(key), self.after.get(key)
-        return now - then if type(then) is int and now is not None and now >= then else None
-
-    def bytes_of(self, key: str) -> int | None:
-        """How many bytes were counted."""
-        units = self.grown(key)
-        return None if units is None else units * UNIT_BYTES
-
-    def changes(self) -> str:
-        """Every counter that changed, for the evidence."""
-        names: Sequence[str] = [
-            name for name in sorted(self.after) if self.before.get(name) != self.after[name]
-        ]
-        return (
-            ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
-            or "unchanged"
-        )
+def bytes_of(look: growth.Growth, key: str) -> int | None:
+    """How many bytes were counted."""
+    units = look.of((key,))
+    return None if units is None else units * UNIT_BYTES

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Scope
+from checks.probes import growth
 from checks.probes.network.interfaces import default_interfaces, driver_counters, interface_of
 
 DEV = Path("/proc/net/dev")
@@ -51,14 +52,7 @@ def counters(context: Context) -> Measurement:
     many counters of exceeded allowances the driver has (EC2's ENA; 0 where it is another driver) and `allowance_exceeded`
     the growth of their sum. A counter that went backwards, or that only one of the two looks shows, makes its number null.
     """
-    if context.before is None:
-        raise CheckError(
-            "the counters could not be read at the start of the run: there is nothing to compare with"
-        )
-    seen = context.before.get("interfaces")
-    if not isinstance(seen, Mapping):
-        raise CheckError(f"the record from the start of the run is not a list of interfaces: {seen!r:.200}")
-    return compared(seen, _look(context))
+    return compared(growth.first_look(context.before, "interfaces"), _look(context))
 
 
 def compared(before: Mapping[str, object], after: Look) -> Measurement:
@@ -66,19 +60,17 @@ def compared(before: Mapping[str, object], after: Look) -> Measurement:
     names = sorted({*before, *after})
     if not names:
         raise CheckError("no interface was compared")
-    looks = [(before.get(name), after.get(name, {})) for name in names]
-    plain = {key: tuple(_growth(then, now, (key,)) for then, now in looks) for key in COLUMNS}
-    allowances = [tuple(key for key in now if key.endswith(ALLOWANCE)) for _, now in looks]
+    looks = [growth.Growth(before.get(name), after.get(name, {})) for name in names]
+    plain = {key: tuple(look.of((key,)) for look in looks) for key in COLUMNS}
+    allowances = [tuple(key for key in look.after if key.endswith(ALLOWANCE)) for look in looks]
     return Measurement(
         {
             "interfaces": tuple(names),
             **plain,
             "allowance_counters": tuple(len(keys) for keys in allowances),
-            "allowance_exceeded": tuple(
-                _growth(then, now, keys) for (then, now), keys in zip(looks, allowances, strict=True)
-            ),
+            "allowance_exceeded": tuple(look.of(keys) for look, keys in zip(looks, allowances, strict=True)),
         },
-        "\n".join(f"{name}: {_changes(then, now)}" for name, (then, now) in zip(names, looks, strict=True)),
+        "\n".join(f"{name}: {look.changes()}" for name, look in zip(names, looks, strict=True)),
     )
 
 
@@ -119,22 +111,3 @@ def chosen(wanted: Iterable[str], every: Container[str]) -> list[str]:
 
 def _allowances(name: str) -> dict[str, int]:
     return {key: value for key, value in driver_counters(name).items() if key.endswith(ALLOWANCE)}
-
-
-def _growth(before: object, after: Mapping[str, int], keys: tuple[str, ...]) -> int | None:
-    """How much they grew together; None if one cannot be compared."""
-    if not isinstance(before, Mapping) or not after:
-        return None
-    total = 0
-    for key in keys:
-        then, now = before.get(key), after.get(key)
-        if type(then) is not int or now is None or now < then:
-            return None
-        total += now - then
-    return total
-
-
-def _changes(before: object, after: Mapping[str, int]) -> str:
-    then: Mapping[str, object] = before if isinstance(before, Mapping) else {}
-    changed = [key for key in after if then.get(key) != after[key]]
-    return ", ".join(f"{key} {then.get(key)} -> {after[key]}" for key in changed) or "unchanged"

@@ -1,0 +1,51 @@
+"""How much a device's counters grew between two looks, for the checks that compare the start of a run with its end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from checks.check import CheckError
+
+
+def first_look(before: Mapping[str, object] | None, name: str) -> Mapping[str, object]:
+    """What the first look recorded of each device, under this name. Raises CheckError if there was none, or it is no record."""
+    if before is None:
+        raise CheckError(
+            "the counters could not be read at the start of the run: there is nothing to compare with"
+        )
+    seen = before.get(name)
+    if not isinstance(seen, Mapping):
+        raise CheckError(f"the record from the start of the run is not a list of {name}: {seen!r:.200}")
+    return seen
+
+
+class Growth:
+    """Two looks at the counters of one device; what was not seen, or is no record, is as if it had none."""
+
+    def __init__(self, before: object, after: Mapping[str, int]) -> None:
+        self.before: Mapping[str, object] = before if isinstance(before, Mapping) else {}
+        self.after = after
+
+    def has(self, name: str) -> bool:
+        """Whether the driver has the counter, which one of the two looks shows."""
+        return name in self.after or name in self.before
+
+    def of(self, names: Sequence[str]) -> int | None:
+        """How much the counters grew together; None if one of them cannot be compared, or a look shows none at all."""
+        if not self.before or not self.after:
+            return None
+        total = 0
+        for name in names:
+            then, now = self.before.get(name), self.after.get(name)
+            if type(then) is not int or now is None or now < then:
+                return None
+            total += now - then
+        return total
+
+    def changes(self, but: Collection[str] = ()) -> str:
+        """Every counter that changed, for the evidence."""
+        names = [name for name in self.after if self.before.get(name) != self.after[name] and name not in but]
+        return (
+            ", ".join(f"{name} {self.before.get(name)} -> {self.after[name]}" for name in names)
+            or "unchanged"
+        )
