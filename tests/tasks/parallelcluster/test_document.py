@@ -11,9 +11,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.parallelcluster.document import cluster_document, cluster_yaml
+from tasks.parallelcluster.document import Value, cluster_document, cluster_yaml, yaml_text
 from tasks.parallelcluster.settings import INPUTS, Part, SettingsError, cluster_settings
-from tasks.parallelcluster.yaml_text import Value, yaml_text
 from tests.tasks.parallelcluster.clusters import OPTIONS, SHA256, VARIABLES, cluster
 
 TEXTS = st.text(st.characters(codec=None), max_size=20)
@@ -48,11 +47,11 @@ def plain(value: Value) -> object:
     return value if isinstance(value, str | bool | int) else [plain(inner) for inner in value]
 
 
-@given(DOCUMENTS, TEXTS)
-@example({"no": "no", "Os": {}, "a": [[], [["x"]], {}, {"b": [1]}], "": ""}, "# a\n---\nb: c")
-def test_every_document_is_read_as_it_was_written(document: dict[str, Value], heading: str) -> None:
-    """Keys and texts of any characters, empty ones too, at any depth; the heading is never more than comments."""
-    assert document == (parsed(yaml_text(document, heading)) or {})
+@given(DOCUMENTS)
+@example({"no": "no", "Os": {}, "a": [[], [["x"]], {}, {"b": [1]}], "": ""})
+def test_every_document_is_read_as_it_was_written(document: dict[str, Value]) -> None:
+    """Keys and texts of any characters, empty ones too, at any depth."""
+    assert document == (parsed(yaml_text(document)) or {})
 
 
 @given(st.data())

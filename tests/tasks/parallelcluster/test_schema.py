@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tasks.parallelcluster.commands import cluster_commands
-from tasks.parallelcluster.document import cluster_document, cluster_yaml
+from tasks.parallelcluster.document import cluster_document, cluster_yaml, yaml_text
 from tasks.parallelcluster.settings import ClusterSettings, Part
 from tasks.parallelcluster.validation import TESTED, State, Validation, pcluster_python, validated
-from tasks.parallelcluster.yaml_text import yaml_text
 from tests.tasks.parallelcluster.clusters import SHA256, cluster
 
 pytestmark = pytest.mark.needs("pcluster")
@@ -66,7 +65,8 @@ def test_the_schema_refuses_a_key_that_it_does_not_have() -> None:
 
 def test_the_rules_refuse_a_prolog_among_the_settings_of_slurm() -> None:
     """This is why the prolog is in a folder; the schema alone accepts it."""
-    text = cluster_yaml(cluster(), SHA256).replace('PrologFlags: "Alloc"', 'Prolog: "/opt/prolog"')
+    text = cluster_yaml(cluster(), SHA256).replace("PrologFlags: Alloc", "Prolog: /opt/prolog")
+    assert "Prolog: /opt/prolog" in text
     found = answer(text)
 
     assert State.REFUSED is found.state
