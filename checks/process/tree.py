@@ -140,7 +140,15 @@ def _end(seed: Seed, grace_s: float, kill_s: float, chase: bool = False) -> tupl
     owned = {found.pid for found in table.values() if found.parent == os.getpid()}
     known = _grow(seed(table), table)
     known = _ask(seed, known, time.monotonic() + grace_s) if grace_s > 0 else known
-    known, left = _kill(seed, known, _Chase(owned, CHASE_S if chase else 0.0), kill_s)
+    chaser = _Chase(owned, CHASE_S if chase else 0.0)
+    held: dict[int, int] = {}
+    try:
+        known, left = _kill(seed, known, chaser, kill_s, held)
+    except BaseException:
+        # A handler of a signal may raise between the stop and the kill, and what is stopped never ends by itself.
+        for pid in (*(pid for pid, started in held.items() if alive(pid, started)), *chaser.stopped):
+            _signal(pid, signal.SIGKILL)
+        raise
     for pid in known.keys() - owned:
         _reap_orphan(pid)
     return left
@@ -161,10 +169,11 @@ def _ask(seed: Seed, known: Members, deadline: float) -> Members:
         time.sleep(POLL_S)
 
 
-def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Members, tuple[int, ...]]:
-    """Stops all processes before any is killed: a stopped process cannot start a child that is missed."""
+def _kill(
+    seed: Seed, known: Members, chase: _Chase, kill_s: float, held: dict[int, int]
+) -> tuple[Members, tuple[int, ...]]:
+    """Stops all processes before any is killed: a stopped process cannot start a child that is missed. `held` has what it stopped."""
     begun = time.monotonic()
-    held: set[int] = set()
     quiet = 0
     while True:
         before, caught = known, chase()
@@ -179,7 +188,7 @@ def _kill(seed: Seed, known: Members, chase: _Chase, kill_s: float) -> tuple[Mem
         free = [found for found in running if found.state not in HELD or found.pid not in held]
         if free and time.monotonic() - begun < min(FREEZE_S, kill_s / 2):
             for found in free:
-                held.add(found.pid)
+                held[found.pid] = found.started
                 _signal(found.pid, signal.SIGSTOP)
         else:
             for found in running:
@@ -192,19 +201,19 @@ class _Chase:
 
     def __init__(self, owned: set[int], seconds: float) -> None:
         self._owned, self._seconds = owned, seconds
-        self._orphans: set[int] = set()
+        self.stopped: set[int] = set()
         self._path = f"/proc/self/task/{os.getpid()}/children"
 
     def __call__(self) -> bool:
         """Continues until no child was new for `seconds`, at most a hundred times that. Returns whether any was new."""
         begun = last = time.monotonic()
         while (now := time.monotonic()) - last < self._seconds and now - begun < 100 * self._seconds:
-            if new := self._children() - self._owned - self._orphans:
+            if new := self._children() - self._owned - self.stopped:
                 last = now
                 for pid in new:
                     _signal(pid, signal.SIGSTOP)
-                self._orphans |= new
-            self._orphans = {pid for pid in self._orphans if not _reap_orphan(pid)}
+                self.stopped |= new
+            self.stopped = {pid for pid in self.stopped if not _reap_orphan(pid)}
         return last > begun
 
     def _children(self) -> set[int]:

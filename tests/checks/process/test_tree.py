@@ -238,6 +238,24 @@ def test_what_forks_in_its_last_moment_is_found(tmp_path: Path) -> None:
     assert all(dead(pid) for pid in told(path))
 
 
+def test_an_interrupt_while_it_ends_processes_leaves_none_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a second Ctrl-C, between the stop and the kill: what is stopped never ends by itself."""
+    child = subprocess.Popen(("sleep", "60"))
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("checks.process.tree.time.sleep", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end_tree(child.pid, 0.0)
+        monkeypatch.undo()
+        assert -signal.SIGKILL == child.wait(5)
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_what_forks_all_the_time_is_ended(tmp_path: Path) -> None:
     """All are frozen before the first is killed, so no child is born unseen."""
     # Where this test is killed, nobody could end them: they end by themselves.
