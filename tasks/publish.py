@@ -44,6 +44,8 @@ from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 from tasks.store.layout import html_key, picture_key, report_key, summary_key, verdict_key
+from tasks.store.node_rows import GateNodes, rows_of
+from tasks.store.node_rows import keep as keep_rows
 from tasks.store.open import identity
 from tasks.store.records import Record, of, record_of
 from tasks.text.inert import one_line
@@ -64,10 +66,30 @@ def keep_record(session: Session, judged: JudgedReport) -> Record:
     return made
 
 
-def index_record(session: Session, record: Record) -> None:
-    """Write the record's row to the index. The index is a cache: a failure is logged, and the gate continues."""
+def keep_nodes(session: Session, judged: JudgedReport, record: Record) -> GateNodes | None:
+    """Keep what the verdict says of each node, beside the record. The report has it all, so that a failure is logged, and the gate
+    continues; nothing is kept of a PASS that was used again, because the nodes were not measured.
+    """
+    if judged.reused:
+        return None
     try:
-        session.setting.index.write(identity(session.setting.store), (record,))
+        rows = rows_of(
+            judged.report, of(judged.verdict), session.setting.policy, record.gate_id, record.judged_at, record.cluster
+        )  # fmt: skip
+        keep_rows(session.setting.store, rows)
+    except Exception as error:  # noqa: BLE001 - whatever a report does to it: no verdict hangs on what a page shows later
+        LOG.warning("the verdict is stored, but not what it says of each node: %s", error)
+        return None
+    return rows
+
+
+def index_record(session: Session, record: Record, rows: GateNodes | None = None) -> None:
+    """Write the rows of the record and of its nodes to the index. It is a cache: a failure is logged, and the gate continues."""
+    try:
+        name = identity(session.setting.store)
+        session.setting.index.write(name, (record,))
+        if rows is not None:
+            session.setting.index.write_nodes(name, (rows,))
     except (IndexFailed, StoreError) as error:
         LOG.warning("the verdict is stored, but not in the index: %s", error)
         report_progress(Progress("index", f"the verdict is stored, but not in the index: {error}"))
@@ -199,7 +221,7 @@ def _put_pages(session: Session, judged: JudgedReport, shown: VerdictContext) ->
 
 
 def store_report(session: Session, judged: JudgedReport) -> StoredReport:
-    """Store report, verdict, record, HTML, summary and picture under gates/<gate id>/, and a row in the index. Raises StoreError."""
+    """Store report, verdict, record, nodes, HTML, summary and picture, and their rows in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
@@ -207,11 +229,12 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
         Progress("verdict", headline(judged.verdict, name))
     )  # what follows is for people, and takes its time
     record = keep_record(session, judged)
+    rows = keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
     _put_pages(session, judged, shown)
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
-    index_record(session, record)
+    index_record(session, record, rows)
     _link_from_previous(session, judged, shown)
     places = PublishedReport(
         kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past

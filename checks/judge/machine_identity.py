@@ -7,20 +7,32 @@ ranks change, and host names are given to other machines. A machine that lost a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from checks.model import Node, Report
 
+
+class NamedNode(Protocol):
+    """A node of one gate."""
+
+    @property
+    def name(self) -> str:
+        """Its name in that gate."""
+        ...
+
+
+N = TypeVar("N", bound=NamedNode)
 Place = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class MachineHistory:
-    """One machine: (index of the report, the node at that time) in the order of the reports, and by what it was recognised."""
+class MachineHistory(Generic[N]):
+    """One machine: (index of the gate, the node at that time) in the order of the gates, and by what it was recognised."""
 
     known_by: str
-    nodes: tuple[tuple[int, Node], ...]
+    nodes: tuple[tuple[int, N], ...]
 
     @property
     def name(self) -> str:
@@ -28,26 +40,38 @@ class MachineHistory:
         return self.nodes[-1][1].name
 
 
-def machines(reports: Sequence[Report]) -> list[MachineHistory]:
-    """All machines, in the order in which they first appear."""
+def machines(reports: Sequence[Report]) -> list[MachineHistory[Node]]:
+    """All machines of the reports, in the order in which they first appear."""
+    return same_machines([report.nodes for report in reports], keys_of)
+
+
+def same_machines(
+    gates: Sequence[Sequence[N]], keys: Callable[[N], tuple[str, ...]], clusters: Sequence[str] = ()
+) -> list[MachineHistory[N]]:
+    """All machines of the gates, in the order in which they first appear. `keys` are the ids of a node; a node without any is
+    recognised by its name, among the nodes of the gate's cluster.
+    """
     root: dict[Place, Place] = {}
     of_key: dict[str, Place] = {}
-    nodes: dict[Place, Node] = {}
-    for index, report in enumerate(reports):
-        shared = Counter(key for node in report.nodes for key in set(_keys(node)))
-        names = Counter(node.name for node in report.nodes)
-        for node in report.nodes:
+    nodes: dict[Place, N] = {}
+    known: dict[Place, tuple[str, ...]] = {}
+    for index, gate in enumerate(gates):
+        found = [(node, keys(node)) for node in gate]
+        shared = Counter(key for _, own in found for key in set(own))
+        names = Counter(node.name for node in gate)
+        cluster = clusters[index] if clusters else ""
+        for node, own in found:
             if names[node.name] > 1:  # it is unknown to which of the two a row belongs
                 continue
             place = (index, node.name)
-            nodes[place], root[place] = node, place
-            for key in _keys(node) or (f"name {node.name}",):
+            nodes[place], root[place], known[place] = node, place, own
+            for key in own or (f"name {cluster}/{node.name}",):
                 if shared[key] <= 1:
                     _join(root, of_key.setdefault(key, place), place)
     groups: dict[Place, list[Place]] = {}
     for place in nodes:
         groups.setdefault(_top(root, place), []).append(place)
-    return [seen for places in groups.values() for seen in _split(places, nodes)]
+    return [seen for places in groups.values() for seen in _split(places, nodes, known)]
 
 
 def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
@@ -55,7 +79,7 @@ def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
     first: dict[str, str] = {}
     for node in nodes:
         boot = node.identity.get("boot_id", "")
-        for key in (*((f"boot_id {boot}",) if boot else ()), *_keys(node)):
+        for key in (*((f"boot_id {boot}",) if boot else ()), *keys_of(node)):
             other = first.setdefault(key, node.name)
             if other != node.name:
                 yield node.name, other, key
@@ -67,19 +91,22 @@ def gpu_uuids(node: Node) -> frozenset[str]:
     return frozenset(filter(None, node.identity.get("gpu_uuids", "").split(",")))
 
 
-def _keys(node: Node) -> tuple[str, ...]:
+def keys_of(node: Node) -> tuple[str, ...]:
+    """The ids by which a node's machine is recognised; none if nothing of them could be read."""
     uuid = node.identity.get("product_uuid", "")
     found = (f"product_uuid {uuid}",) if uuid else ()
     return (*found, *(f"GPU {one}" for one in sorted(gpu_uuids(node))))
 
 
-def _split(places: list[Place], nodes: dict[Place, Node]) -> Iterator[MachineHistory]:
-    """Separates nodes of one report that have the same ids (a GPU was moved, for example) by their names, because one machine cannot
-    be two nodes of one report.
+def _split(
+    places: list[Place], nodes: dict[Place, N], keys: dict[Place, tuple[str, ...]]
+) -> Iterator[MachineHistory[N]]:
+    """Separates nodes of one gate that have the same ids (a GPU was moved, for example) by their names, because one machine cannot
+    be two nodes of one gate.
     """
     indices = [index for index, _ in places]
     if len(set(indices)) == len(indices):
-        known = any(_keys(nodes[place]) for place in places)
+        known = any(keys[place] for place in places)
         yield MachineHistory(
             "its own ids" if known else "its name alone", tuple((i, nodes[i, n]) for i, n in places)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -108,3 +109,30 @@ def _inversions(many: int) -> tuple[int, ...]:
         pairs = size * (size - 1) // 2
         ways = [sums[min(k, len(ways) - 1) + 1] - sums[max(0, k - size + 1)] for k in range(pairs + 1)]
     return tuple(ways)
+
+
+# From so many degrees of freedom on, Student's distribution is the normal one for every probability that is used here.
+NORMAL_FROM = 200
+
+
+def upper_tail(value: float, freedom: int) -> float:
+    """The probability of more than `value` under Student's t with so many degrees of freedom (Abramowitz and Stegun, 26.7.3 and
+    26.7.4). Raises ValueError for fewer than one.
+    """
+    if freedom < 1:
+        raise ValueError("a distribution without degrees of freedom")
+    if freedom >= NORMAL_FROM:
+        return 0.5 * math.erfc(value / math.sqrt(2.0))
+    angle = math.atan(value / math.sqrt(freedom))
+    cosine, term, total = math.cos(angle), 1.0, 0.0
+    if freedom % 2:
+        for step in range(1, freedom - 1, 2):
+            term = cosine if step == 1 else term * cosine**2 * (step - 1) / step
+            total += term
+        inside = 2.0 / math.pi * (angle + math.sin(angle) * total)
+    else:
+        for step in range(0, freedom - 1, 2):
+            term = 1.0 if step == 0 else term * cosine**2 * (step - 1) / step
+            total += term
+        inside = math.sin(angle) * total
+    return max(0.0, 0.5 * (1.0 - inside))

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.model import ANSWER_WORDS, LINK, Answer, Level, node_of
+from checks.model import ANSWER_WORDS, LINK, Answer, Level, Report, node_of
+from checks.policy import Policy
 from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
@@ -19,7 +20,7 @@ from flows.cli.replay import failed
 from tasks.gate.outcome import Decision
 from tasks.gate.question import ApprovalAnswer
 from tasks.reports.listings import listed_text, pruned_text
-from tasks.reports.read import InputError
+from tasks.reports.read import InputError, default_policy_of
 from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
 from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, moment, rebuild
@@ -175,16 +176,26 @@ def _decision_json(said: tuple[Decision, ApprovalAnswer | None] | None) -> dict[
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
     index = kept.index()
-    done = rebuild(kept.store, index)
+    done = rebuild(kept.store, index, _policy_of)
     if arguments.format == "json":
         write_stdout(json_text({"index": index.name, **_table(done), "error": None}))
     else:
-        write_stdout(f"{index.name}: {done.rows} verdicts of {kept.address}\n")
+        write_stdout(
+            f"{index.name}: {done.rows} verdicts of {kept.address}, {done.with_nodes} with the rows of their nodes\n"
+        )
         for gate_id in done.made:
             write_stdout(f"  a record was made for {gate_id}, whose cluster is not known\n")
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if done.problems else Exit.GO)
+
+
+def _policy_of(report: Report) -> Policy | None:
+    """The shipped policy of the report's type: a gate that kept no rows of its nodes kept no policy either."""
+    try:
+        return default_policy_of(report.declared.instance_type, report.declared)[0]
+    except InputError:
+        return None
 
 
 def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.judge.rules.wording import figure
-from checks.judge.trend.model import CHANCE, LEAST_CHANGE, Machine, Point, Trend
+from checks.judge.trend.degradation import LEAST_CHANGE
+from checks.judge.trend.model import Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security
-from tasks.render.trend_text import course_text, growth_text, trend_headline
+from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, trend_headline
 from tasks.text.inert import one_line
 
 HERE = Path(__file__).parent
@@ -60,7 +61,8 @@ def trend_page(trend: Trend) -> str:
     )
     ordered = sorted(trend.machines, key=lambda machine: (not machine.worse, machine.told))
     word, tone = _word(
-        any(m.worse for m in ordered), bool(ordered) and all(machine.told for machine in ordered)
+        any(m.worse for m in ordered) or any(one.worse for one in trend.fleet),
+        bool(ordered) and all(machine.told for machine in ordered),
     )
     return environment.from_string((HERE / "trend.html").read_text(encoding="utf-8")).render(
         style=style,
@@ -69,7 +71,8 @@ def trend_page(trend: Trend) -> str:
         tone=tone,
         said=one_line(trend_headline(trend)),
         least=f"{LEAST_CHANGE:.0%}",
-        once=round(1 / CHANCE),
+        fleet=one_line(fleet_text(trend), 400),
+        budget=one_line(budget_text(trend), 400),
         cards=[_card(machine) for machine in ordered[:MACHINES]],
         hidden=max(0, len(ordered) - MACHINES),
         left_out=[one_line(line) for line in trend.left_out[:200]],
@@ -83,12 +86,12 @@ def trend_page(trend: Trend) -> str:
 def _word(worse: bool, told: bool) -> tuple[str, str]:
     if worse:
         return "Worse", "fail"
-    return ("No trend", "pass") if told else ("Too few reports", "unknown")
+    return ("No trend", "pass") if told else ("Cannot tell", "unknown")
 
 
 def _card(machine: Machine) -> Card:
     word, tone = _word(machine.worse, machine.told)
-    steady = [course for course in machine.courses if not course.degrading]
+    steady = [course for course in machine.courses if not course.moves and course.points]
     drawn = [
         *(_panel(f"{c.check} {c.what}", course_text(c), "s1", c.points) for c in machine.degrading),
         *(_panel(f"{g.check} {g.metric}", growth_text(g), "s6", g.points) for g in machine.growing),

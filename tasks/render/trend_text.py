@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from checks.documents.report import plain
 from checks.judge.rules.wording import figure
-from checks.judge.trend.model import LEAST_REPORTS, Course, Growth, Machine, Point, Trend
+from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
+from checks.judge.trend.model import Course, FleetCourse, Growth, Machine, Point, Trend
+from checks.judge.trend.numbers import LEAST_PEERS
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line
 
 NAMED = 20
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 32
+# Smaller probabilities are those of a model, and of nothing that happens.
+LEAST_SHOWN = 1e-9
 
 
 def trend_text(trend: Trend) -> str:
@@ -23,6 +27,7 @@ def trend_text(trend: Trend) -> str:
 def trend_markdown(trend: Trend) -> str:
     """The trend as Markdown, for a CI summary."""
     parts = [f"# {escape(trend_headline(trend))}"]
+    parts += [escape(fleet_text(trend))] if trend.fleet else []
     rows = [(machine.name, what) for machine in trend.machines for what in said_of(machine)]
     if rows:
         table = ["| Machine | What gets worse |", "| --- | --- |"]
@@ -41,6 +46,11 @@ def trend_document(trend: Trend) -> dict[str, object]:
     """The trend as a JSON document; no key is ever absent."""
     return {
         "said": trend_headline(trend),
+        "fleet_said": fleet_text(trend),
+        "fleet": [plain(one) | {"worse": one.worse} for one in trend.fleet],
+        "series": trend.series,
+        "gates_a_month": round(trend.gates_a_month, 3),
+        "false_names_a_month": FALSE_NAMES_A_MONTH,
         "reports": trend.reports,
         "first": trend.first,
         "last": trend.last,
@@ -53,6 +63,7 @@ def trend_document(trend: Trend) -> dict[str, object]:
                 "last": machine.last,
                 "told": machine.told,
                 "numbers": len(machine.courses),
+                "unknown": sum(course.motion is Motion.UNKNOWN for course in machine.courses),
                 "degrading": plain(machine.degrading),
                 "growing": plain(machine.growing),
                 "gone": list(machine.gone),
@@ -71,12 +82,37 @@ def trend_headline(trend: Trend) -> str:
         f"{_many(trend.reports, 'report')}, {trend.first} to {trend.last}" if trend.reports else "no report"
     )
     all_of_them = "1 machine" if len(trend.machines) == 1 else f"{len(trend.machines)} machines and groups"
-    few = f"; cannot tell of {untold}: too few reports" if untold else ""
+    few = f"; cannot tell of {untold}: too few reports or nodes" if untold else ""
     if worse:
         return f"{worse} of {all_of_them} get{'s' if worse == 1 else ''} worse ({span}){few}"
+    if any(one.worse for one in trend.fleet):
+        return f"no machine gets worse than the others, but all moved together: {all_of_them} ({span}){few}"
     if untold or not trend.machines:
-        return f"cannot tell: too few reports of {untold} of {all_of_them} ({span})"
+        return f"cannot tell: too few reports or nodes for {untold} of {all_of_them} ({span})"
     return f"nothing degrades: {all_of_them} ({span})"
+
+
+def fleet_text(trend: Trend) -> str:
+    """One line about the numbers that moved on all machines, "" if there are none."""
+    if not trend.fleet:
+        return ""
+    first, more = trend.fleet[0], len(trend.fleet) - 1
+    rest = f", and {_many(more, 'more number')}" if more else ""
+    return f"The fleet moved: {fleet_course_text(first)}{rest}. No machine is named for that."
+
+
+def fleet_course_text(one: FleetCourse) -> str:
+    """ "compute.gemm gflops fell by 6% on all 24 machines"."""
+    word = "fell" if one.change < 0 else "rose"
+    return f"{one.check} {one.what} {word} by {abs(one.change):.1%} on {one.machines} machines together"
+
+
+def budget_text(trend: Trend) -> str:
+    """How many healthy machines the rule is expected to name."""
+    return (
+        f"At most {FALSE_NAMES_A_MONTH:g} healthy machine a month is expected to be named by chance "
+        f"({_many(trend.series, 'number')} of machines, {trend.gates_a_month:.0f} gates a month)."
+    )
 
 
 def said_of(machine: Machine) -> list[str]:
@@ -89,16 +125,24 @@ def said_of(machine: Machine) -> list[str]:
 
 
 def course_text(course: Course) -> str:
-    """ "42.1 to 30.2, 28% down in 4 days (p = 0.008)"."""
+    """ "42.1 to 30.2 in 4 days, 28% down (p = 1e-08)"; for a number without points only what it does."""
+    if not course.points:
+        return "no trend" if course.motion is Motion.STEADY else _unknown(course)
     first, last = course.points[0], course.points[-1]
-    days = last.day - first.day
-    ends = f"{figure(first.value)} to {figure(last.value)} in {_span(days)}"
+    ends = f"{figure(first.value)} to {figure(last.value)} in {_span(last.day - first.day)}"
+    if course.motion is Motion.UNKNOWN:
+        return f"{ends}; {_unknown(course)}"
     if course.change is None or course.chance is None:
-        return f"{ends}; {len(course.points)} of {LEAST_REPORTS} reports that are needed"
-    if not course.change:
         return f"{ends}, no trend"
-    word = "down" if course.change < 0 else "up"
-    return f"{ends}, {abs(course.change):.0%} {word} (p = {course.chance:.2g})"
+    chance = f"p = {course.chance:.2g}" if course.chance > LEAST_SHOWN else f"p < {LEAST_SHOWN:g}"
+    moved = f"{ends}, {abs(course.change):.0%} {'down' if course.change < 0 else 'up'} ({chance})"
+    if course.motion is Motion.WORSE:
+        return moved
+    return f"{moved}; with fewer than {LEAST_PEERS} nodes in a gate nobody can tell the machine from its software"
+
+
+def _unknown(course: Course) -> str:
+    return f"cannot tell: {course.lack.value if course.lack else 'no reason is known'}"
 
 
 def growth_text(growth: Growth) -> str:
@@ -120,6 +164,8 @@ def spark(points: Sequence[Point]) -> str:
 
 def _lines(trend: Trend) -> Iterator[str]:
     yield one_line(trend_headline(trend))
+    if trend.fleet:
+        yield one_line(fleet_text(trend))
     worse = [machine for machine in trend.machines if machine.worse]
     for machine in worse:
         yield ""
@@ -133,6 +179,8 @@ def _lines(trend: Trend) -> Iterator[str]:
     if steady:
         numbers = sum(len(machine.courses) for machine in steady)
         rest.append(f"No trend: {_names(steady)}; {_many(numbers, 'number')}")
+    if trend.series:
+        rest.append(budget_text(trend))
     rest += [f"Not used: {one}" for one in trend.left_out[:NAMED]]
     if len(trend.left_out) > NAMED:
         rest.append(f"Not used: {len(trend.left_out) - NAMED} more")
@@ -144,7 +192,10 @@ def _lines(trend: Trend) -> Iterator[str]:
 def _too_few(trend: Trend) -> Iterator[str]:
     untold = [machine for machine in trend.machines if not machine.told]
     if untold:
-        yield f"Too few reports to tell: {_names(untold)}; a trend needs {LEAST_REPORTS} reports of different times with the number"
+        yield (
+            f"Cannot tell: {_names(untold)}; a trend needs {LEAST_PROOFS} reports of different times since the machine's last change, "
+            f"and {LEAST_PEERS} nodes in each"
+        )
 
 
 def _many(count: int, noun: str) -> str:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
-from checks.judge.trend.trend import DatedReport, trend
+from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.trend import follow
 from checks.model import Answer, Digests, Report
 from checks.policy import Policy
+from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.render.changes import Changes, JudgedInputs, changes, inputs
 from tasks.render.context import Past, PastGate
@@ -26,13 +28,14 @@ from tasks.reports.read import default_policy_of, not_a_report
 from tasks.reports.store_argument import inputs_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError
+from tasks.store.history import Listed, known_nodes
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import html_key
 from tasks.store.open import identity
 from tasks.store.records import Record, stamped_at
 from tasks.text.inert import browsable, one_line
 
-GATES, REPORTS = 20, 8
+GATES = 20
 # Records that the index lacks are read one by one: of so many at most.
 UNINDEXED = 60
 REPORT_BYTES, SECONDS = 32 << 20, 5.0
@@ -66,8 +69,7 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     mine.sort(key=lambda record: (record.judged_at, record.gate_id))
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
-    dated = _reports(store, mine, this, problems, lambda: clock() > ends)
-    changed = _changes(store, mine, this, dated, problems, lambda: clock() > ends)
+    changed = _changes(store, mine, this, problems, lambda: clock() > ends)
     gates = tuple(
         PastGate(
             r.gate_id,
@@ -79,10 +81,7 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
         )
         for r in mine[-GATES:]
     )
-    if len(dated) > 1 and clock() > ends:
-        problems.append("No trend was made of the reports, because it would have taken too long.")
-        dated = dated[:1]
-    made = trend(dated)
+    made = _trend(store, index, mine, this, problems, ends - clock())
     few = too_few(made.reports)
     return Past(
         gates, len(mine) - len(gates), numbers_of(made), made.reports,
@@ -100,7 +99,6 @@ def _changes(
     store: Store,
     mine: Sequence[Record],
     this: TrendContext,
-    known: Sequence[DatedReport],
     problems: list[str],
     late: Callable[[], bool],
 ) -> Changes | None:
@@ -114,14 +112,12 @@ def _changes(
     if late():
         problems.append("The last GO was not compared, because it would have taken too long.")
         return None
-    report = next((one.report for one in known if one.digest == last.digests.report), None)
     try:
-        if report is None:
-            data = store.get(last.report)
-            if data is None or len(data) > REPORT_BYTES:
-                problems.append(f"The report of the last GO, {last.gate_id}, is missing or too large.")
-                return None
-            report = load(data)
+        data = store.get(last.report)
+        if data is None or len(data) > REPORT_BYTES:
+            problems.append(f"The report of the last GO, {last.gate_id}, is missing or too large.")
+            return None
+        report = load(data)
     except (StoreError, DecodeError) as error:
         problems.append(f"The report of the last GO, {last.gate_id}, cannot be read: {error}")
         return None
@@ -158,30 +154,39 @@ def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
     return found
 
 
-def _reports(
-    store: Store, mine: Sequence[Record], this: TrendContext, problems: list[str], late: Callable[[], bool]
-) -> list[DatedReport]:
-    """The newest reports, each once; this gate's own is at hand."""
-    dated, known, room = [DatedReport(this.report, this.digest, this.policy)], {this.digest}, REPORT_BYTES
-    for record in reversed(mine):
-        if len(dated) >= REPORTS:
-            break
-        if record.digests.report in known:
-            continue
-        known.add(record.digests.report)
-        if room <= 0 or late():
-            problems.append("Older reports were not compared, because it would have taken too long.")
-            break
-        try:
-            data = store.get(record.report)
-            if data is None:
-                problems.append(f"The report of {record.gate_id} is missing.")
-                continue
-            room -= len(data)
-            dated.append(DatedReport(load(data), record.digests.report, this.policy))
-        except (StoreError, DecodeError) as error:
-            problems.append(f"The report of {record.gate_id} cannot be read: {error}")
-    return dated
+def _trend(
+    store: Store,
+    index: Index,
+    mine: Sequence[Record],
+    this: TrendContext,
+    problems: list[str],
+    seconds: float,
+) -> Trend:
+    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand."""
+    own = gate_numbers(
+        DatedReport(replace(this.report, gate_id=this.gate_id), this.digest, this.policy), this.cluster
+    )
+    earlier = [record for record in mine if record.digests.report != this.digest]
+    ids = {record.gate_id for record in earlier}
+    if not ids:
+        return follow([own])
+
+    def made() -> tuple[Trend, tuple[str, ...]]:
+        known = known_nodes(store, index, Listed(tuple(earlier), ()), this.cluster)
+        gates = [gate.numbers for gate in known.history.gates if gate.gate_id in ids]
+        return follow([*gates, own]), known.problems
+
+    try:
+        found, said = limited(max(seconds, 0.0), made)
+    except TimeoutError:
+        problems.append("Earlier gates were not compared, because it would have taken too long.")
+        return follow([own])
+    except StoreError as error:
+        problems.append(f"Earlier gates could not be compared: {error}")
+        return follow([own])
+    more = f" ({len(said) - 1} more gates are not compared either)" if len(said) > 1 else ""
+    problems += [f"{said[0]}{more}"] if said else []
+    return found
 
 
 def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedReport], list[UnreadableReport]]:
@@ -201,7 +206,7 @@ def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedRep
 
 def trend_code(trend: Trend, bad: Sequence[UnreadableReport]) -> int:
     """1 where something gets worse; else 3 where of some machine, or some file, nobody can tell; else 0."""
-    if any(machine.worse for machine in trend.machines):
+    if any(machine.worse for machine in trend.machines) or any(one.worse for one in trend.fleet):
         return int(Exit.NO_GO)
     unknown = bad or not trend.machines or any(not machine.told for machine in trend.machines)
     return int(Exit.CANNOT_TELL if unknown else Exit.GO)

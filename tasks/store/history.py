@@ -1,18 +1,23 @@
-"""Lists every verdict that a store keeps, and rebuilds the index. The index helps to find verdicts; the store decides."""
+"""Lists every verdict that a store keeps, reads what it keeps of every node, and rebuilds the index. The index helps to find
+verdicts; the store decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from checks.documents.report import digest, load
+from checks.model import Report
+from checks.policy import Policy
 from checks.value_types import DecodeError
-from tasks.store import records
+from tasks.store import node_rows, records
 from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.index import Index, IndexFailed
-from tasks.store.layout import GATES, gate_of, record_key, report_key, verdict_key
+from tasks.store.layout import GATES, gate_of, nodes_key, record_key, report_key, verdict_key
+from tasks.store.node_rows import GateNodes, NodeHistory, history_of
 from tasks.store.open import identity
 from tasks.store.records import Record, record_of, stamped_at
 
@@ -28,11 +33,29 @@ class Listed:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """How many rows the index has now, for which gates a record was made from report and verdict, and what was wrong."""
+    """How many verdicts the index has now, for which gates a record was made from report and verdict, how many gates have the rows of
+    their nodes, and what was wrong.
+    """
 
     rows: int
     made: tuple[str, ...]
     problems: tuple[str, ...]
+    with_nodes: int = 0
+
+
+# The policy whose rules say how the numbers of a report are compared; None where there is none for it.
+PolicyOf = Callable[[Report], Policy | None]
+# Gates that the index lacks are read one by one: of so many at most, the newest.
+UNINDEXED = 60
+
+
+@dataclass(frozen=True)
+class KnownNodes:
+    """What is known of every node. `problems` say what is missing in it, so that nobody takes it for complete."""
+
+    history: NodeHistory
+    problems: tuple[str, ...]
+    index_problem: str = ""
 
 
 def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
@@ -63,8 +86,34 @@ def listed(store: Store, index: Index) -> Listed:
     return Listed(tuple(sorted(found, key=_turn)), tuple(problems), said)
 
 
-def rebuild(store: Store, index: Index) -> Rebuilt:
-    """Rebuild the index from the store alone. Raises IndexFailed, StoreError."""
+def known_nodes(
+    store: Store, index: Index, found: Listed, cluster: str | None = None, node: str = ""
+) -> KnownNodes:
+    """What the gates of `found` say of every node, of one cluster (None for all), or of one name ("" for all). The nodes of gates that
+    the index lacks are read in the store, and entered. Raises StoreError.
+    """
+    own = [record for record in found.records if not record.reused and cluster in (None, record.cluster)]
+    problems = list(found.problems)
+    try:
+        name = identity(store)
+        missing = _lacking(own, index.gates_with_nodes(name), problems)
+        read = list(_nodes_of(store, missing, problems))
+        if read:
+            index.write_nodes(name, read)
+        return KnownNodes(index.nodes(name, cluster, node), tuple(problems), found.index_problem)
+    except (IndexFailed, StoreUnwritable) as error:  # who may only read may read
+        problems = list(found.problems)
+        gates = list(_nodes_of(store, own, problems))
+        mine = [
+            replace(gate, nodes=tuple(row for row in gate.nodes if node in ("", row.node))) for gate in gates
+        ]
+        return KnownNodes(history_of(mine), tuple(problems), found.index_problem or str(error))
+
+
+def rebuild(store: Store, index: Index, policy_of: PolicyOf) -> Rebuilt:
+    """Rebuild the index from the store alone. Records and rows of nodes that the store lacks are made from report and verdict, and
+    kept; `policy_of` says how the numbers of such a report are compared. Raises IndexFailed, StoreError.
+    """
     gates, ids = kept_gates(store), set(records.recorded(store))
     problems: list[str] = []
     found = list(_read(store, sorted(ids), problems))
@@ -75,8 +124,20 @@ def rebuild(store: Store, index: Index) -> Rebuilt:
     for record in found:
         if record.report not in gates.get(record.gate_id, ()):
             problems.append(f"{record.gate_id}: its report is gone ({store.place(record.report)})")
-    index.rebuild(identity(store), [*found, *new])
-    return Rebuilt(len(found) + len(new), tuple(record.gate_id for record in new), tuple(problems))
+    own = [record for record in (*found, *new) if not record.reused]
+    written: list[str] = []
+
+    def nodes() -> Iterator[GateNodes]:
+        for record in own:
+            rows = _rows_of_nodes(store, record, policy_of, problems)
+            if rows is not None:
+                written.append(record.gate_id)
+                yield rows
+
+    index.rebuild(identity(store), [*found, *new], nodes())
+    return Rebuilt(
+        len(found) + len(new), tuple(record.gate_id for record in new), tuple(problems), len(written)
+    )
 
 
 def moment(text: str) -> float | None:
@@ -137,6 +198,66 @@ def _derived(store: Store, gate_id: str, keys: list[str], problems: list[str]) -
         problems.append(f"{gate_id}: when it was judged is not known")
         return None
     return record_of(gate_id, report, verdict, report_key(gate_id), when)
+
+
+def _lacking(own: Sequence[Record], indexed: frozenset[str], problems: list[str]) -> list[Record]:
+    """The newest gates whose nodes the index lacks; a problem says that there are more."""
+    missing = [record for record in own if record.gate_id not in indexed]
+    if len(missing) > UNINDEXED:
+        problems.append(
+            f"the nodes of {len(missing) - UNINDEXED} older gates are not in the index: prelaunch store index --rebuild"
+        )
+    return missing[-UNINDEXED:]
+
+
+def _nodes_of(store: Store, own: Iterable[Record], problems: list[str]) -> Iterator[GateNodes]:
+    for record in own:
+        try:
+            rows = node_rows.read(store, record.gate_id)
+        except DecodeError as error:
+            problems.append(f"{store.place(nodes_key(record.gate_id))}: {error}")
+            continue
+        if rows is None:
+            said = "it has a verdict, and its nodes are not known: prelaunch store index --rebuild"
+            problems.append(f"{record.gate_id}: {said}")
+            continue
+        yield rows
+
+
+def _rows_of_nodes(
+    store: Store, record: Record, policy_of: PolicyOf, problems: list[str]
+) -> GateNodes | None:
+    """The rows as they were kept, or made from report and verdict. An older version kept none."""
+    try:
+        rows = node_rows.read(store, record.gate_id)
+    except DecodeError as error:
+        problems.append(f"{store.place(nodes_key(record.gate_id))}: {error}; it is made anew")
+        rows = None
+    if rows is not None:
+        return rows
+    data, verdict_data = store.get(record.report), store.get(verdict_key(record.gate_id))
+    if data is None or verdict_data is None:
+        problems.append(
+            f"{record.gate_id}: its nodes are not known, because its report or its verdict is gone"
+        )
+        return None
+    try:
+        report, verdict = load(data), verdictfile.load(verdict_data)
+    except DecodeError as error:
+        problems.append(f"{record.gate_id}: its nodes are not known: {error}")
+        return None
+    policy = policy_of(report) if verdict.digests.report == digest(data) else None
+    if policy is None:
+        why = (
+            "no policy is known for it"
+            if verdict.digests.report == digest(data)
+            else "its report was changed"
+        )
+        problems.append(f"{record.gate_id}: its nodes are not known: {why}")
+        return None
+    rows = node_rows.rows_of(report, verdict, policy, record.gate_id, record.judged_at, record.cluster)
+    node_rows.keep(store, rows)
+    return rows
 
 
 def _turn(record: Record) -> tuple[str, str]:

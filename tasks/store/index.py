@@ -1,5 +1,5 @@
-"""The index: one row per verdict in SQLite or PostgreSQL, through SQLAlchemy. It is a cache: everything in it can be made again
-from the store's records, and no verdict depends on it.
+"""The index: rows per verdict, node and finding in SQLite or PostgreSQL, through SQLAlchemy. It is a cache: everything in it can be
+made again from the store, and no verdict depends on it.
 
 IndexFailed         it could not be read or written; carries the remedy, and never a password
 `- IndexOfAnotherVersion   its tables were made by another version
@@ -11,8 +11,10 @@ import dataclasses
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from checks.documents.decode import decode
@@ -22,10 +24,14 @@ from tasks.store.records import Record
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+    from tasks.store.node_rows import GateNodes, NodeHistory
+
 T = TypeVar("T")
 FILE = "index.sqlite"
 # A gate waits no longer than this for its row; then it says so and goes on.
 WRITE_S = 15.0
+# Reading every node of a large fleet, and making all rows anew.
+READ_S, REBUILD_S = 60.0, 600.0
 BUSY_S = 10.0
 ATTEMPTS = 4
 REBUILD = "prelaunch store index --rebuild"
@@ -75,31 +81,50 @@ class Index:
         """The rows of a store, oldest first; of one cluster, judged at `since` or later. Raises IndexFailed."""
         return self._in_time(lambda connection: _selected(connection, store, cluster, since))
 
+    def write_nodes(self, store: str, gates: Iterable[GateNodes], seconds: float = WRITE_S) -> None:
+        """Set the rows of the nodes of these gates. Raises IndexFailed."""
+        self._in_time(lambda connection: _nodes().write(connection, store, gates), seconds)
+
+    def gates_with_nodes(self, store: str) -> frozenset[str]:
+        """The ids of the gates whose nodes are in the index. Raises IndexFailed."""
+        found: frozenset[str] = self._in_time(lambda connection: _nodes().gate_ids(connection, store))
+        return found
+
+    def nodes(self, store: str, cluster: str | None = None, node: str = "") -> NodeHistory:
+        """What is known of every node, of one cluster (None for all), and of one name ("" for all). Raises IndexFailed."""
+        found: NodeHistory = self._in_time(
+            lambda connection: _nodes().history(connection, store, cluster, node), READ_S
+        )
+        return found
+
     def forget(self, store: str, gate_ids: Sequence[str]) -> None:
         """Remove rows. Raises IndexFailed."""
-        self._in_time(lambda connection: _removed(connection, store, gate_ids))
+        self._in_time(lambda connection: _removed(connection, store, gate_ids), REBUILD_S)
 
-    def rebuild(self, store: str, records: Sequence[Record]) -> None:
+    def rebuild(self, store: str, records: Sequence[Record], nodes: Iterable[GateNodes] = ()) -> None:
         """Make the store's rows these and no others; tables of another version, or a file that is broken, are replaced.
 
-        Raises IndexFailed.
+        `nodes` may be an iterator that reads the store: each gate is written when it was read. Raises IndexFailed.
         """
         rows = [_row(store, record) for record in records]
 
         def made(connection: Connection) -> None:
+            _nodes().require_columns(connection)
             _removed(connection, store, None)
             _upsert(connection, rows)
 
         try:
-            self._in_time(made, 600)
+            self._in_time(made, REBUILD_S)
         except IndexOfAnotherVersion:
-            self._in_time(_drop, 600, versioned=False)
-            self._in_time(made, 600)
+            self._in_time(_drop, REBUILD_S, versioned=False)
+            self._in_time(made, REBUILD_S)
         except IndexFailed as error:
             if self._url or not any(word in str(error) for word in BROKEN):
                 raise
             self._file.unlink(missing_ok=True)
-            self._in_time(made, 600)
+            self._in_time(made, REBUILD_S)
+        for some in _batches(nodes):
+            self.write_nodes(store, some, REBUILD_S)
 
     def _in_time(
         self, work: Callable[[Connection], T], seconds: float = WRITE_S, versioned: bool = True
@@ -143,7 +168,7 @@ class Index:
     def _once(self, work: Callable[[Connection], T], versioned: bool) -> T:
         engine = self._engine()
         try:
-            if versioned and not _has_tables(engine):
+            if versioned and not _is_current(engine):
                 with engine.begin() as connection:
                     _create(connection)
             with engine.begin() as connection:
@@ -186,19 +211,22 @@ def _shown(url: str) -> str:
     return f"{made.get_backend_name()}://{made.host or ''}{port}/{made.database or ''}"
 
 
-def _has_tables(engine: Engine) -> bool:
+def _is_current(engine: Engine) -> bool:
+    """Whether there is nothing to create: the tables are of this version, or of one that this does not know."""
     from sqlalchemy import inspect
 
-    from tasks.store.index_tables import META, VERDICTS
+    from tasks.store import index_tables
 
     with engine.connect() as connection:
-        found = set(inspect(connection).get_table_names())
-    return {META, VERDICTS} <= found
+        if not {index_tables.META, index_tables.VERDICTS} <= set(inspect(connection).get_table_names()):
+            return False
+        return index_tables.version(connection) not in (None, *index_tables.UPGRADES)
 
 
 def _create(connection: Connection) -> None:
     from tasks.store import index_tables
 
+    _nodes()  # its tables belong to the same metadata
     index_tables.lock(connection)
     index_tables.METADATA.create_all(connection)
     index_tables.set_version(connection)
@@ -207,6 +235,7 @@ def _create(connection: Connection) -> None:
 def _drop(connection: Connection) -> None:
     from tasks.store import index_tables
 
+    _nodes()
     index_tables.lock(connection)
     index_tables.METADATA.drop_all(connection)
 
@@ -252,3 +281,17 @@ def _removed(connection: Connection, store: str, gate_ids: Sequence[str] | None)
     from tasks.store.index_tables import delete_rows
 
     delete_rows(connection, store, gate_ids)
+    _nodes().delete_rows(connection, store, gate_ids)
+
+
+def _nodes() -> ModuleType:
+    from tasks.store import index_nodes
+
+    return index_nodes
+
+
+def _batches(nodes: Iterable[GateNodes]) -> Iterator[list[GateNodes]]:
+    """Few enough gates for one transaction, and for the memory."""
+    held = iter(nodes)
+    while some := list(islice(held, 50)):
+        yield some

@@ -24,15 +24,19 @@ from sqlalchemy import (
     make_url,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.pool import NullPool
 
-SCHEMA = 1
+# 1: verdicts alone; 2: also the nodes of every gate (tasks.store.index_nodes).
+SCHEMA = 2
 META, VERDICTS = "prelaunch_index", "prelaunch_verdicts"
 # Any number that no other program's advisory lock bears: the first bytes of sha256("prelaunch index").
 LOCK = 0x23DE5C7A
+# Versions whose tables only lack tables of this one: they are added, and the store fills them.
+UPGRADES = (1,)
 
 METADATA = MetaData()
 _META = Table(META, METADATA, Column("schema_version", Integer, nullable=False))
@@ -83,9 +87,12 @@ def version(connection: Connection) -> int | None:
 
 
 def set_version(connection: Connection) -> None:
-    """Record this version, unless one is recorded already."""
-    if version(connection) is None:
+    """Record this version, unless this or a later one is recorded already."""
+    found = version(connection)
+    if found is None:
         connection.execute(insert(_META).values(schema_version=SCHEMA))
+    elif found in UPGRADES:
+        connection.execute(update(_META).values(schema_version=SCHEMA))
 
 
 def upsert(connection: Connection, rows: Sequence[dict[str, object]]) -> None:

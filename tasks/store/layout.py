@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # The folders of a store.
-GATES, RECORDS, PAGES = "gates", "records", "pages"
+GATES, RECORDS, NODES, PAGES = "gates", "records", "nodes", "pages"
 LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "leases",
     "leases/by-run",
@@ -138,6 +138,11 @@ def gate_of(key: str) -> str:
 def record_key(gate_id: str) -> str:
     """The key of a gate's record."""
     return f"{RECORDS}/{gate_id}.json"
+
+
+def nodes_key(gate_id: str) -> str:
+    """The key of what is kept of each node of a gate."""
+    return f"{NODES}/{gate_id}.json"
 
 
 def page_key(gate_id: str) -> str:

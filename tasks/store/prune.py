@@ -17,6 +17,7 @@ from tasks.store.layout import (
     LEASES_BY_RUN,
     PASSES,
     name_of,
+    nodes_key,
     page_key,
     record_key,
     report_key,
@@ -131,5 +132,6 @@ def _in_order(gate_id: str, keys: Sequence[str]) -> Iterator[str]:
     last = (report_key(gate_id), verdict_key(gate_id))
     yield from (key for key in keys if key not in last)
     yield page_key(gate_id)
+    yield nodes_key(gate_id)
     yield from last
     yield record_key(gate_id)

@@ -31,7 +31,7 @@ from tasks.store.history import listed, rebuild  # noqa: E402
 from tasks.store.index import FILE, Index  # noqa: E402
 from tasks.store.open import identity  # noqa: E402
 from tests.sample_reports import POLICY, healthy  # noqa: E402
-from tests.tasks.kept_gates import keep, record_for  # noqa: E402
+from tests.tasks.kept_gates import keep, record_for, sample_policy  # noqa: E402
 
 RECORDS, REPORTS = 10_000, 300
 
@@ -56,7 +56,7 @@ def _history(folder: Path) -> dict[str, object]:
     writes = [_seconds(lambda: index.write(name, (one,))) for _ in range(20)]
     return {
         "write_one_s": round(statistics.median(writes), 4),
-        "rebuild_s": round(_seconds(lambda: rebuild(store, index)), 2),
+        "rebuild_s": round(_seconds(lambda: rebuild(store, index, sample_policy)), 2),
         "list_s": round(_seconds(lambda: listed(store, index)), 2),
         "list_without_s": round(_seconds(lambda: listed(store, Index("", folder / "other.sqlite"))), 2),
     }

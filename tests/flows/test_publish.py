@@ -18,6 +18,11 @@ from tasks.orchestration import artifacts
 from tasks.render.context import VerdictContext
 from tasks.render.picture.canvas import PictureUnavailable
 from tasks.render.remedy_commands import Place
+from tasks.store import node_rows
+from tasks.store.folder import FolderStore
+from tasks.store.index import FILE, Index
+from tasks.store.node_rows import Standing
+from tasks.store.open import identity
 from tests.flows.driving import PIXEL, drawn, gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -136,6 +141,30 @@ def test_a_trend_that_cannot_be_made_is_said_on_the_page(
 
     assert Decision.LAUNCHED is outcome.decision
     assert "The trend could not be made: ZeroDivisionError" in (gate / "report.html").read_text()
+
+
+def test_what_the_verdict_says_of_each_node_is_kept(tmp_path: Path, engine: Engine) -> None:
+    """In the store and in the index, which needs nothing more for it."""
+    engine.parts = ["wrong"]
+    _, outcome = gate_it(fake_gate(tmp_path))
+    store = FolderStore(tmp_path / "store")
+    index = Index("", tmp_path / "store" / FILE)
+    (gate_id,) = index.gates_with_nodes(identity(store))
+    rows = node_rows.read(store, gate_id)
+
+    assert Decision.REFUSED is outcome.decision
+    assert rows is not None and rows.cluster == "test"
+    assert {"node-1"} == {row.node for row in rows.nodes if row.standing is Standing.CONDEMNED}
+    assert (rows,) == index.nodes(identity(store)).gates
+
+
+def test_nodes_that_cannot_be_kept_change_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page lacks them until the index is rebuilt, and says so."""
+    monkeypatch.setattr(publish, "rows_of", lambda *of: 1 / 0)
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert () == node_rows.kept(FolderStore(tmp_path / "store"))
 
 
 @pytest.mark.long

@@ -10,9 +10,10 @@ from checks.judge.verdict import decide
 from checks.model import Report, Verdict
 from checks.policy import Policy
 from tasks.render.findings import verdict_json
-from tasks.store import records
+from tasks.store import node_rows, records
 from tasks.store.base import Store
 from tasks.store.layout import report_key, verdict_key
+from tasks.store.node_rows import rows_of
 from tasks.store.records import Record, of, record_of
 from tests.sample_reports import POLICY
 
@@ -33,6 +34,7 @@ def keep(
     cluster: str = "c",
     record: bool = True,
     reused: str = "",
+    nodes: bool = True,
 ) -> Verdict:
     """What a gate keeps of a report under a policy."""
     name = gate_id(number)
@@ -41,8 +43,16 @@ def keep(
     store.put(report_key(name), data)
     store.put(verdict_key(name), dump_plain(verdict_json(verdict)))
     if record:
-        records.keep(store, record_for(number, report, verdict, cluster, reused))
+        made = record_for(number, report, verdict, cluster, reused)
+        records.keep(store, made)
+        if nodes and not reused:
+            node_rows.keep(store, rows_of(report, of(verdict), policy, name, made.judged_at, cluster))
     return verdict
+
+
+def sample_policy(report: Report) -> Policy:
+    """The policy of the sample reports."""
+    return POLICY
 
 
 def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:

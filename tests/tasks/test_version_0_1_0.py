@@ -18,6 +18,7 @@ from checks.documents.report import digest, dump_plain, load, load_node, plain
 from checks.facts.builtin import builtin
 from checks.judge.trend.trend import trend
 from checks.judge.verdict import decide
+from checks.model import Report
 from checks.policy import Policy
 from checks.policy import load as load_policy
 from checks.value_types import DecodeError
@@ -26,7 +27,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import FRESH_S, TTL_S, HeldLease, Lease, LeaseHeld
 from tasks.gate.lease.owner import this_process
 from tasks.gate.question import read_question
-from tasks.gate_file.references import read_policy
+from tasks.gate_file.references import default_policy, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobState
 from tasks.launchers.local.launcher import LocalLauncher
@@ -51,6 +52,11 @@ JUDGED = {
 # This version refuses a line without rules; 0.1.0's policy had one.
 BARE = '[checks."network.names"]\nscope = "node"\n'
 RULE = 'rules = [{ metric = "names", fail_below = 1, cause = "EVIDENCE", source = "a test" }]\n'
+
+
+def shipped(report: Report) -> Policy:
+    """The shipped policy of the type."""
+    return default_policy(report.declared.instance_type)[1]
 
 
 @pytest.fixture
@@ -134,7 +140,12 @@ def test_the_history_is_whole_and_the_index_is_made_anew(store: FolderStore, tmp
     before = listed(store, index)
     assert ([record.gate_id for record in before.records], before.problems) == (list(JUDGED), ())
 
-    assert rebuild(store, index) == dataclasses.replace(rebuild(store, index), rows=4, made=(), problems=())
+    done = rebuild(store, index, shipped)
+    assert (
+        done
+        == dataclasses.replace(done, rows=4, made=(), problems=(), with_nodes=4)
+        == rebuild(store, index, shipped)
+    )
     assert listed(store, index) == before
 
 
@@ -143,7 +154,7 @@ def test_records_are_made_anew_from_reports_and_verdicts(store: FolderStore, tmp
     was = [records.read(store, gate_id) for gate_id in JUDGED]
     shutil.rmtree(tmp_path / "store" / "records")
 
-    rebuild(store, Index("", tmp_path / "index.sqlite"))
+    rebuild(store, Index("", tmp_path / "index.sqlite"), shipped)
 
     again = [records.read(store, gate_id) for gate_id in JUDGED]
 

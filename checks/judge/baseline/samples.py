@@ -18,7 +18,14 @@ from checks.policy import CheckPolicy
 
 # The ends of the names of metrics (their units) for which a higher value is better, and those for which a lower one is.
 SPEEDS = ("gbps", "gbit_s", "flops", "iops", "tokens_per_s", "per_s_per_cpu")
-LATENCIES = ("_us", "_ms")
+LATENCIES = ("_us", "_ms", "_s")
+# Seconds that are no latency: how far a log reaches back, how long a check listened or waited for a part to appear, how far a clock is
+# off, how long a GPU was throttled since its boot, and how a file server answers, which is no property of the node. Rules judge those
+# that matter.
+NO_LATENCIES = (
+    "covers_s", "window_s", "watched_s", "waited_s", "unchanged_s", "offset_s", "max_error_s", "thermal_s", "power_brake_s",
+    "slowest_s",
+)  # fmt: skip
 # Arrays that say what each element was measured with. The index of a GPU and the name of a peer do not belong to these.
 AXES = ("sizes_bytes", "precisions", "programs")
 # These are busbw_gbps times a constant, and its greatest value: the same measurement again.
@@ -92,7 +99,7 @@ def side_of(metric: str, line: CheckPolicy | None) -> Side | None:
         return None
     if metric.endswith(SPEEDS):
         return Side.LOW
-    return Side.HIGH if metric.endswith(LATENCIES) else None
+    return Side.HIGH if metric.endswith(LATENCIES) and metric not in NO_LATENCIES else None
 
 
 def gather(rows: Rows, line: CheckPolicy | None) -> dict[Key, Series]:

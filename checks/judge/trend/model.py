@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checks.judge.baseline.samples import Side
-
-# Five values can be in one of 120 orders. Fewer values cannot show a steady fall with p <= 0.01 (Mann 1945).
-LEAST_REPORTS = 5
-CHANCE = 0.01
-# As the least width of a learned band (checks.judge.baseline.learn): SuperBench calls 5 % defective, healthy parts differ by 3.1 %.
-LEAST_CHANGE = 0.05
+from checks.judge.trend.degradation import Lack, Motion
 
 
 @dataclass(frozen=True)
@@ -26,10 +21,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Course:
-    """One metric over time, with the worst value of its node in each report. `change` is Theil and Sen's, as a fraction of the
-    start.
+    """One metric over time, with the worst value of its node in each report.
 
-    `chance` is Mann and Kendall's p of the fall or rise. Both are None for fewer than LEAST_REPORTS reports.
+    `change` is how far the newest proofs are from the machine's reference, as a fraction of it, and compared with the other nodes of
+    the same gates where `motion` is WORSE. `chance` is how often a healthy machine is so far away. Both are None for a number that
+    does not move. `lack` says why nobody can tell. `points` may be empty for a number that does not move.
     """
 
     check: str
@@ -37,22 +33,32 @@ class Course:
     group: str
     bad: Side
     points: tuple[Point, ...]
-    change: float | None
-    chance: float | None
+    motion: Motion
+    change: float | None = None
+    chance: float | None = None
+    lack: Lack | None = None
 
     @property
-    def degrading(self) -> bool:
-        """Whether the metric gets worse, by more than LEAST_CHANGE and more than chance explains."""
-        if self.change is None or self.chance is None or self.chance > CHANCE:
-            return False
-        worse = (
-            -self.change
-            if self.bad is Side.LOW
-            else self.change
-            if self.bad is Side.HIGH
-            else abs(self.change)
-        )
-        return worse >= LEAST_CHANGE
+    def moves(self) -> bool:
+        """Whether the machine gets worse, or its value does and nobody can tell whether the machine is the cause."""
+        return self.motion in (Motion.WORSE, Motion.MOVED)
+
+
+@dataclass(frozen=True)
+class FleetCourse:
+    """One number that moved on all machines together, by the median fraction `change` of their own earlier values."""
+
+    check: str
+    what: str
+    group: str
+    bad: Side
+    change: float
+    machines: int
+
+    @property
+    def worse(self) -> bool:
+        """Whether it moved to its bad side."""
+        return self.bad is Side.EITHER or (self.change < 0) == (self.bad is Side.LOW)
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,22 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class IdentityChange:
+    """A driver, VBIOS or set of GPUs that is another one since the gate of that day."""
+
+    day: float
+    gate_id: str
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class Machine:
-    """One machine, or all machines of a cluster together. `gone` lists what was measured or present before and is missing now."""
+    """One machine, or all machines of a cluster together. `gone` lists what was measured or present before and is missing now.
+
+    `places` are its gates and its name in each, oldest first; none for all machines together.
+    """
 
     name: str
     known_by: str
@@ -80,11 +100,13 @@ class Machine:
     courses: tuple[Course, ...]
     counters: tuple[Growth, ...]
     gone: tuple[str, ...]
+    changes: tuple[IdentityChange, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
 
     @property
     def degrading(self) -> tuple[Course, ...]:
         """The metrics that get worse, the greatest change first."""
-        return tuple(sorted((c for c in self.courses if c.degrading), key=lambda c: -abs(c.change or 0.0)))
+        return tuple(sorted((c for c in self.courses if c.moves), key=lambda c: -abs(c.change or 0.0)))
 
     @property
     def growing(self) -> tuple[Growth, ...]:
@@ -93,8 +115,8 @@ class Machine:
 
     @property
     def told(self) -> bool:
-        """Whether any metric was measured often enough for a statement."""
-        return any(course.change is not None for course in self.courses)
+        """Whether a statement can be made about any metric."""
+        return any(course.motion is not Motion.UNKNOWN for course in self.courses)
 
     @property
     def worse(self) -> bool:
@@ -104,10 +126,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Trend:
-    """The machines in the order in which they first appear, and the parts of the input that were not used, with the reason."""
+    """The machines in the order in which they first appear, what moved on all of them, and the parts of the input that were not used,
+    with the reason.
+
+    `series` numbers of machines were judged, at `gates_a_month`: with these the chance of each name was chosen.
+    """
 
     reports: int
     first: str
     last: str
     machines: tuple[Machine, ...]
+    fleet: tuple[FleetCourse, ...]
+    series: int
+    gates_a_month: float
     left_out: tuple[str, ...]

@@ -1,233 +1,284 @@
-"""Compares the reports of the same machines over time: what gets worse, which counters grow, and what is missing now. Pure."""
+"""Compares the gates of the same machines over time: what gets worse, which counters grow, and what is missing now. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from checks.documents.columns import Rows, by_check
-from checks.judge.baseline.samples import (
-    Group,
-    Runs,
-    Side,
-    gather,
-    group_of,
-    label_text,
-    label_turn,
-    measured,
+from checks.judge.machine_identity import MachineHistory, same_machines
+from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion, Move, chance_of, fleet_move, moves
+from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange, Machine, Point, Trend
+from checks.judge.trend.numbers import (
+    DatedReport,
+    GateNumbers,
+    NodeIdentity,
+    NodeNumbers,
+    Number,
+    gate_numbers,
+    in_order,
 )
-from checks.judge.machine_identity import MachineHistory, gpu_uuids, machines
-from checks.judge.robust_statistics import mann_kendall, median_of, theil_sen
-from checks.judge.trend.model import CHANCE, LEAST_REPORTS, Course, Growth, Machine, Point, Trend
-from checks.model import CLUSTER, Node, Report, node_of
-from checks.policy import Policy
 
 DAY_S = 86400.0
-# Counters that a part keeps of its own faults. Pending and completed repairs are judged by rules.
-COUNTERS = {
-    "gpu.ecc": (
-        "sram_corrected_aggregate", "sram_uncorrected_aggregate", "dram_corrected_aggregate", "dram_uncorrected_aggregate",
-    ),
-    "gpu.row_remap": ("remapped_corrected", "remapped_uncorrected"),
-    "gpu.retired_pages": ("retired_double_bit", "retired_pages"),
-    "gpu.nvlink": ("link_recoveries", "link_replays"),
-    "gpu.pcie": ("replays",),
-    "kernel.xid": ("act", "support", "unknown"),
-    "kernel.sxid": ("fatal", "non_fatal"),
-    "kernel.hardware": ("edac_ue", "edac_ce", "mce", "mce_uncorrected", "pcie_uncorrected", "io_error"),
-}  # fmt: skip
+MONTH = 30.0
+# Gates that follow each other within seconds, as in a test, are no measure of how many there are in a month.
+MOST_GATES_A_MONTH = 3000.0
+Seen = MachineHistory[NodeNumbers]
 
 
 @dataclass(frozen=True)
-class DatedReport:
-    """A report, the SHA-256 of its file, and the policy that says how its numbers are compared."""
+class _Track:
+    """One number of one machine: places in the ordered gates with the values there, and the values since the machine's last change,
+    divided by the medians of their gates if it has peers.
+    """
 
-    report: Report
-    digest: str
-    policy: Policy
+    places: Sequence[int]
+    values: Sequence[float]
+    judged: Sequence[float]
+    has_peers: bool
 
 
 def trend(dated: Sequence[DatedReport]) -> Trend:
-    """The trend, which does not depend on the order of the reports. Each report counts once; one without a readable time is left
-    out.
-    """
-    ordered, left_out = _ordered(dated)
-    reports = [one.report for _, one in ordered]
+    """The trend of reports. It does not depend on their order. Each report counts once; one without a readable time is left out."""
+    return follow([gate_numbers(one) for one in dated])
+
+
+def follow(gates: Sequence[GateNumbers], every_point: bool = True) -> Trend:
+    """The trend of the numbers of gates. Without `every_point` only numbers that move have their points."""
+    ordered, left_out = in_order(gates)
     start = ordered[0][0] if ordered else 0.0
-    days = [(time - start) / DAY_S for time, _ in ordered]
-    tables = [_table(one) for _, one in ordered]
-    found = [_machine(seen, reports, days, tables) for seen in machines(reports)]
-    together = _together(reports, days, tables)
-    first, last = (reports[0].measured_at, reports[-1].measured_at) if reports else ("", "")
-    return Trend(len(reports), first, last, (*together, *found), left_out)
+    days = [(at - start) / DAY_S for at, _ in ordered]
+    known: dict[tuple[Number, ...], tuple[Number, ...]] = {}
+    # One object for what is equal, so that it is compared by its identity from here on.
+    mine = [replace(gate, numbers=known.setdefault(gate.numbers, gate.numbers)) for _, gate in ordered]
+    tables = _Tables(mine)
+    seen = same_machines([gate.nodes for gate in mine], _keys, [gate.cluster for gate in mine])
+    changed = [_changes(one, mine, days) for one in seen]
+    tracks = [tables.tracks(one, since) for one, (_, since) in zip(seen, changed, strict=True)]
+    groups = list(_groups(mine))
+    series = sum(len(track.judged) >= LEAST_PROOFS for own in tracks for track in own.values())
+    rate = _gates_a_month(days, seen)
+    chance = chance_of(series, rate)
+    found = _judged(tracks, chance)
+    machines = [
+        _machine(one, mine, days, own, told, changes, every_point)
+        for one, own, told, (changes, _) in zip(seen, tracks, found, changed, strict=True)
+    ]
+    together = [_together(group, places, mine, days, chance) for group, places in groups]
+    first, last = (mine[0].measured_at, mine[-1].measured_at) if mine else ("", "")
+    return Trend(
+        len(mine), first, last, (*together, *machines), tuple(_fleet(tracks)), series, rate, left_out
+    )  # fmt: skip
 
 
-def _ordered(dated: Sequence[DatedReport]) -> tuple[list[tuple[float, DatedReport]], tuple[str, ...]]:
-    kept: list[tuple[float, DatedReport]] = []
-    left_out: list[str] = []
-    known: set[str] = set()
-    for one in sorted(dated, key=lambda one: one.digest):
-        at, named = _seconds(one.report.measured_at), f"{one.report.gate_id} ({one.digest:.12})"
-        if one.digest in known:
-            left_out.append(f"{named}: the same report was given twice")
-        elif at is None:
-            left_out.append(f"{named}: {one.report.measured_at!r:.40} is no time with an offset (ISO 8601)")
-        else:
-            kept.append((at, one))
-        known.add(one.digest)
-    return sorted(kept, key=lambda pair: (pair[0], pair[1].digest)), tuple(left_out)
+def _keys(node: NodeNumbers) -> tuple[str, ...]:
+    return node.identity.keys
 
 
-def _seconds(text: str) -> float | None:
-    try:
-        made = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return made.astimezone(timezone.utc).timestamp() if made.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
+# Of one number: places in the order of the gates, the values there, and the medians of these gates.
+_Columns = tuple[Sequence[int], Sequence[float | None], Sequence[float | None]]
 
 
-# Check, metric, label, group, bad side.
-Name = tuple[str, str, str, str, str]
-# The worst value of each metric in one report, by node ("" for all together).
-Table = dict[Name, dict[str, float]]
-# Node -> (check, metric) -> the values of its parts.
-Sums = dict[str, dict[tuple[str, str], list[float]]]
+class _Tables:
+    """The columns of the gates, those of the medians made once for all machines that were in the same gates."""
+
+    def __init__(self, gates: Sequence[GateNumbers]) -> None:
+        self._gates = gates
+        self._medians: dict[tuple[tuple[int, ...], int], list[tuple[float | None, ...]]] = {}
+
+    def tracks(self, seen: Seen, since: int) -> dict[Number, _Track]:
+        """The numbers of a machine; `since` is the place of its last change in the order of the gates."""
+        found: dict[Number, list[_Columns]] = {}
+        for places, numbers, rows in self._runs(seen):
+            medians = self._medians_of(places, numbers)
+            for at, (number, column) in enumerate(zip(numbers, zip(*rows, strict=True), strict=True)):
+                found.setdefault(number, []).append((places, column, medians[at]))
+        made = {number: _track(_joined(parts), since) for number, parts in found.items()}
+        return {number: track for number, track in made.items() if track.values}
+
+    def _runs(
+        self, seen: Seen
+    ) -> Iterator[tuple[tuple[int, ...], tuple[Number, ...], Sequence[tuple[float | None, ...]]]]:
+        """The machine's gates that have the same numbers, in one: almost always all of them."""
+        runs: dict[int, tuple[list[int], list[tuple[float | None, ...]]]] = {}
+        for place, node in seen.nodes:
+            at, rows = runs.setdefault(id(self._gates[place].numbers), ([], []))
+            at.append(place)
+            rows.append(node.values)
+        for places, rows in runs.values():
+            yield tuple(places), self._gates[places[0]].numbers, rows
+
+    def _medians_of(
+        self, places: tuple[int, ...], numbers: tuple[Number, ...]
+    ) -> list[tuple[float | None, ...]]:
+        key = (places, id(numbers))
+        if key not in self._medians:
+            rows = [self._gates[place].medians or (None,) * len(numbers) for place in places]
+            self._medians[key] = list(zip(*rows, strict=True))
+        return self._medians[key]
 
 
-def _table(one: DatedReport) -> tuple[Table, Sums]:
-    """The worst values of each node of one report, and the sums of its counters. A check between nodes belongs to all of them
-    together.
-    """
-    rows = {check: measured(_once(mine)) for check, mine in by_check(one.report.observations).items()}
-    table: Table = {}
-    for check, mine in rows.items():
-        line = one.policy.checks.get(check)
-        group = group_of(one.report, line)
-        owners = [
-            "" if group.nodes or subject == CLUSTER else node_of(subject) for subject in mine.columns.subjects
-        ]
-        known = Runs(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
-        for (metric, label), series in gather(mine, line).items():
-            at = table[check, metric, label, str(group), series.side.value] = {}
-            worst = max if series.side is Side.HIGH else min
-            for whose, begin, end in known.of(series.subjects):
-                value = worst(series.values[begin:end])
-                at[whose] = worst(at[whose], value) if whose in at else value
-    return table, _sums(rows)
+def _joined(parts: Sequence[_Columns]) -> _Columns:
+    """The columns of gates with different numbers in one, oldest first."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = sorted(row for part in parts for row in zip(*part, strict=True) if row[1] is not None)
+    return tuple(zip(*rows, strict=True)) if rows else ((), (), ())  # type: ignore[return-value]
 
 
-def _once(rows: Rows) -> Rows:
-    """The rows without the subjects that occur twice, because neither of their rows can be trusted."""
-    times = Counter(rows.columns.subjects)
-    if len(times) == len(rows):
-        return rows
-    return rows.take([place for place, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
+def _track(columns: _Columns, since: int) -> _Track:
+    places, column, medians = columns
+    begin = 0 if places and places[0] >= since else bisect_left(places, since)
+    divided = [
+        value / middle
+        for value, middle in zip(column[begin:], medians[begin:], strict=True)
+        if value is not None and middle
+    ]
+    kept = [value for value in column[begin:] if value is not None]
+    peers = len(divided) >= LEAST_PROOFS or 2 * len(divided) >= len(kept) > 0
+    if None in column:
+        there = [(place, value) for place, value in zip(places, column, strict=True) if value is not None]
+        places, column = [place for place, _ in there], [value for _, value in there]
+    return _Track(places, column, divided if peers else kept, peers)  # type: ignore[arg-type]
 
 
-def _sums(rows: Mapping[str, Rows]) -> Sums:
-    sums: Sums = {}
-    for check, metrics in COUNTERS.items():
-        of_check = rows.get(check) or Rows.of(check, ())
-        for metric in metrics:
-            for value, subject in zip(of_check.column(metric), of_check.columns.subjects, strict=True):
-                for item in value if isinstance(value, tuple) else (value,):
-                    if isinstance(item, (int, float)) and not isinstance(item, bool):
-                        sums.setdefault(node_of(subject), {}).setdefault((check, metric), []).append(
-                            float(item)
-                        )
-    return sums
+def _judged(tracks: Sequence[Mapping[Number, _Track]], chance: float) -> list[dict[Number, Move]]:
+    """What each number of each machine does."""
+    owners: dict[tuple[Number, bool], list[int]] = {}
+    for index, own in enumerate(tracks):
+        for number, track in own.items():
+            owners.setdefault((number, track.has_peers), []).append(index)
+    found: list[dict[Number, Move]] = [{} for _ in tracks]
+    for (number, peers), machines in owners.items():
+        series = [tracks[index][number].judged for index in machines]
+        for index, move in zip(machines, moves(number.bad, series, chance, peers), strict=True):
+            found[index][number] = move
+    return found
 
 
-Tables = Sequence[tuple[Table, Sums]]
+def _fleet(tracks: Sequence[Mapping[Number, _Track]]) -> Iterator[FleetCourse]:
+    """The numbers that moved on all machines, the greatest change first."""
+    values: dict[Number, list[Sequence[float]]] = {}
+    for own in tracks:
+        for number, track in own.items():
+            values.setdefault(number, []).append(track.values)
+    found = []
+    for number, series in values.items():
+        move = fleet_move(series)
+        if move is not None:
+            found.append(
+                FleetCourse(number.check, number.what, number.group, number.bad, move.change, move.machines)
+            )
+    yield from sorted(found, key=lambda one: (not one.worse, -abs(one.change), one.check, one.what))
+
+
+def _gates_a_month(days: Sequence[float], seen: Sequence[Seen]) -> float:
+    """How many gates a machine has in a month, by those that has most."""
+    most = 1.0
+    for one in seen:
+        mine = [days[place] for place, _ in one.nodes if days[place] >= days[-1] - MONTH]
+        if len(mine) > 1 and mine[-1] > mine[0]:
+            most = max(most, (len(mine) - 1) / (mine[-1] - mine[0]) * MONTH)
+    return min(most, MOST_GATES_A_MONTH)
+
+
+def _changes(
+    seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]
+) -> tuple[tuple[IdentityChange, ...], int]:
+    """What changed on the machine, and the place of the last change."""
+    found: list[IdentityChange] = []
+    since = seen.nodes[0][0]
+    known, last = NodeIdentity(), None
+    for place, node in seen.nodes:
+        if node.identity is last:
+            continue
+        last = node.identity
+        for what, (before, after) in known.changes_to(last).items():
+            found.append(IdentityChange(days[place], gates[place].gate_id, what, before, after))
+            since = place
+        known = NodeIdentity((), last.gpus or known.gpus, {**known.versions, **last.versions})
+    return tuple(found), since
 
 
 def _machine(
-    seen: MachineHistory, reports: Sequence[Report], days: Sequence[float], tables: Tables
+    seen: Seen,
+    gates: Sequence[GateNumbers],
+    days: Sequence[float],
+    tracks: Mapping[Number, _Track],
+    told: Mapping[Number, Move],
+    changes: tuple[IdentityChange, ...],
+    every_point: bool,
 ) -> Machine:
-    mine = [(days[index], tables[index][0], node.name) for index, node in seen.nodes]
-    courses = _courses(mine)
-    sums: dict[tuple[str, str], list[Point]] = {}
-    for index, node in seen.nodes:
-        for key, parts in tables[index][1].get(node.name, {}).items():
-            sums.setdefault(key, []).append(Point(days[index], sum(parts), len(parts)))
-    counters = tuple(_growth(key, points) for key, points in sorted(sums.items()))
-    newest = days[seen.nodes[-1][0]]
-    gone = (
-        *_gpus_gone([node for _, node in seen.nodes]),
-        *_unmeasured(courses, counters, reports, days, seen, newest),
-    )
-    first, last = (reports[seen.nodes[place][0]].measured_at for place in (0, -1))
-    return Machine(seen.name, seen.known_by, len(seen.nodes), first, last, courses, counters, gone)
+    order = sorted(tracks, key=lambda number: number.turn)
+    courses = tuple(_course(number, tracks[number], told[number], days, every_point) for number in order)
+    counters = tuple(_counters(seen, gates, days))
+    gone = (*_gpus_gone(seen), *_unmeasured(seen, tracks, counters, gates, days))
+    first, last = (gates[seen.nodes[place][0]].measured_at for place in (0, -1))
+    places = tuple((gates[place].gate_id, node.name) for place, node in seen.nodes)
+    return Machine(seen.name, seen.known_by, len(seen.nodes), first, last, courses, counters, gone, changes, places)  # fmt: skip
 
 
-def _together(reports: Sequence[Report], days: Sequence[float], tables: Tables) -> Iterator[Machine]:
+def _groups(gates: Sequence[GateNumbers]) -> Iterator[tuple[str, list[int]]]:
     """What nodes measure with each other belongs to the group, not to a single machine."""
     groups: dict[str, list[int]] = {}
-    for index, (table, _) in enumerate(tables):
-        for group in {name[3] for name, values in table.items() if "" in values}:
-            groups.setdefault(group, []).append(index)
-    for group, mine in sorted(groups.items()):
-        parts = [
-            {name: values for name, values in tables[index][0].items() if name[3] == group} for index in mine
-        ]
-        courses = _courses([(days[index], part, "") for index, part in zip(mine, parts, strict=True)])
-        gone = tuple(
-            f"{course.check} {course.what} is no longer measured"
-            for course in courses
-            if course.points[-1].day < days[mine[-1]]
-        )
-        first, last = reports[mine[0]].measured_at, reports[mine[-1]].measured_at
-        yield Machine(f"all together ({group})", "its group", len(mine), first, last, courses, (), gone)
+    for place, gate in enumerate(gates):
+        pairs = zip(gate.numbers, gate.together, strict=False)
+        for group in {number.group for number, value in pairs if value is not None}:
+            groups.setdefault(group, []).append(place)
+    yield from sorted(groups.items())
 
 
-def _courses(tables: Sequence[tuple[float, Table, str]]) -> tuple[Course, ...]:
-    """The course of every metric of one owner, from (day, table, the owner's name at that time)."""
-    made = []
-    for name in dict.fromkeys(name for _, table, _ in tables for name in table):
-        found = [(day, table[name].get(whose)) for day, table, whose in tables if name in table]
-        points = [Point(day, value) for day, value in found if value is not None]
-        if points:
-            made.append((name, _course(name, points)))
-    return tuple(course for _, course in sorted(made, key=_turn))
+def _together(
+    group: str, places: Sequence[int], gates: Sequence[GateNumbers], days: Sequence[float], chance: float
+) -> Machine:
+    values: dict[Number, list[tuple[int, float]]] = {}
+    for place in places:
+        for number, value in zip(gates[place].numbers, gates[place].together, strict=True):
+            if number.group == group and value is not None:
+                values.setdefault(number, []).append((place, value))
+    courses, gone = [], []
+    for number in sorted(values, key=lambda number: number.turn):
+        at, mine = zip(*values[number], strict=True)
+        # Nothing is said of a machine here, so that no peers are needed.
+        move = moves(number.bad, [mine], chance)[0]
+        courses.append(_course(number, _Track(at, mine, mine, True), move, days, True))
+        if at[-1] < places[-1]:
+            gone.append(f"{number.check} {number.what} is no longer measured")
+    first, last = gates[places[0]].measured_at, gates[places[-1]].measured_at
+    return Machine(
+        f"all together ({group})", "its group", len(places), first, last, tuple(courses), (), tuple(gone)
+    )
 
 
-def _course(name: Name, points: Sequence[Point]) -> Course:
-    check, metric, label, group, side = name
-    change = chance = None
-    if len({point.day for point in points}) >= LEAST_REPORTS:  # times that do not differ give no order
-        change, chance = _tendency([p.day for p in points], [p.value for p in points])
-    return Course(check, label_text(metric, label), group, Side(side), tuple(points), change, chance)
+def _course(number: Number, track: _Track, move: Move, days: Sequence[float], every_point: bool) -> Course:
+    drawn = every_point or move.motion in (Motion.WORSE, Motion.MOVED)
+    pairs = zip(track.places, track.values, strict=True) if drawn else ()
+    points = tuple(Point(days[place], value) for place, value in pairs)
+    if drawn and move.motion is not Motion.UNKNOWN and len({point.day for point in points}) < LEAST_PROOFS:
+        move = Move(Motion.UNKNOWN, lack=Lack.PROOFS)  # times that do not differ give no order
+    return Course(
+        number.check, number.what, number.group, number.bad, points, move.motion, move.change, move.chance, move.lack
+    )  # fmt: skip
 
 
-def _tendency(days: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """The change from start to end on Theil and Sen's line, as a fraction of its start, and its p."""
-    _, chance = mann_kendall(values)
-    if chance > CHANCE:
-        return 0.0, chance
-    slope = theil_sen(days, values)
-    start = median_of([value - slope * (day - days[0]) for day, value in zip(days, values, strict=True)])
-    moved = slope * (days[-1] - days[0])
-    return (moved / abs(start) if start else 0.0), chance
+def _counters(seen: Seen, gates: Sequence[GateNumbers], days: Sequence[float]) -> Iterator[Growth]:
+    points: dict[str, list[Point]] = {}
+    for place, node in seen.nodes:
+        for name, total, parts in zip(gates[place].counters, node.sums, node.parts, strict=False):
+            if total is not None:
+                points.setdefault(name, []).append(Point(days[place], total, parts))
+    for name, mine in sorted(points.items()):
+        steps = [(one, other) for one, other in pairwise(mine) if one.parts == other.parts]
+        grown = sum(max(0.0, later.value - earlier.value) for earlier, later in steps)
+        check, _, metric = name.partition(" ")
+        yield Growth(check, metric, tuple(mine), grown)
 
 
-def _turn(item: tuple[Name, Course]) -> tuple[object, ...]:
-    check, metric, label, group, side = item[0]
-    return check, metric, label_turn(label), group, side
-
-
-def _growth(key: tuple[str, str], points: Sequence[Point]) -> Growth:
-    steps = [(one, other) for one, other in pairwise(points) if one.parts == other.parts]
-    grown = sum(max(0.0, later.value - earlier.value) for earlier, later in steps)
-    return Growth(*key, tuple(points), grown)
-
-
-def _gpus_gone(nodes: Sequence[Node]) -> Iterator[str]:
-    """GPUs that an earlier report has and the newest one lacks. If no GPU could be read, a note says so."""
-    known = [gpu_uuids(node) for node in nodes if gpu_uuids(node)]
-    if known and not gpu_uuids(nodes[-1]):
+def _gpus_gone(seen: Seen) -> Iterator[str]:
+    """GPUs that an earlier gate has and the newest one lacks. If no GPU could be read, a note says so."""
+    known = [frozenset(node.identity.gpus) for _, node in seen.nodes if node.identity.gpus]
+    if known and not seen.nodes[-1][1].identity.gpus:
         yield "its GPUs' UUIDs can no longer be read"
         return
     for uuid in sorted(known[-2] - known[-1]) if len(known) > 1 else ():
@@ -235,28 +286,18 @@ def _gpus_gone(nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _unmeasured(
-    courses: Sequence[Course],
+    seen: Seen,
+    tracks: Mapping[Number, _Track],
     counters: Sequence[Growth],
-    reports: Sequence[Report],
+    gates: Sequence[GateNumbers],
     days: Sequence[float],
-    seen: MachineHistory,
-    newest: float,
 ) -> Iterator[str]:
-    """Metrics that an earlier report of the same kind has and the newest one of that kind lacks."""
-    latest: dict[str, float] = {}
-    for index, _ in seen.nodes:
-        report = reports[index]
-        latest[_alone(report)] = days[index]
-    for course in courses:
-        if course.points[-1].day < latest.get(course.group, newest):
-            yield f"{course.check} {course.what} is no longer measured"
+    """Metrics that an earlier gate of the same kind has and the newest one of that kind lacks."""
+    newest = seen.nodes[-1][0]
+    latest = {gates[place].alone: place for place, _ in seen.nodes}
+    for number in sorted(tracks, key=lambda number: number.turn):
+        if tracks[number].places[-1] < latest.get(number.group, newest):
+            yield f"{number.check} {number.what} is no longer measured"
     for counter in counters:
-        if counter.points[-1].day < newest:
+        if counter.points[-1].day < days[newest]:
             yield f"{counter.check} {counter.metric} is no longer measured"
-
-
-def _alone(report: Report) -> str:
-    declared = report.declared
-    return str(
-        Group(declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0)
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from checks.judge.rules.wording import figure
-from checks.judge.trend.model import LEAST_REPORTS, Course, Machine, Point, Trend
+from checks.judge.trend.degradation import LEAST_PROOFS
+from checks.judge.trend.model import Course, Machine, Point, Trend
 from tasks.render.context import PastNumber
 from tasks.render.trend_text import course_text, growth_text, spark
 from tasks.text.inert import one_line
@@ -25,7 +26,7 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
     steady = [
         (machine, course)
         for machine in trend.machines
-        for course in _telling(_one_a_check([c for c in machine.courses if not c.degrading]))
+        for course in _telling(_one_a_check([c for c in machine.courses if not c.moves and c.points]))
     ]
     drawn = [
         _figure(f"{_named(machine)}{course.check} {course.what}", course_text(course), bad, course.points)
@@ -38,10 +39,10 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
 
 def too_few(reports: int) -> str:
     """The sentence about a history that is too short for a trend; "" if it is long enough."""
-    if reports >= LEAST_REPORTS:
+    if reports >= LEAST_PROOFS:
         return ""
     several = "report" if reports == 1 else "reports"
-    return f"{reports} {several} could be compared: a trend needs {LEAST_REPORTS} of the same machines."
+    return f"{reports} {several} could be compared: a trend needs {LEAST_PROOFS} of the same machines."
 
 
 def _one_a_check(courses: Iterable[Course]) -> list[Course]:

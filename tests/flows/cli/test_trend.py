@@ -8,12 +8,14 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree as xml
 
 import pytest
 
-from checks.documents.report import dump, dump_plain
+from checks.documents.report import dump, dump_plain, load
 from checks.judge.baseline.samples import Side
+from checks.judge.trend.degradation import Motion
 from checks.judge.trend.model import Course, Point
 from flows.cli.main import main
 from tasks.render.trend_text import course_text
@@ -48,12 +50,16 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
     signal.signal(signal.SIGTERM, before)
 
 
-def reports(folder: Path, fall: float, many: int = 6, gate: str = "g") -> list[Path]:
-    """Reports of two nodes; node-1's GEMM falls by so much a day. And the policy."""
+MANY = 14
+
+
+def reports(folder: Path, fall: float, many: int = MANY, gate: str = "g") -> list[Path]:
+    """Reports of six nodes; node-1's GEMM falls by so much a day after eight days. And the policy."""
     (folder / "policy.json").write_bytes(dump_plain(POLICY))
     files = []
     for number in range(many):
-        made = with_metric(healthy(2, 2), "compute.gemm", "node-1/rank-3", "gflops", 40.0 - fall * number)
+        value = 42.0 - fall * max(0, number - 7)
+        made = with_metric(healthy(6, 2), "compute.gemm", "node-1/rank-3", "gflops", value)
         file = folder / f"r{number}.json"
         file.write_bytes(
             dump(replace(made, gate_id=f"{gate}{number}", measured_at=f"2026-11-{number + 1:02d}T08:00:00Z"))
@@ -72,15 +78,37 @@ def test_something_gets_worse(run: Run, tmp_path: Path) -> None:
     done = followed(run, tmp_path, reports(tmp_path, 2.0))
 
     assert 1 == done.code
-    assert "compute.gemm gflops █▇▅▄▂▁ 40 to 30 in 5 days, 25% down" in done.out
+    assert "compute.gemm gflops ████████▇▆▅▃▂▁ 42 to 30 in 13 days, 24% down (p < 1e-09)" in done.out
     assert "No trend: " in done.out
+    assert "At most 1 healthy machine a month is expected to be named by chance" in done.out
 
 
 def test_nothing_degrades_is_an_answer(run: Run, tmp_path: Path) -> None:
     """Exit code 0, and it is said."""
     done = followed(run, tmp_path, reports(tmp_path, 0.0))
 
-    assert (0, True) == (done.code, done.out.startswith("nothing degrades: 3 machines"))
+    assert (0, True) == (done.code, done.out.startswith("nothing degrades: 7 machines"))
+
+
+def test_what_all_machines_do_is_one_line(run: Run, tmp_path: Path) -> None:
+    """Exit code 1, because it got worse; no machine is named."""
+    files = reports(tmp_path, 0.0)
+    for file in files[9:]:
+        report = load(file.read_bytes())
+        rows = [row for row in report.observations if row.check == "compute.gemm"]
+        for row in rows:
+            report = with_metric(
+                report, row.check, row.subject, "gflops", 0.9 * cast(float, row.metrics["gflops"])
+            )
+        file.write_bytes(dump(report))
+    done = followed(run, tmp_path, files)
+
+    assert 1 == done.code
+    assert done.out.startswith("no machine gets worse than the others, but all moved together: 7 machines")
+    assert (
+        "The fleet moved: compute.gemm gflops fell by 10.0% on 6 machines together. No machine is named"
+        in done.out
+    )
 
 
 def test_too_few_reports_is_another(run: Run, tmp_path: Path) -> None:
@@ -88,7 +116,7 @@ def test_too_few_reports_is_another(run: Run, tmp_path: Path) -> None:
     done = followed(run, tmp_path, reports(tmp_path, 2.0, many=3))
 
     assert 3 == done.code
-    assert "Too few reports to tell" in done.out and "a trend needs 5 reports" in done.out
+    assert "Cannot tell: " in done.out and "a trend needs 11 reports" in done.out
 
 
 def test_a_file_that_is_no_report_is_named_and_keeps_it_from_a_zero(run: Run, tmp_path: Path) -> None:
@@ -112,8 +140,9 @@ def test_json_has_the_courses(run: Run, tmp_path: Path) -> None:
     (worse,) = [one for one in document["machines"] if one["degrading"]]
     (course,) = worse["degrading"]
 
-    assert ("node-1", 6) == (worse["name"], worse["reports"])
-    assert {"day": 5.0, "parts": 1, "value": 30.0} == course["points"][-1]
+    assert ("node-1", MANY) == (worse["name"], worse["reports"])
+    assert {"day": 13.0, "parts": 1, "value": 30.0} == course["points"][-1]
+    assert (1.0, "worse") == (document["false_names_a_month"], course["motion"])
 
 
 def test_markdown_is_a_table(run: Run, tmp_path: Path) -> None:
@@ -131,7 +160,7 @@ def test_the_page_draws_each_number_and_asks_for_nothing(run: Run, tmp_path: Pat
 
     assert 1 == done.code
     assert "node-1" in page[page.index("<h2") : page.index("</h2>")]
-    assert 6 == len(xml.fromstring(pictures[0]).findall(".//circle"))
+    assert MANY == len(xml.fromstring(pictures[0]).findall(".//circle"))
     assert "http://" not in page and "https://" not in page and "<script" not in page
 
 
@@ -164,6 +193,8 @@ def test_an_unwritable_page_is_rejected_before_reading(run: Run, tmp_path: Path)
 )
 def test_courses_are_in_words_that_can_be_read(days: float, value: float, said: str) -> None:
     """Neither 1.014e+04 nor 0.00278 days."""
-    course = Course("a.check", "rate", "group", Side.LOW, (Point(0.0, 1.0), Point(days, value)), None, None)
+    course = Course(
+        "a.check", "rate", "group", Side.LOW, (Point(0.0, 1.0), Point(days, value)), Motion.STEADY
+    )
 
     assert f"1 to {said}" in course_text(course)

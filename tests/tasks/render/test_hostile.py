@@ -15,7 +15,8 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from checks.documents.report import digest, dump, load
-from checks.judge.trend.trend import DatedReport, trend
+from checks.judge.trend.numbers import DatedReport
+from checks.judge.trend.trend import trend
 from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
 from checks.value_types import DecodeError

@@ -15,7 +15,7 @@ from tasks.store.index import FILE, Index
 from tasks.store.layout import record_key, report_key, verdict_key
 from tasks.store.open import identity
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.kept_gates import gate_id, keep, record_for
+from tests.tasks.kept_gates import gate_id, keep, record_for, sample_policy
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_deleted_index_loses_nothing(store: FolderStore, index: Index, tmp_pat
 def test_a_verdict_that_the_index_lacks_is_listed(store: FolderStore, index: Index) -> None:
     """Its row could not be written then; it is written now."""
     keep(store, 0, healthy())
-    rebuild(store, index)
+    rebuild(store, index, sample_policy)
     keep(store, 1, wrong_sums(healthy()))
 
     assert [gate_id(0), gate_id(1)] == ids(store, index)
@@ -71,7 +71,7 @@ def test_a_verdict_without_a_record_is_said(store: FolderStore, index: Index) ->
     (said,) = listed(store, index).problems
 
     assert f"{gate_id(0)}: it has a verdict, and no record" in said
-    rebuild(store, index)
+    rebuild(store, index, sample_policy)
     assert ([gate_id(0)], ()) == (ids(store, index), listed(store, index).problems)
 
 
@@ -123,7 +123,7 @@ def test_a_record_under_another_gates_name_is_refused(store: FolderStore, index:
 def test_rebuilding_makes_the_record_that_is_missing(store: FolderStore, index: Index) -> None:
     """Of report and verdict, as an older version left them; the cluster is not known."""
     verdict = keep(store, 0, wrong_sums(healthy()), record=False)
-    done = rebuild(store, index)
+    done = rebuild(store, index, sample_policy)
     (found,) = index.rows(identity(store))
 
     assert (1, (gate_id(0),), ()) == (done.rows, done.made, done.problems)
@@ -144,7 +144,7 @@ def test_rebuilding_names_what_was_cut_short(
     """A folder that is half written is no verdict, and no silence."""
     keep(store, 0, healthy(), record=False)
     store.delete(missing(gate_id(0)))  # type: ignore[operator]
-    done = rebuild(store, index)
+    done = rebuild(store, index, sample_policy)
 
     assert (0, (f"{gate_id(0)}: {said}",)) == (done.rows, done.problems)
 
@@ -153,7 +153,7 @@ def test_rebuilding_names_a_report_that_is_gone(store: FolderStore, index: Index
     """Its verdict stays in the list."""
     keep(store, 0, healthy())
     store.delete(report_key(gate_id(0)))
-    done = rebuild(store, index)
+    done = rebuild(store, index, sample_policy)
 
     assert 1 == done.rows
     assert "its report is gone" in done.problems[0]
@@ -164,14 +164,14 @@ def test_rebuilding_does_not_believe_a_report_that_was_changed(store: FolderStor
     keep(store, 0, healthy(), record=False)
     store.put(report_key(gate_id(0)), (store.get(report_key(gate_id(0))) or b"").replace(b"6.1.0", b"6.1.1"))
 
-    assert "not the one that its verdict was made of" in rebuild(store, index).problems[0]
+    assert "not the one that its verdict was made of" in rebuild(store, index, sample_policy).problems[0]
 
 
 def test_a_gate_that_judged_nothing_is_no_problem(store: FolderStore, index: Index) -> None:
     """Its engine had no capacity: logs and an outcome."""
     store.put(f"gates/{gate_id(0)}/outcome.json", b"{}")
 
-    assert (0, (), ()) == ((done := rebuild(store, index)).rows, done.made, done.problems)
+    assert (0, (), ()) == ((done := rebuild(store, index, sample_policy)).rows, done.made, done.problems)
 
 
 def test_a_stores_name_stays(store: FolderStore, tmp_path: Path) -> None:

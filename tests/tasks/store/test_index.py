@@ -113,7 +113,7 @@ def test_tables_of_another_version_are_named_and_made_anew(index: Index) -> None
         lambda connection: connection.exec_driver_sql("UPDATE prelaunch_index SET schema_version = 9")
     )
 
-    with pytest.raises(IndexOfAnotherVersion, match=r"schema version 9, this reads 1.*store index --rebuild"):
+    with pytest.raises(IndexOfAnotherVersion, match=r"schema version 9, this reads 2.*store index --rebuild"):
         index.write(STORE, (record(2),))
     index.rebuild(STORE, (record(3),))
 

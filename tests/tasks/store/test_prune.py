@@ -102,7 +102,7 @@ def test_removing_leaves_nothing_of_them_and_everything_of_the_others(
 
     left = store.list("")
     assert [] == [key for key in left if gate_id(0) in key]
-    assert 5 == len([key for key in left if gate_id(4) in key])
+    assert 6 == len([key for key in left if gate_id(4) in key])
     assert {"passes/c.json", "store-id"} <= set(left)
     assert [gate_id(4)] == [row.gate_id for row in index.rows(identity(store))]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checks.documents.columns import Rows
 from checks.judge.baseline import samples
-from checks.judge.baseline.samples import Runs, gather
+from checks.judge.baseline.samples import Runs, Side, gather, side_of
 from checks.model import Observation, Outcome, Value, node_of
 
 VALUES = st.one_of(
@@ -76,3 +76,22 @@ def test_runs_cover_every_place_once(subjects: list[str]) -> None:
     ]
     assert all(one[0] != other[0] and one[2] == other[1] for one, other in pairwise(runs))
     assert runs == known.of(given_once)
+
+
+@pytest.mark.parametrize(
+    ("metric", "side"),
+    [
+        ("random_read_p99_s", Side.HIGH),
+        ("own_check_takes_s", Side.HIGH),
+        ("connect_ms", Side.HIGH),
+        ("tokens_per_s", Side.LOW),
+        ("network_gbit_s", Side.LOW),
+        ("covers_s", None),
+        ("thermal_s", None),
+        ("slowest_s", None),
+        ("free_bytes", None),
+    ],
+)
+def test_the_unit_says_which_side_is_bad(metric: str, side: Side | None) -> None:
+    """A duration is worse where it is longer; seconds that are none are not compared, and no rate is taken for a duration."""
+    assert side is side_of(metric, None)

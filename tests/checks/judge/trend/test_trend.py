@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 
 from checks.documents.report import digest, dump
 from checks.judge.robust_statistics import mann_kendall, theil_sen
-from checks.judge.trend.model import LEAST_REPORTS, Machine, Trend
-from checks.judge.trend.trend import DatedReport, trend
+from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
+from checks.judge.trend.model import Course, Machine, Trend
+from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.trend import follow, trend
 from checks.model import Outcome, Planned, Report, Scope
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
-UUIDS = {"node-0": "GPU-a,GPU-b", "node-1": "GPU-c,GPU-d"}
+NODES = 6
+UUIDS = {f"node-{node}": f"GPU-{node}a,GPU-{node}b" for node in range(NODES)}
+LAST = 14
 
 
 def day(
@@ -27,18 +31,19 @@ def day(
     uuids: Mapping[str, str] = UUIDS,
     **identity: str,
 ) -> Report:
-    """Two nodes of two ranks on that day of November."""
-    made = report or healthy(2, 2)
+    """Six nodes of two ranks on that day of November."""
+    made = report or healthy(NODES, 2)
     nodes = tuple(
-        replace(n, identity={**n.identity, "gpu_uuids": uuids.get(n.name, ""), **identity})
+        replace(n, identity={**n.identity, "gpu_uuids": uuids.get(n.name, ""), "driver": "570", **identity})
         for n in made.nodes
     )
     return replace(made, nodes=nodes, gate_id=f"d{number}", measured_at=f"2026-11-{number:02d}T08:00:00Z")
 
 
-def gemm(number: int, value: float) -> Report:
+def gemm(number: int, value: float, nodes: int = NODES, driver: str = "570") -> Report:
     """That day's report, in which node-1's second rank measured this."""
-    return day(number, with_metric(healthy(2, 2), "compute.gemm", "node-1/rank-3", "gflops", value))
+    made = with_metric(healthy(nodes, 2), "compute.gemm", "node-1/rank-3", "gflops", value)
+    return day(number, made, driver=driver)
 
 
 def followed(reports: Sequence[Report]) -> Trend:
@@ -52,16 +57,25 @@ def machine(made: Trend, name: str) -> Machine:
     return found
 
 
-FALLING = [gemm(number, 43.0 - 2 * number) for number in range(1, 7)]
+def gemm_of(made: Trend, name: str) -> Course:
+    """The machine's GEMM."""
+    (found,) = [
+        one for one in machine(made, name).courses if one.what == "gflops" and one.check == "compute.gemm"
+    ]
+    return found
+
+
+FALLING = [gemm(number, 42.0 if number < 9 else 42.0 - 2 * (number - 8)) for number in range(1, LAST + 1)]
 
 
 def test_a_gpu_that_gets_slower_is_found() -> None:
-    """One of its two: the worst of a node counts, as a change over the whole time."""
+    """One of its two: the worst of a node counts, compared with what the other nodes reached at the same time."""
     made = followed(FALLING)
     (course,) = machine(made, "node-1").degrading
 
-    assert ("compute.gemm", "gflops") == (course.check, course.what)
-    assert course.change is not None and round(course.change, 2) == round(-10 / 41, 2)
+    assert ("compute.gemm", "gflops", Motion.WORSE) == (course.check, course.what, course.motion)
+    assert course.change is not None and -0.25 < course.change < -0.05
+    assert Motion.STEADY is gemm_of(made, "node-0").motion
     assert not machine(made, "node-0").worse
 
 
@@ -70,23 +84,86 @@ def test_the_order_of_the_reports_says_nothing() -> None:
     assert followed(FALLING) == followed(FALLING[::-1])
 
 
-def test_four_reports_are_too_few() -> None:
-    """However steep it falls: four values can fall by chance."""
-    made = followed(FALLING[: LEAST_REPORTS - 1])
+def test_too_few_reports_are_no_answer() -> None:
+    """However steep it falls: without a reference nothing can be said of it."""
+    made = followed(FALLING[-(LEAST_PROOFS - 1) :])
 
     assert not any(one.told or one.worse for one in made.machines)
+    assert Lack.PROOFS is gemm_of(made, "node-1").lack
+
+
+def test_software_that_slows_all_names_nobody() -> None:
+    """6 % less everywhere is one line about the fleet."""
+    slow = healthy(NODES, 2)
+    for row in [row for row in slow.observations if row.check == "compute.gemm"]:
+        value = row.metrics["gflops"]
+        assert isinstance(value, float)
+        slow = with_metric(slow, "compute.gemm", row.subject, "gflops", 0.94 * value)
+    made = followed([day(number, slow if number > 10 else None) for number in range(1, LAST + 1)])
+
+    assert not any(one.worse for one in made.machines)
+    (moved,) = [one for one in made.fleet if one.check == "compute.gemm"]
+    assert ("gflops", NODES, True) == (moved.what, moved.machines, moved.worse)
+    assert round(moved.change, 2) == -0.06
+
+
+def test_with_too_few_nodes_a_fall_has_no_culprit() -> None:
+    """Two nodes: the value moved, and whether the machine or its software did it, nobody can tell. Steady is no answer either."""
+    made = followed([gemm(n, 42.0 if n < 9 else 20.0, 2) for n in range(1, 29)])
+
+    assert Motion.MOVED is gemm_of(made, "node-1").motion and machine(made, "node-1").worse
+    assert (Motion.UNKNOWN, Lack.PEERS) == (gemm_of(made, "node-0").motion, gemm_of(made, "node-0").lack)
+
+
+def test_a_driver_starts_a_new_reference() -> None:
+    """A machine is compared with itself since its last change, which is listed; before it has proofs again, nobody can tell."""
+    reports = [gemm(n, 42.0 if n < 9 else 30.0, driver="570" if n < 9 else "580") for n in range(1, LAST + 1)]
+    found = machine(followed(reports), "node-1")
+
+    assert Motion.UNKNOWN is gemm_of(followed(reports), "node-1").motion and not found.worse
+    assert [("driver", "570", "580", "d9")] == [(c.what, c.before, c.after, c.gate_id) for c in found.changes]
+
+
+def test_a_driver_that_could_not_be_read_is_no_change() -> None:
+    """What is unknown for a day is the same afterwards."""
+    reports = [gemm(n, 42.0 if n < 12 else 30.0, driver="" if n == 6 else "570") for n in range(1, LAST + 1)]
+
+    assert Motion.WORSE is gemm_of(followed(reports), "node-1").motion
+
+
+def test_gates_that_lack_a_number_split_no_history() -> None:
+    """One report without a check, in the middle or at the end: the others are one course."""
+    without = with_row(
+        FALLING[4], "system.clock", "node-3", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
+    )
+    short = replace(
+        FALLING[-1],
+        observations=tuple(row for row in FALLING[-1].observations if row.check != "training.step"),
+    )
+    made = followed([*FALLING[:4], without, *FALLING[5:-1], short])
+
+    assert Motion.WORSE is gemm_of(made, "node-1").motion
+
+
+def test_a_trend_without_every_point_is_the_same_trend() -> None:
+    """A fleet's page draws what moves alone."""
+    gates = [gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in FALLING]
+    whole, short = follow(gates), follow(gates, every_point=False)
+
+    assert [one.degrading for one in whole.machines] == [one.degrading for one in short.machines]
+    assert () == gemm_of(short, "node-0").points != gemm_of(whole, "node-0").points
 
 
 def test_a_clock_that_stands_still_orders_nothing() -> None:
-    """Six reports of one second show no course: that is not "nothing degrades"."""
+    """Many reports of one second show no course: that is not "nothing degrades"."""
     made = followed([replace(report, measured_at=FALLING[0].measured_at) for report in FALLING])
 
     assert not any(one.told for one in made.machines)
 
 
 def test_a_fall_of_less_than_healthy_parts_differ_is_none() -> None:
-    """Four per cent in six steady steps is no finding."""
-    made = followed([gemm(number, 40.0 - 0.32 * number) for number in range(1, 7)])
+    """Four per cent is no finding."""
+    made = followed([gemm(number, 42.0 if number < 9 else 40.4) for number in range(1, LAST + 1)])
 
     assert not machine(made, "node-1").worse and machine(made, "node-1").told
 
@@ -104,7 +181,7 @@ def test_noise_is_no_trend() -> None:
 
 def test_getting_faster_is_no_finding() -> None:
     """A latency that falls, a speed that rises."""
-    assert not machine(followed([gemm(n, 38.0 + 2 * n) for n in range(1, 7)]), "node-1").worse
+    assert not machine(followed([gemm(n, 38.0 + 2 * n) for n in range(1, LAST + 1)]), "node-1").worse
 
 
 def test_a_report_that_is_given_twice_counts_once() -> None:
@@ -120,15 +197,15 @@ def test_a_report_without_a_time_is_left_out_and_named(when: str) -> None:
     """Where it belongs in the order nobody knows."""
     made = followed([*FALLING, replace(FALLING[0], measured_at=when, gate_id="timeless")])
 
-    assert 6 == made.reports
+    assert LAST == made.reports
     assert len(made.left_out) == 1 and made.left_out[0].startswith("timeless (")
 
 
 def test_a_renamed_machine_is_the_same() -> None:
     """Its GPUs tell it, whatever its host is called today."""
-    other = {"node-0": UUIDS["node-1"], "node-1": UUIDS["node-0"]}
-    swapped = with_metric(healthy(2, 2), "compute.gemm", "node-0/rank-0", "gflops", 20.0)
-    made = followed([*FALLING[:5], day(9, swapped, other)])
+    other = {**UUIDS, "node-0": UUIDS["node-1"], "node-1": UUIDS["node-0"]}
+    swapped = with_metric(healthy(NODES, 2), "compute.gemm", "node-0/rank-0", "gflops", 20.0)
+    made = followed([*FALLING, day(19, swapped, other)])
 
     assert [course.points[-1].value for course in machine(made, "node-0").degrading] == [20.0]
 
@@ -157,7 +234,7 @@ def test_nodes_that_share_an_id_are_not_one_machine() -> None:
 
 def test_a_gpu_that_was_moved_makes_no_two_nodes_one() -> None:
     """Machines of one report stay apart, by name, and that is said."""
-    moved = {"node-0": "GPU-a,GPU-c", "node-1": "GPU-b,GPU-d"}
+    moved = {**UUIDS, "node-0": "GPU-0a,GPU-1a", "node-1": "GPU-0b,GPU-1b"}
     made = followed([day(1), day(2, uuids=moved)])
 
     assert {2} == {one.reports for one in made.machines if one.name.startswith("node-")}
@@ -166,9 +243,9 @@ def test_a_gpu_that_was_moved_makes_no_two_nodes_one() -> None:
 
 def test_a_gpu_that_is_gone_is_named() -> None:
     """The others still tell the machine."""
-    made = followed([*FALLING, day(20, uuids={**UUIDS, "node-0": "GPU-a"})])
+    made = followed([*FALLING, day(20, uuids={**UUIDS, "node-0": "GPU-0a"})])
 
-    assert ("GPU-b is no longer there",) == machine(made, "node-0").gone
+    assert ("GPU-0b is no longer there",) == machine(made, "node-0").gone
 
 
 def test_a_metric_that_is_no_longer_measured_is_named() -> None:
@@ -217,26 +294,28 @@ def test_a_part_that_comes_back_is_no_growth() -> None:
 def test_collectives_are_of_all_nodes_together() -> None:
     """A slow all-reduce is no machine's own course."""
     reports = []
-    for number in range(1, 7):
+    for number in range(1, 29):
         report = day(number)
-        for rank in range(4):
+        for rank in range(2 * NODES):
             row = f"node-{rank // 2}/rank-{rank}"
-            speeds = tuple(10.0 - number for _ in range(8))
+            speeds = tuple(9.0 if number < 10 else 4.0 for _ in range(8))
             report = with_metric(report, "collective.all_reduce", row, "busbw_gbps", speeds)
         reports.append(report)
     made = followed(reports)
 
     assert [one.name for one in made.machines if one.worse] == [
-        "all together (cpu, 2 nodes, 2 ranks per node, quick)"
+        "all together (cpu, 6 nodes, 2 ranks per node, quick)"
     ]
 
 
 def test_clusters_of_other_sizes_are_not_compared() -> None:
-    """Three reports of two nodes and three of three are too few of either."""
-    made = followed([*(day(n) for n in range(1, 4)), *(day(n, healthy(3, 2)) for n in range(4, 7))])
+    """Eight reports of two nodes and eight of three are too few of either."""
+    made = followed(
+        [*(day(n, healthy(2, 2)) for n in range(1, 9)), *(day(n, healthy(3, 2)) for n in range(9, 17))]
+    )
     together = [one for one in made.machines if one.name.startswith("all together")]
 
-    assert [3, 3] == [one.reports for one in together] and not any(one.told for one in together)
+    assert [8, 8] == [one.reports for one in together] and not any(one.told for one in together)
 
 
 def test_no_report_is_no_machine() -> None:

@@ -1,0 +1,260 @@
+"""What one report says of each node in numbers: small enough to be kept for every gate, and all that a trend is made of. Pure.
+
+Of each number that is compared (checks.judge.baseline.samples) a node has its worst value, and every number has the median of the
+gate's nodes, which ran at the same time under the same software.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from checks.documents.columns import Rows, by_check
+from checks.judge.baseline.samples import (
+    Group,
+    Runs,
+    Side,
+    gather,
+    group_of,
+    label_text,
+    label_turn,
+    measured,
+)
+from checks.judge.machine_identity import gpu_uuids, keys_of
+from checks.judge.robust_statistics import median_of
+from checks.model import CLUSTER, Node, Report, node_of
+from checks.policy import Policy
+
+# Fewer nodes than these have no median that says what the others reach: two of three may be slow.
+LEAST_PEERS = 5
+# More digits than a measurement repeats.
+DIGITS = 6
+# Counters that a part keeps of its own faults. Pending and completed repairs are judged by rules.
+COUNTERS = {
+    "gpu.ecc": (
+        "sram_corrected_aggregate", "sram_uncorrected_aggregate", "dram_corrected_aggregate", "dram_uncorrected_aggregate",
+    ),
+    "gpu.row_remap": ("remapped_corrected", "remapped_uncorrected"),
+    "gpu.retired_pages": ("retired_double_bit", "retired_pages"),
+    "gpu.nvlink": ("link_recoveries", "link_replays"),
+    "gpu.pcie": ("replays",),
+    "kernel.xid": ("act", "support", "unknown"),
+    "kernel.sxid": ("fatal", "non_fatal"),
+    "kernel.hardware": ("edac_ue", "edac_ce", "mce", "mce_uncorrected", "pcie_uncorrected", "io_error"),
+}  # fmt: skip
+_COUNTER_NAMES = tuple((check, metric) for check, metrics in COUNTERS.items() for metric in metrics)
+
+
+@dataclass(frozen=True)
+class DatedReport:
+    """A report, the SHA-256 of its file, and the policy that says how its numbers are compared."""
+
+    report: Report
+    digest: str
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number that is compared between gates; `bad` is the side on which it gets worse."""
+
+    check: str
+    metric: str
+    label: str
+    group: str
+    bad: Side
+
+    @property
+    def what(self) -> str:
+        """The metric at its label: "busbw_gbps at 64 MiB"."""
+        return label_text(self.metric, self.label)
+
+    @property
+    def turn(self) -> tuple[object, ...]:
+        """The sort key of numbers."""
+        return self.check, self.metric, label_turn(self.label), self.group, self.bad
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """By what a machine is recognised (`keys`, none that two nodes of the gate share), and what may change on it: `versions` has its
+    driver and VBIOS, as far as they could be read.
+    """
+
+    keys: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def changes_to(self, other: NodeIdentity) -> dict[str, tuple[str, str]]:
+        """What differs in `other`, with both values. What one of them could not read is no change."""
+        mine = {"GPUs": ", ".join(self.gpus), **self.versions}
+        theirs = {"GPUs": ", ".join(other.gpus), **other.versions}
+        both = {name: (mine[name], theirs[name]) for name in mine if mine[name] and theirs.get(name)}
+        return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+
+@dataclass(frozen=True)
+class NodeNumbers:
+    """One node: its worst value of each number of the gate, and of each counter the sum over its parts and how many parts there are.
+
+    None stands for what was not measured.
+    """
+
+    name: str
+    identity: NodeIdentity
+    values: tuple[float | None, ...]
+    sums: tuple[float | None, ...] = ()
+    parts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GateNumbers:
+    """The numbers of one gate. `report` is the digest of its report, `alone` the group of what a node measures by itself.
+
+    `medians` and `together` have one entry per number: the median over the nodes (None for fewer than LEAST_PEERS), and what the nodes
+    measured with each other. `cluster` is "" where nobody says it. `counters` are names, "check metric".
+    """
+
+    gate_id: str
+    report: str
+    measured_at: str
+    alone: str
+    numbers: tuple[Number, ...]
+    nodes: tuple[NodeNumbers, ...]
+    medians: tuple[float | None, ...] = ()
+    together: tuple[float | None, ...] = ()
+    counters: tuple[str, ...] = ()
+    cluster: str = ""
+
+
+def gate_numbers(one: DatedReport, cluster: str = "") -> GateNumbers:
+    """The numbers of one report."""
+    report = one.report
+    rows = {check: measured(_once(mine)) for check, mine in by_check(report.observations).items()}
+    table = _table(rows, report, one.policy)
+    numbers = tuple(sorted(table, key=lambda number: number.turn))
+    columns = [table[number] for number in numbers]
+    sums = _sums(rows)
+    counters = tuple(name for name in _COUNTER_NAMES if any(name in mine for mine in sums.values()))
+    shared = Counter(key for node in report.nodes for key in set(keys_of(node)))
+    vbios = _vbios(rows)
+    nodes = tuple(
+        NodeNumbers(
+            node.name,
+            _identity(node, shared, vbios.get(node.name, "")),
+            tuple(column.get(node.name) for column in columns),
+            tuple(_rounded(sum(sums[node.name][name])) if name in sums.get(node.name, {}) else None for name in counters),
+            tuple(len(sums.get(node.name, {}).get(name, ())) for name in counters),
+        )
+        for node in report.nodes
+    )  # fmt: skip
+    medians = tuple(_median([value for whose, value in column.items() if whose]) for column in columns)
+    return GateNumbers(
+        report.gate_id, one.digest, report.measured_at, _alone(report), numbers, nodes, medians,
+        tuple(column.get("") for column in columns), tuple(" ".join(name) for name in counters), cluster,
+    )  # fmt: skip
+
+
+def seconds(text: str) -> float | None:
+    """An ISO 8601 time with an offset, in Unix seconds; None for any other text."""
+    try:
+        made = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return made.astimezone(timezone.utc).timestamp() if made.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _table(rows: Mapping[str, Rows], report: Report, policy: Policy) -> dict[Number, dict[str, float]]:
+    """The worst value of each node, by number. A check between nodes belongs to all of them together, whose name is ""."""
+    table: dict[Number, dict[str, float]] = {}
+    for check, mine in rows.items():
+        line = policy.checks.get(check)
+        group = group_of(report, line)
+        owners = [
+            "" if group.nodes or subject == CLUSTER else node_of(subject) for subject in mine.columns.subjects
+        ]
+        known = Runs(dict(zip(mine.columns.subjects, owners, strict=True)).__getitem__)
+        for (metric, label), series in gather(mine, line).items():
+            at = table[Number(check, metric, label, str(group), series.side)] = {}
+            worst = max if series.side is Side.HIGH else min
+            for whose, begin, end in known.of(series.subjects):
+                value = _rounded(worst(series.values[begin:end]))
+                at[whose] = worst(at[whose], value) if whose in at else value
+    return table
+
+
+def _once(rows: Rows) -> Rows:
+    """The rows without the subjects that occur twice, because neither of their rows can be trusted."""
+    times = Counter(rows.columns.subjects)
+    if len(times) == len(rows):
+        return rows
+    return rows.take([place for place, subject in enumerate(rows.columns.subjects) if times[subject] == 1])
+
+
+def _sums(rows: Mapping[str, Rows]) -> dict[str, dict[tuple[str, str], list[float]]]:
+    """Node -> counter -> the values of its parts."""
+    sums: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for check, metric in _COUNTER_NAMES:
+        of_check = rows.get(check) or Rows.of(check, ())
+        for value, subject in zip(of_check.column(metric), of_check.columns.subjects, strict=True):
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, (int, float)) and not isinstance(item, bool):
+                    sums.setdefault(node_of(subject), {}).setdefault((check, metric), []).append(float(item))
+    return sums
+
+
+def _vbios(rows: Mapping[str, Rows]) -> dict[str, str]:
+    """Node -> the versions of its GPUs' VBIOS, each once."""
+    found = rows.get("gpu.inventory") or Rows.of("gpu.inventory", ())
+    pairs = zip(found.columns.subjects, found.column("vbios"), strict=True)
+    return {
+        node_of(subject): ", ".join(sorted({one for one in value if isinstance(one, str)}))
+        for subject, value in pairs
+        if isinstance(value, tuple)
+    }
+
+
+def _identity(node: Node, shared: Mapping[str, int], vbios: str) -> NodeIdentity:
+    keys = tuple(key for key in keys_of(node) if shared[key] == 1)
+    versions = {"driver": node.identity.get("driver", ""), "VBIOS": vbios}
+    known = {name: text for name, text in versions.items() if text}
+    return NodeIdentity(keys, tuple(sorted(gpu_uuids(node))), known)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median_of(values) if len(values) >= LEAST_PEERS else None
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _alone(report: Report) -> str:
+    declared = report.declared
+    return str(
+        Group(declared.instance_type, declared.gpus_per_node, declared.ranks_per_node, report.profile, 0)
+    )
+
+
+def in_order(gates: Sequence[GateNumbers]) -> tuple[list[tuple[float, GateNumbers]], tuple[str, ...]]:
+    """The gates with their times in Unix seconds, oldest first, and a line about each that is not used: a report that was given
+    before, or one without a time.
+    """
+    kept: list[tuple[float, GateNumbers]] = []
+    left_out = list(_unusable(gates, kept))
+    return sorted(kept, key=lambda pair: (pair[0], pair[1].report, pair[1].gate_id)), tuple(left_out)
+
+
+def _unusable(gates: Sequence[GateNumbers], kept: list[tuple[float, GateNumbers]]) -> Iterator[str]:
+    known: set[str] = set()
+    for one in sorted(gates, key=lambda one: one.report):
+        at, named = seconds(one.measured_at), f"{one.gate_id} ({one.report:.12})"
+        if one.report in known:
+            yield f"{named}: the same report was given twice"
+        elif at is None:
+            yield f"{named}: {one.measured_at!r:.40} is no time with an offset (ISO 8601)"
+        else:
+            kept.append((at, one))
+        known.add(one.report)

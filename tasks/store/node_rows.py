@@ -1,0 +1,314 @@
+"""What a store keeps of each node of a gate, small enough for every gate of a year: nodes/<gate id>.json.
+
+A row says which machine the node was, what the gate says of it, which checks were measured, every finding about it, and its numbers
+(checks.judge.trend.numbers). The file is made at publish of report, verdict and policy; the rows of an index are made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+from checks.documents.columns import Rows, by_check
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import Version, digest, dump_plain
+from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
+from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, node_of
+from checks.policy import Policy
+from checks.value_types import DecodeError, Range
+from tasks.store.base import Store
+from tasks.store.layout import NODES, name_of, nodes_key
+from tasks.store.records import GateId, KeptFinding, KeptVerdict
+from tasks.text.inert import one_line
+
+FILE_BYTES = 256 * 1024 * 1024
+MESSAGE_CHARACTERS = 300
+# A finding about more nodes than these is about none of them.
+MOST_FINDINGS = 50
+
+
+class Standing(StrEnum):
+    """What one gate says of a node.
+
+    PROVEN: everything that it had to show was measured, and nothing was found. DOUBTFUL: a warning, or a failure that does not condemn
+    it. CONDEMNED: a FAIL of its hardware. CANNOT_TELL: evidence is missing.
+    """
+
+    PROVEN = "proven"
+    DOUBTFUL = "doubtful"
+    CONDEMNED = "condemned"
+    CANNOT_TELL = "cannot_tell"
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node of a gate. `measured_at` is a Unix time, by the node's clock and never after the verdict; `checks` is the place of the
+    measured checks in GateNodes.checks. `identity` is None for a node that sent no report.
+    """
+
+    node: str
+    standing: Standing
+    measured_at: Annotated[float, Range(0.0, 1e11)]
+    checks: Annotated[int, Range(0, 1 << 20)]
+    findings: tuple[KeptFinding, ...]
+    identity: NodeIdentity | None = None
+
+
+@dataclass(frozen=True)
+class GateNodes:
+    """All nodes of a gate that were declared or reported. `policy` is its digest; `checks` are the different sets of checks that were
+    measured; `cluster_findings` are about no single node.
+    """
+
+    schema_version: Version
+    gate_id: GateId
+    judged_at: str
+    profile: Profile
+    policy: str
+    checks: tuple[tuple[str, ...], ...]
+    nodes: tuple[NodeRow, ...]
+    cluster_findings: tuple[KeptFinding, ...]
+    numbers: GateNumbers
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the gate; "" where nobody says it."""
+        return self.numbers.cluster
+
+
+def rows_of(
+    report: Report, verdict: KeptVerdict, policy: Policy, gate_id: str, judged_at: str, cluster: str = ""
+) -> GateNodes:
+    """The nodes of a gate. `policy` is the one whose rules say how numbers are compared; `judged_at` is UTC, ISO 8601."""
+    numbers = gate_numbers(
+        DatedReport(replace(report, gate_id=gate_id), verdict.digests.report, policy), cluster
+    )
+    numbers = replace(numbers, nodes=tuple(sorted(numbers.nodes, key=lambda node: node.name)))
+    rows = by_check(report.observations)
+    findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]
+    by_node: dict[str, list[KeptFinding]] = {}
+    whole: list[KeptFinding] = []
+    for finding in findings:
+        ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
+        for end in dict.fromkeys(ends):
+            (whole if end == CLUSTER else by_node.setdefault(end, [])).append(finding)
+    measured = _measured(rows)
+    sets: dict[tuple[str, ...], int] = {}
+    identities = {node.name: node.identity for node in numbers.nodes}
+    times = {node.name: node.measured_at for node in report.nodes}
+    complete = {node.name for node in report.nodes if node.complete}
+    names = sorted({*report.declared.node_names, *(node.name for node in report.nodes)})
+    latest = seconds(judged_at) or 0.0
+    made = []
+    for name in names:
+        own = by_node.get(name, [])
+        lacking = {f.check for f in (*own, *whole) if f.cause is Cause.EVIDENCE and f.level is Level.FAIL}
+        checks = tuple(check for check in measured.get(name, ()) if check not in lacking)
+        at = seconds(times.get(name) or report.measured_at)
+        made.append(
+            NodeRow(
+                name,
+                _standing(name, own, whole, verdict.condemned, name in complete),
+                min(latest if at is None else max(at, 0.0), latest),
+                sets.setdefault(checks, len(sets)),
+                tuple(map(_short, own[:MOST_FINDINGS])),
+                identities.get(name),
+            )
+        )
+    return GateNodes(
+        SCHEMA_VERSION, gate_id, judged_at, report.profile, verdict.digests.policy, tuple(sets), tuple(made),
+        tuple(map(_short, whole[:MOST_FINDINGS])), numbers,
+    )  # fmt: skip
+
+
+def keep(store: Store, rows: GateNodes) -> None:
+    """Write the rows of a gate to the store. Raises StoreError."""
+    store.put(nodes_key(rows.gate_id), dump_plain(rows))
+
+
+def read(store: Store, gate_id: str) -> GateNodes | None:
+    """The rows of a gate; None if there are none. Raises DecodeError, StoreError."""
+    data = store.get(nodes_key(gate_id))
+    if data is None:
+        return None
+    found = decode(GateNodes, parse_json(data, FILE_BYTES))
+    if found.gate_id != gate_id:
+        raise DecodeError(f"it has the nodes of gate {found.gate_id}", "gate_id")
+    require_even(found)
+    return found
+
+
+def require_even(rows: GateNodes) -> None:
+    """Raise DecodeError unless all columns fit each other."""
+    numbers, many = rows.numbers, len(rows.numbers.numbers)
+    even = len(numbers.medians) == len(numbers.together) == many and all(
+        len(node.values) == many and len(node.sums) == len(node.parts) == len(numbers.counters)
+        for node in numbers.nodes
+    )
+    if not even or any(row.checks >= len(rows.checks) for row in rows.nodes):
+        raise DecodeError("its columns do not have the same length", "numbers")
+
+
+def kept(store: Store) -> tuple[str, ...]:
+    """The ids of all gates whose nodes are kept. Raises StoreError."""
+    return tuple(gate_id for key in store.list(NODES) if (gate_id := name_of(key)))
+
+
+def _standing(
+    name: str,
+    own: Sequence[KeptFinding],
+    whole: Sequence[KeptFinding],
+    condemned: Sequence[str],
+    complete: bool,
+) -> Standing:
+    if name in condemned:
+        return Standing.CONDEMNED
+    failed = [
+        finding for finding in own if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE
+    ]
+    lacking = [f for f in (*own, *whole) if f.level is Level.FAIL and f.cause is Cause.EVIDENCE]
+    if not complete or (lacking and not failed):
+        return Standing.CANNOT_TELL
+    if own or any(finding.level is Level.FAIL for finding in whole):
+        return Standing.DOUBTFUL
+    return Standing.PROVEN
+
+
+def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
+    """Node -> the checks of which every observation on it was measured."""
+    found: dict[str, list[str]] = {}
+    for check, mine in sorted(rows.items()):
+        nodes: dict[str, bool] = {}
+        for subject, outcome in zip(mine.columns.subjects, mine.columns.outcomes, strict=True):
+            node = node_of(subject)
+            nodes[node] = nodes.get(node, True) and outcome is Outcome.MEASURED
+        for node in (node for node, whole in nodes.items() if whole):
+            found.setdefault(node, []).append(check)
+    return found
+
+
+def _short(finding: KeptFinding) -> KeptFinding:
+    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS))
+
+
+# Per machine, name and identity so many rows are read: the newest, for a page, and the first, for the reference of a trend.
+NEWEST, FIRST = 48, 12
+
+
+@dataclass(frozen=True)
+class NodeKey:
+    """A node of a cluster as it was recognised then; `identity` is that of NodeRow."""
+
+    cluster: str
+    node: str
+    identity: NodeIdentity | None
+
+
+@dataclass(frozen=True)
+class NodeTotal:
+    """Rows of one node that have the same standing and measured checks: how many, and the first and last time of judging."""
+
+    key: NodeKey
+    standing: Standing
+    checks: tuple[str, ...]
+    count: int
+    first: str
+    last: str
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """The newest finding of its check, subject, metric and cause about a node."""
+
+    key: NodeKey
+    gate_id: str
+    judged_at: str
+    finding: KeptFinding
+
+
+@dataclass(frozen=True)
+class NodeHistory:
+    """What is kept of every node: totals over all gates, the newest finding of each kind, and as much of the gates as NEWEST and FIRST
+    say. Everything is in the order of time, and of names where times are equal.
+    """
+
+    totals: tuple[NodeTotal, ...]
+    findings: tuple[NodeFinding, ...]
+    gates: tuple[GateNodes, ...]
+
+
+def history_of(gates: Iterable[GateNodes]) -> NodeHistory:
+    """The history in the rows of all gates: what an index says as well, and faster."""
+    ordered = sorted(gates, key=lambda gate: (gate.judged_at, gate.gate_id))
+    totals: dict[tuple[object, ...], NodeTotal] = {}
+    findings: dict[tuple[object, ...], list[NodeFinding]] = {}
+    rows: dict[str, list[tuple[int, NodeRow]]] = {}
+    keys: dict[str, NodeKey] = {}
+    for place, gate in enumerate(ordered):
+        for row in gate.nodes:
+            key = NodeKey(gate.cluster, row.node, row.identity)
+            name = digest_of(key)
+            keys[name] = key
+            rows.setdefault(name, []).append((place, row))
+            checks = gate.checks[row.checks]
+            had = totals.get((name, row.standing, checks))
+            total = (
+                NodeTotal(key, row.standing, checks, 0, gate.judged_at, gate.judged_at)
+                if had is None
+                else had
+            )
+            totals[name, row.standing, checks] = replace(total, count=total.count + 1, last=gate.judged_at)
+            for finding in row.findings:
+                kind = (name, finding.check, finding.subject, finding.metric, finding.cause)
+                one = NodeFinding(key, gate.gate_id, gate.judged_at, finding)
+                again = [old for old in findings.get(kind, ()) if old.judged_at == gate.judged_at]
+                findings[kind] = [*again, one]
+    kept_rows: dict[int, set[str]] = {}
+    for mine in rows.values():
+        chosen = mine if len(mine) <= NEWEST + FIRST else [*mine[:FIRST], *mine[-NEWEST:]]
+        for place, row in chosen:
+            kept_rows.setdefault(place, set()).add(row.node)
+    return NodeHistory(
+        in_turn(totals.values()),
+        findings_in_turn(one for many in findings.values() for one in many),
+        tuple(_only(ordered[place], names) for place, names in sorted(kept_rows.items())),
+    )  # fmt: skip
+
+
+def _only(gate: GateNodes, names: set[str]) -> GateNodes:
+    if len(names) == len(gate.nodes):
+        return gate
+    numbers = replace(gate.numbers, nodes=tuple(node for node in gate.numbers.nodes if node.name in names))
+    sets: dict[tuple[str, ...], int] = {}
+    rows = [row for row in gate.nodes if row.node in names]
+    rows = [replace(row, checks=sets.setdefault(gate.checks[row.checks], len(sets))) for row in rows]
+    return replace(gate, nodes=tuple(rows), checks=tuple(sets), numbers=numbers)
+
+
+def in_turn(totals: Iterable[NodeTotal]) -> tuple[NodeTotal, ...]:
+    """The totals in the order of time."""
+    return tuple(
+        sorted(
+            totals, key=lambda t: (t.last, t.key.cluster, t.key.node, t.standing, t.checks, digest_of(t.key))
+        )
+    )
+
+
+def findings_in_turn(findings: Iterable[NodeFinding]) -> tuple[NodeFinding, ...]:
+    """The findings in the order of time."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (
+                f.judged_at, f.gate_id, f.key.node, f.finding.check, f.finding.subject, f.finding.metric, f.finding.message,
+                digest_of(f.key),
+            ),
+        )
+    )  # fmt: skip
+
+
+def digest_of(value: object) -> str:
+    """A short digest of what is equal, for tables that name it instead of repeating it."""
+    return digest(dump_plain(value))[:16]

@@ -1,0 +1,269 @@
+"""Who is named as degrading, in simulated fleets: `python tests/benchmarks/degradation.py [--full]`. JSON on stdout.
+
+Constructed values, not measured ones: each machine has a level of its own (2 % apart), each proof normal noise around it. The same
+seed gives the same fleets. Three rules judge every gate, with the newest value of each machine last:
+
+peers    checks.judge.trend.degradation: divided by the median of the gate, reference since the last change, a budget of false names
+trend    the rule before it: Mann and Kendall's p <= 0.01 and Theil and Sen's change >= 5 %, over all of a machine's own values
+cusum    a plain CUSUM (k 0.5, h 5) with mean and deviation of the first eight values (Page, Biometrika 41, 1954)
+
+`named_within` is the share of the degraded machines that were named so many gates after the change began, `after` the median number
+of gates, `healthy_named` the share of healthy machines that were ever named. `false_names_a_month` is over the whole fleet.
+`gate_s` is how long one new gate of 5,000 nodes x 37 numbers against 60 kept ones takes, medians of the newest gate included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from checks.judge.baseline.samples import Side  # noqa: E402 - as a script, this file's own folder is what Python knows
+from checks.judge.robust_statistics import mann_kendall, theil_sen  # noqa: E402
+from checks.judge.trend.degradation import (  # noqa: E402
+    LEAST_PROOFS,
+    Motion,
+    chance_of,
+    fleet_move,
+    moves,
+)
+
+SEED, NUMBERS, GATES_A_MONTH = 20261126, 37, 30.0
+KEPT = 60
+Fleet = list[list[float]]
+# gate, machine -> a factor on the value.
+Fault = Callable[[int, int], float]
+Rule = Callable[[Fleet], list[bool]]
+
+
+def simulated(
+    chance: random.Random, machines: int, gates: int, noise: float, fault: Fault, tails: bool = False
+) -> Fleet:
+    """A list of values per machine. `tails`: noise of Student's t with five degrees of freedom instead of normal noise."""
+    levels = [100.0 * (1.0 + 0.02 * chance.gauss(0.0, 1.0)) for _ in range(machines)]
+
+    def drawn() -> float:
+        if not tails:
+            return chance.gauss(0.0, 1.0)
+        return chance.gauss(0.0, 1.0) * math.sqrt(0.6 * 5.0 / chance.gammavariate(2.5, 2.0))
+
+    return [
+        [level * fault(gate, machine) * (1.0 + noise * drawn()) for gate in range(gates)]
+        for machine, level in enumerate(levels)
+    ]
+
+
+def divided(fleet: Fleet) -> Fleet:
+    """Each value divided by the median of its gate."""
+    medians = [statistics.median(gate) for gate in zip(*fleet, strict=True)]
+    return [[value / middle for value, middle in zip(values, medians, strict=True)] for values in fleet]
+
+
+def by_peers(tests: int) -> Rule:
+    """The product's rule, with the budget of so many tests a gate."""
+    chance = chance_of(tests, GATES_A_MONTH)
+    return lambda fleet: [one.motion is Motion.WORSE for one in moves(Side.LOW, divided(fleet), chance)]
+
+
+def by_trend(fleet: Fleet) -> list[bool]:
+    """The rule that the product had before."""
+    return [_falls(values) for values in fleet]
+
+
+def _falls(values: Sequence[float]) -> bool:
+    days = [float(day) for day in range(len(values))]
+    if len(values) < 5 or mann_kendall(values)[1] > 0.01:
+        return False
+    slope = theil_sen(days, values)
+    start = statistics.median(value - slope * day for day, value in zip(days, values, strict=True))
+    return slope * days[-1] / start <= -0.05
+
+
+def by_cusum(fleet: Fleet) -> list[bool]:
+    """One-sided, towards slower."""
+    return [_cusum(values) for values in fleet]
+
+
+def _cusum(values: Sequence[float]) -> bool:
+    if len(values) <= 8:
+        return False
+    middle, deviation = statistics.mean(values[:8]), statistics.stdev(values[:8])
+    total = 0.0
+    for value in values[8:]:
+        total = max(0.0, total + (middle - value) / deviation - 0.5)
+        if total > 5.0:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Named:
+    """The median number of gates after which the faulty machines were named, the share of them within a limit, and of healthy ones."""
+
+    after: float | None
+    within: dict[int, float]
+    healthy: float
+
+
+def found(rule: Rule, fleet: Fleet, begins: int, within: Sequence[int], faulty: int) -> Named:
+    """When the faulty machines (the first ones) are named, and which others ever are."""
+    gates = len(fleet[0])
+    first: dict[int, int] = {}
+    for gate in range(LEAST_PROOFS, gates + 1):
+        kept = [values[max(0, gate - KEPT) : gate] for values in fleet]
+        for machine, named in enumerate(rule(kept)):
+            if named:
+                first.setdefault(machine, gate - begins)
+    after = [first[machine] for machine in range(faulty) if first.get(machine, 0) > 0]
+    shares = {limit: sum(one <= limit for one in after) / faulty for limit in within} if faulty else {}
+    healthy = sum(machine in first for machine in range(faulty, len(fleet)))
+    return Named(statistics.median(after) if after else None, shares, healthy / (len(fleet) - faulty))
+
+
+CASES: dict[str, tuple[float, int, Sequence[int], Fault]] = {
+    "step of -8 % at 1.5 % noise": (0.015, 2, (3, 5), lambda gate, m: 0.92 if gate >= 30 and m < 2 else 1.0),
+    "step of -8 % at 0.5 % noise": (0.005, 2, (3, 5), lambda gate, m: 0.92 if gate >= 30 and m < 2 else 1.0),
+    "drift of -10 % over 30 gates at 0.5 % noise": (0.005, 2, (17, 20), lambda gate, m: _drift(gate, m)),
+    "drift of -10 % over 30 gates at 1.5 % noise": (0.015, 2, (17, 20), lambda gate, m: _drift(gate, m)),
+    "-6 % on all at 0.5 % noise": (0.005, 0, (), lambda gate, m: 0.94 if gate >= 30 else 1.0),
+    "-6 % on all at 1.5 % noise": (0.015, 0, (), lambda gate, m: 0.94 if gate >= 30 else 1.0),
+    "healthy at 3 % noise": (0.03, 0, (), lambda gate, m: 1.0),
+}
+
+
+def _drift(gate: int, machine: int) -> float:
+    return 1.0 - 0.10 * min(1.0, max(0.0, (gate - 29) / 30)) if machine < 2 else 1.0
+
+
+def cases(runs: int) -> dict[str, object]:
+    """Every case by every rule: `runs` fleets of 24 machines x 60 gates, with the budget of 24 (and of 1,000) nodes x 37 numbers."""
+    rules: dict[str, Rule] = {
+        "peers": by_peers(24 * NUMBERS),
+        "peers with the budget of 1,000 nodes": by_peers(1000 * NUMBERS),
+        "trend": by_trend,
+        "cusum": by_cusum,
+    }
+    made: dict[str, object] = {}
+    for name, (noise, faulty, within, fault) in CASES.items():
+        chance = random.Random(SEED)
+        fleets = [simulated(chance, 24, 60, noise, fault) for _ in range(runs)]
+        lines = {
+            rule: _joined([found(judge, one, 30, within, faulty) for one in fleets])
+            for rule, judge in rules.items()
+        }
+        moved = [move for one in fleets if (move := fleet_move(one)) is not None]
+        made[name] = {**lines, "fleets_that_moved": f"{len(moved)} of {runs}"}
+    return made  # fmt: skip
+
+
+def _joined(parts: Sequence[Named]) -> dict[str, object]:
+    after = [part.after for part in parts if part.after is not None]
+    return {
+        "after": statistics.median(after) if after else None,
+        "named_within": {
+            str(limit): _mean([part.within[limit] for part in parts]) for limit in parts[0].within
+        },
+        "healthy_named": _mean([part.healthy for part in parts]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(statistics.mean(values), 4)
+
+
+@dataclass(frozen=True)
+class HealthyYear:
+    """How often a healthy machine was named newly, and how many numbers of machines ever were."""
+
+    machines: int
+    numbers: int
+    gates: int
+    noise: float
+    heavy_tails: bool
+    names: int
+    ever_named: int
+
+    @property
+    def a_month(self) -> float:
+        """False names a month."""
+        return self.names / (self.gates / GATES_A_MONTH)
+
+
+def healthy_year(machines: int, numbers: int, gates: int, noise: float, tails: bool) -> HealthyYear:
+    """A fleet without a fault, judged at every gate with what is kept of each machine: its first 12 proofs and its newest 48."""
+    chance, names, ever = chance_of(machines * numbers, GATES_A_MONTH), 0, set[tuple[int, int]]()
+    source = random.Random(SEED)
+    for number in range(numbers):
+        ratios = divided(simulated(source, machines, gates, noise, lambda gate, m: 1.0, tails))
+        before = [False] * machines
+        for gate in range(LEAST_PROOFS, gates + 1):
+            start = gate - KEPT + 12
+            kept = [values[:gate] if start <= 12 else values[:12] + values[start:gate] for values in ratios]
+            now = [one.motion is Motion.WORSE for one in moves(Side.LOW, kept, chance)]
+            names += sum(new and not old for new, old in zip(now, before, strict=True))
+            ever |= {(machine, number) for machine, named in enumerate(now) if named}
+            before = now
+    return HealthyYear(machines, numbers, gates, noise, tails, names, len(ever))
+
+
+def one_gate(machines: int = 5000, numbers: int = NUMBERS, kept: int = KEPT) -> dict[str, object]:
+    """Seconds that one new gate takes: its medians, its ratios, and the judgement of every number of every machine."""
+    chance = random.Random(SEED)
+    history = [simulated(chance, machines, kept + 1, 0.015, lambda gate, m: 1.0) for _ in range(2)]
+    ready = [divided([values[:-1] for values in fleet]) for fleet in history]
+    begun = time.perf_counter()
+    for number in range(numbers):
+        fleet, ratios = history[number % 2], ready[number % 2]
+        newest = [values[-1] for values in fleet]
+        middle = statistics.median(newest)
+        joined = [[*old, value / middle] for old, value in zip(ratios, newest, strict=True)]
+        moves(Side.LOW, joined, chance_of(machines * numbers, GATES_A_MONTH))
+        fleet_move(fleet)
+    taken = time.perf_counter() - begun
+    return {"machines": machines, "numbers": numbers, "kept": kept, "gate_s": round(taken, 2)}
+
+
+def _line(year: HealthyYear) -> dict[str, object]:
+    return {**asdict(year), "false_names_a_month": round(year.a_month, 3)}
+
+
+# Noise, and whether it has heavier tails than normal noise.
+HEALTHY = ((0.015, False), (0.03, False), (0.015, True))
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="the healthy year of 1,000 nodes x 37 numbers x 365 gates (minutes)",
+    )
+    arguments = parser.parse_args()
+    size = (1000, NUMBERS) if arguments.full else (200, 6)
+    print(
+        json.dumps(
+            {
+                "cases": cases(40 if arguments.full else 10),
+                "healthy": [_line(healthy_year(*size, 365, noise, tails)) for noise, tails in HEALTHY],
+                "one_gate": one_gate(),
+            },
+            indent=2,
+        )
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""Who is named as degrading in one number: what is found in time, what is not named, and how rarely a healthy machine is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from checks.judge.baseline.samples import Side
+from checks.judge.robust_statistics import upper_tail
+from checks.judge.trend.degradation import (
+    LEAST_NOISE,
+    LEAST_PROOFS,
+    Lack,
+    Motion,
+    Move,
+    chance_of,
+    fleet_move,
+    moves,
+    noise_of,
+)
+from tests.benchmarks.degradation import (
+    CASES,
+    NUMBERS,
+    SEED,
+    by_cusum,
+    by_peers,
+    by_trend,
+    divided,
+    found,
+    healthy_year,
+    simulated,
+)
+
+CHANCE = chance_of(1000, 30.0)
+STEADY = [1.0, 1.01, 0.99, 1.0] * 3
+
+
+def motion(values: list[float], bad: Side = Side.LOW, has_peers: bool = True) -> Move:
+    """What one machine among thirty steady ones does."""
+    return moves(bad, [values, *([STEADY * 2] * 30)], CHANCE, has_peers)[0]
+
+
+def within(name: str, limit: int, machines: int = 24, fleets: int = 5) -> float:
+    """The share of the degraded machines that are named so many gates after the change."""
+    noise, faulty, _, fault = CASES[name]
+    chance = random.Random(SEED)
+    made = [simulated(chance, machines, 30 + limit, noise, fault) for _ in range(fleets)]
+    return (
+        sum(found(by_peers(machines * NUMBERS), one, 30, (limit,), faulty).within[limit] for one in made)
+        / fleets
+    )
+
+
+def test_a_step_is_named_within_three_gates() -> None:
+    """-8 % at 1.5 % noise."""
+    assert within("step of -8 % at 1.5 % noise", 3, fleets=10) >= 0.9
+
+
+def test_a_drift_is_named_within_seventeen_gates() -> None:
+    """-10 % over thirty gates: half of the machines at 1.5 % noise, all of them at 0.5 %."""
+    assert within("drift of -10 % over 30 gates at 1.5 % noise", 17, fleets=10) >= 0.5
+    assert within("drift of -10 % over 30 gates at 0.5 % noise", 17) == 1.0
+
+
+@pytest.mark.parametrize("name", ["-6 % on all at 0.5 % noise", "-6 % on all at 1.5 % noise"])
+def test_what_all_machines_do_names_nobody_and_is_one_line(name: str) -> None:
+    """The rule before it and a CUSUM name every machine."""
+    noise, _, _, fault = CASES[name]
+    fleet = simulated(random.Random(SEED), 24, 60, noise, fault)
+    moved = fleet_move(fleet)
+
+    assert 0.0 == found(by_peers(24 * NUMBERS), fleet, 30, (), 0).healthy
+    assert all(by_trend(fleet)) and all(by_cusum(fleet))
+    assert moved is not None and (-0.06, 24) == (round(moved.change, 2), moved.machines)
+
+
+@pytest.mark.parametrize(("noise", "tails"), [(0.015, False), (0.03, False), (0.015, True)])
+def test_a_healthy_fleet_keeps_the_budget(noise: float, tails: bool) -> None:
+    """Also where noise has heavier tails than the tests assume."""
+    assert healthy_year(200, 3, 120, noise, tails).a_month <= 1.0
+
+
+def test_proofs_that_are_like_their_neighbours_name_nobody() -> None:
+    """Noise that wanders from gate to gate, as a temperature does: the means of three proofs scatter as widely as single ones."""
+    chance = random.Random(SEED)
+    series = []
+    for _ in range(200):
+        value, values = 0.0, []
+        for _ in range(60):
+            value = 0.9 * value + 0.02 * chance.gauss(0.0, 1.0)
+            values.append(1.0 + value)
+        series.append(values)
+    named = [
+        one for one in moves(Side.LOW, series, chance_of(200 * NUMBERS, 30.0)) if one.motion is Motion.WORSE
+    ]
+
+    assert len(named) <= 1
+
+
+def test_one_bad_moment_is_no_step() -> None:
+    """Nor are two: each of the last three proofs must be worse."""
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3]).motion
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 0.3, 0.3]).motion
+    assert Motion.STEADY is motion([*STEADY, 0.3, *STEADY, 0.3, 0.3]).motion
+    assert Motion.WORSE is motion([*STEADY, *STEADY, 0.7, 0.7, 0.7]).motion
+
+
+def test_a_machine_that_has_recovered_is_steady() -> None:
+    """What was bad for ten gates and is well again is not named now."""
+    assert Motion.STEADY is motion([*STEADY, *([0.8] * 10), *STEADY[:3]]).motion
+
+
+def test_too_few_proofs_are_no_answer() -> None:
+    """One proof less than what is needed; neither steady nor worse."""
+    short = [1.0] * (LEAST_PROOFS - 4) + [0.5] * 3
+
+    assert Move(Motion.UNKNOWN, lack=Lack.PROOFS) == motion(short)
+    assert Motion.WORSE is motion([1.0, *short]).motion
+
+
+def test_a_usual_value_of_zero_has_no_fraction() -> None:
+    """A latency that is never anything but 0, and then is."""
+    assert Move(Motion.UNKNOWN, lack=Lack.NO_REFERENCE) == motion([0.0] * 12 + [1.0] * 3, Side.HIGH)
+
+
+def test_without_peers_nothing_is_called_steady_or_worse() -> None:
+    """A value that moves is told as such."""
+    assert Move(Motion.UNKNOWN, lack=Lack.PEERS) == motion([*STEADY, *STEADY], has_peers=False)
+    assert Motion.MOVED is motion([*STEADY, 0.7, 0.7, 0.7], has_peers=False).motion
+
+
+def test_each_side_is_judged_as_it_is_bad() -> None:
+    """A latency that rises, a speed that rises, and a number with two bad sides."""
+    up, down = [*STEADY, *STEADY, 1.2, 1.2, 1.2], [*STEADY, *STEADY, 0.8, 0.8, 0.8]
+
+    assert [Motion.STEADY, Motion.WORSE] == [motion(values, Side.LOW).motion for values in (up, down)]
+    assert [Motion.WORSE, Motion.STEADY] == [motion(values, Side.HIGH).motion for values in (up, down)]
+    assert [Motion.WORSE, Motion.WORSE] == [motion(values, Side.EITHER).motion for values in (up, down)]
+    assert (0.2, -0.2) == tuple(round(motion(values, Side.EITHER).change or 0.0, 6) for values in (up, down))
+
+
+def test_a_machine_with_noise_of_its_own_is_not_named_for_it() -> None:
+    """Its peers are calm; its own proofs scatter by 5 %."""
+    chance = random.Random(SEED)
+    wild = [1.0 + 0.05 * chance.gauss(0.0, 1.0) for _ in range(57)] + [0.93, 0.92, 0.93]
+
+    assert Motion.STEADY is motion(wild).motion
+
+
+def test_the_noise_of_values_that_never_differ_is_not_zero() -> None:
+    """Rounded values would make every difference certain."""
+    assert LEAST_NOISE == noise_of([[1.0] * 20] * 30, Side.LOW).deviation
+
+
+def test_more_tests_and_gates_need_rarer_values() -> None:
+    """The budget is of a month and of all machines together."""
+    assert chance_of(1000, 30.0) == pytest.approx(chance_of(1, 30.0) / 1000)
+    assert chance_of(1, 300.0) == pytest.approx(chance_of(1, 30.0) / 10)
+    assert chance_of(0, 0.0) == chance_of(1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "freedom", "chance"),
+    [
+        (6.314, 1, 0.05),
+        (2.015, 5, 0.05),
+        (2.764, 10, 0.01),
+        (1.299, 50, 0.1),
+        (1.6449, 1000, 0.05),
+        (0.0, 3, 0.5),
+        (-2.015, 5, 0.95),
+    ],
+)
+def test_the_tail_of_students_distribution(value: float, freedom: int, chance: float) -> None:
+    """Against the printed table."""
+    assert upper_tail(value, freedom) == pytest.approx(chance, rel=2e-3)
+
+
+def test_a_distribution_without_freedom_is_refused() -> None:
+    """No sample has one."""
+    with pytest.raises(ValueError, match="degrees of freedom"):
+        upper_tail(1.0, 0)
+
+
+def test_a_gate_where_some_get_worse_blames_no_other() -> None:
+    """Their median moves with two of twenty-four; the healthy ones look better by it, and nobody is named who is not worse."""
+    fleet = simulated(
+        random.Random(SEED), 24, 40, 0.005, lambda gate, m: 0.85 if gate >= 30 and m < 4 else 1.0
+    )
+    named = [
+        place
+        for place, one in enumerate(moves(Side.LOW, divided(fleet), CHANCE))
+        if one.motion is Motion.WORSE
+    ]
+
+    assert [0, 1, 2, 3] == named
