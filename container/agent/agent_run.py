@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from checks.documents.answer import ANSWER, ASKING
 from checks.documents.report import dump_plain
@@ -22,7 +22,7 @@ from container.agent import check_command, host_work
 from container.agent.check_command import AgentContext
 from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import Record, say
-from container.agent.files.log_lines import ReportLogWriter
+from container.agent.files.log_lines import LOG, LogFiles, ReportLogWriter
 from container.agent.files.mirror import Mirror
 from container.agent.host_work import Ended
 from container.agent.hosts import roll_call, roster_source
@@ -169,6 +169,9 @@ def _leave(
         if not code and not settings.command:
             code, reason = Exit.CANNOT_TELL, f"cannot_tell: the report could not be copied: {problem}"
             exit_record.write_record(folder, exit_record.ended(record, code, signals.name, reason))
+    exit_record.write_termination(
+        settings.termination_log, exit_record.ended(record, code, signals.name, reason)
+    )
     if code:
         reject(settings.root, reason)
     return code
@@ -220,12 +223,15 @@ def _forget(folder: Path, node: str, first: bool) -> None:
 
 
 def _mirror(settings: Settings, record: Record, folder: Path) -> Mirror:
-    """<prefix>/<gate id>/<attempt token>; of a command without checks the whole folder, to <prefix>/<gate id>."""
+    """<prefix>/<gate id>/<attempt token>, or the log; of a command without checks the whole folder, to <prefix>/<gate id>."""
     if not settings.upload:
         return Mirror(folder, "")
     gate = record.gate_id if record.gate_id != UNKNOWN else settings.job or UNKNOWN
-    place = f"{settings.upload.rstrip('/')}/{gate}"
     whole = folder == settings.out
+    if settings.upload == LOG:
+        top = PurePath() if whole else PurePath(record.attempt)
+        return Mirror(folder, LOG, whole, LogFiles((gate, record.attempt, record.node), top, NAME))
+    place = f"{settings.upload.rstrip('/')}/{gate}"
     return Mirror(folder, place if whole else f"{place}/{record.attempt}", from_now=whole)
 
 

@@ -47,14 +47,17 @@ class AgentContext:
 def listed_address(hosts: Hosts, name: str) -> str:
     """The address that the roster gives for a host, else what its name resolves to now, else ""."""
     listed = hosts.roster.members if hosts.roster else ()
-    return next((member.address for member in listed if member.name == name), "") or address.resolve(name)
+    named = next((member.address for member in listed if member.name == name), "")
+    return named or address.resolve(hosts.resolvable(name))
 
 
 def own_address(hosts: Hosts) -> str:
     """The address at which the peers find this host."""
     if hosts.roster is not None:
         return listed_address(hosts, hosts.node)
-    return address.own(hosts.node, hosts.interface, hosts.names[:8]) if len(hosts.names) > 1 else "127.0.0.1"
+    peers = tuple(map(hosts.resolvable, hosts.names[:8]))
+    own = hosts.resolvable(hosts.node)
+    return address.own(own, hosts.interface, peers) if len(hosts.names) > 1 else "127.0.0.1"
 
 
 def agent(context: AgentContext, name: str, found: str) -> Member:
@@ -70,7 +73,8 @@ def roster(context: AgentContext, joined: AttemptMembers) -> Roster:
         return hosts.roster
     found = {name: start.address for name, start in joined.members.items()}
     members = tuple(
-        Member(name, found.get(name) or address.resolve(name) or name, port + 1) for name in hosts.names
+        Member(name, found.get(name) or address.resolve(hosts.resolvable(name)) or name, port + 1)
+        for name in hosts.names
     )
     return Roster(members, port + 2, hosts.interface)
 

@@ -37,12 +37,15 @@ class Verb(Enum):
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """`bundle` "" looks in SageMaker's input channels, `upload` "" copies nowhere, `command` () only checks.
-    `exchange_key` "" looks beside the bundle.
+    `exchange_key` "" looks beside the bundle. An `upload` of LOG writes the files to the log instead.
 
     `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
     listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
     is the agent's own. `interface` is the network interface of the collectives where the engine names none. With `shared`
     the hosts read the key from one folder, which may start them again: each takes a copy, and the key stays.
+
+    Of a pod `pods` is how many the job has, `pod` its number among them, and `pod_address` the DNS name of each, in which % stands
+    for the number. `termination_log` is the file of which Kubernetes keeps the text when the container has ended.
 
     With `keep` the machine gets a token that the next job on it can show, with `pooled` the token that it shows is looked
     for. Nodes hold `ask_s` for a person's answer, which lies below `answers`, a folder or an s3:// prefix.
@@ -72,6 +75,10 @@ class Settings:
     grace_s: float = 0.0
     upload_s: float = UPLOAD_S
     port: int = PORT
+    pods: int = 0
+    pod: str = ""
+    pod_address: str = ""
+    termination_log: str = ""
 
     @property
     def patience_s(self) -> float:
@@ -119,6 +126,10 @@ def make(
         grace_s=_number("grace_s", find("grace_s"), 0.0),
         upload_s=_number("upload_s", find("upload_s"), UPLOAD_S),
         port=int(_number("port", find("port"), PORT, 1, 65533)),
+        pods=int(_number("pods", find("pods"), 0.0, most=100_000)),
+        pod=find("pod"),
+        pod_address=find("pod_address"),
+        termination_log=find("termination_log"),
     )
 
 

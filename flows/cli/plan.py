@@ -157,6 +157,9 @@ def reject(form: str, error: Exception) -> int:
 
 
 def _text(request: Request | ApiCall) -> str:
+    if isinstance(request, ApiCall) and request.service == "kubernetes":
+        # Documents of YAML, of which JSON is a part, as kubectl reads them.
+        return f"---\n{json_text(dict(request.body))}"
     if isinstance(request, ApiCall):
         command = re.sub(r"(?<!^)(?=[A-Z])", "-", request.operation).lower()
         body = shlex.quote(json_text(dict(request.body)).rstrip())

@@ -37,7 +37,7 @@ from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_own_machine, wrong_policy
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.gate_file.references import PolicyError, read_policy
+from tasks.gate_file.references import PolicyError, options_from, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
@@ -188,7 +188,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
     terms = _terms(file, here, gate)
     topology = topology_of(gate.cluster, file, here)
     store, address, local, index = _kept_in(file, gate, request.advanced.store)
-    options = json.dumps(dict(gate.cluster.options), sort_keys=True)
+    options = json.dumps(options_from(here, gate.cluster.options), sort_keys=True)
     engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
     try:
         launcher = launcher_of(engine)

@@ -60,6 +60,8 @@ LOCKED_OPTION_ENDS = (
     "prepared",
     "python",
     "role_arn",
+    "context",
+    "service_account",
 )
 
 

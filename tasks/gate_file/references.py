@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks.documents.decode import nearest, parse_json
@@ -57,6 +58,16 @@ class PolicyError(Exception):
     def __init__(self, file: Path, message: str, path: str = "", near: str | None = None) -> None:
         super().__init__(message)
         self.file, self.path, self.message, self.nearest = file, path, message, near
+
+
+def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]:
+    """A launcher's options; a relative path of a file (`*_file`) is one from the gate file's folder, as every other path in it."""
+    return {
+        key: str(here / Path(value).expanduser())
+        if key.endswith("_file") and isinstance(value, str) and value
+        else value
+        for key, value in options.items()
+    }
 
 
 def read_policy(path: Path) -> Policy:

@@ -17,6 +17,7 @@ LAUNCHERS = {
     "local": "tasks.launchers.local.launcher",
     "sagemaker": "tasks.launchers.sagemaker.launcher",
     "slurm": "tasks.launchers.slurm.launcher",
+    "kubernetes": "tasks.launchers.kubernetes.launcher",
 }
 
 # Whether the nodes of a job can read their host's kernel log, by launcher and placement. The local launcher's nodes are
@@ -24,7 +25,8 @@ LAUNCHERS = {
 # Your Training Image"), and no key of CreateTrainingJob asks for a privilege, capability or device: there is no
 # /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby/moby commit ccd22ffcc8b5).
 # Slurm runs a job as the user who submitted it, to whom most distributions refuse the log (kernel.dmesg_restrict is 1 in Debian and
-# Ubuntu; /var/log/kern.log belongs to the group adm). Where a node's log can be read all the same, it is judged.
+# Ubuntu; /var/log/kern.log belongs to the group adm). An unprivileged pod has no /dev/kmsg and not CAP_SYSLOG either (containerd's and
+# CRI-O's default capabilities). Where a node's log can be read all the same, it is judged.
 KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
     ("local", Placement.PINNED): KernelLog.READABLE,
     ("local", Placement.IN_JOB): KernelLog.READABLE,
@@ -34,6 +36,8 @@ KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
     ("sagemaker", Placement.NONE): KernelLog.WITHHELD,
     ("slurm", Placement.PINNED): KernelLog.WITHHELD,
     ("slurm", Placement.IN_JOB): KernelLog.WITHHELD,
+    ("kubernetes", Placement.PINNED): KernelLog.WITHHELD,
+    ("kubernetes", Placement.IN_JOB): KernelLog.WITHHELD,
 }
 
 

@@ -18,6 +18,7 @@ from checks.exit_codes import Exit
 from checks.policy import CheckPolicy, Rule, load
 from flows.cli.main import VERBS
 from tasks.gate_file.model import LOCKED, Gate
+from tasks.launchers.kubernetes.options import KubernetesOptions
 from tasks.launchers.local.plan import LocalOptions
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.slurm.options import SlurmOptions
@@ -84,7 +85,9 @@ def test_every_key_of_a_gate_file_is_described() -> None:
     """Those of the file itself and of every launcher's options."""
     text = page("gate-file.md")
     options = [
-        field.name for kind in (LocalOptions, SageMakerOptions, SlurmOptions) for field in fields(kind)
+        field.name
+        for kind in (LocalOptions, SageMakerOptions, SlurmOptions, KubernetesOptions)
+        for field in fields(kind)
     ]
     missing = [name for name in (*names(Gate), *options) if not re.search(rf"\b{name}\b", text)]
 

@@ -15,7 +15,8 @@ from checks.process.cgroup import CgroupError, Limits, read_limits
 
 ROOT = Path("/")
 POOL_TOKEN = "PRELAUNCH_POOL_TOKEN"  # noqa: S105 - the name of a variable
-ENGINE_NODE = "SLURMD_NODENAME"
+# The engine's name for the node: Slurm sets the first, our launcher lets Kubernetes set the second (downward API, spec.nodeName).
+ENGINE_NODES = ("SLURMD_NODENAME", "PRELAUNCH_ENGINE_NODE")
 # "No limit" as a number larger than any real limit, so that one lower bound serves both. Policies hold 1e18.
 UNLIMITED = 10**18
 
@@ -25,12 +26,12 @@ def identity_of_node(root: Path = ROOT) -> dict[str, str]:
 
     Made of files alone, so it cannot hang. "" stands for what could not be read, and confirms nothing.
     `boot_id` is the host's even in a container, `host` is the container's name there. `pool_token` is there only where the
-    agent found one on this machine, `engine_node` where Slurm started this process (its name for the node), and `instance_id`
-    on EC2.
+    agent found one on this machine, `engine_node` where Slurm or Kubernetes started this process (its name for the node), and
+    `instance_id` on EC2.
     """
     token, named, instance = (
         os.environ.get(POOL_TOKEN, ""),
-        os.environ.get(ENGINE_NODE, ""),
+        next(filter(None, (os.environ.get(name, "") for name in ENGINE_NODES)), ""),
         machine.instance_id(root),
     )
     return {

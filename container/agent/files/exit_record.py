@@ -13,6 +13,9 @@ from checks.process.whole_file import write_whole
 from checks.runner.journal import now
 from container.agent.sagemaker import FAILURE_CHARACTERS
 
+# JSON writes one character in up to 6 bytes, and a character beyond the first plane in 12.
+TERMINATION_CHARACTERS = 300
+
 
 @dataclass(frozen=True)
 class Record:
@@ -48,6 +51,22 @@ def write_reason(folder: Path, node: str, reason: str) -> None:
 def write_failure(root: Path, reason: str) -> None:
     """Write the file whose first characters SageMaker shows as the job's FailureReason."""
     _write(failure_path(root), reason[:FAILURE_CHARACTERS].encode("utf-8", "replace"))
+
+
+def write_termination(path: str, record: Record) -> None:
+    """Write the end of this run as one JSON object to the file of which Kubernetes keeps the text ("" writes nothing).
+
+    It keeps at most 4096 bytes ("Determine the Reason for Pod Failure"), and the file cannot be replaced: it is a mount.
+    """
+    if not path:
+        return
+    table = {"attempt": record.attempt, "node": record.node, "exit_code": record.exit_code}
+    reason = (record.reason.splitlines() or [""])[0][:TERMINATION_CHARACTERS]
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            json.dump({**table, "reason": reason}, file)
+    except OSError as error:
+        say(f"{path} cannot be written: {error.strerror or error}")
 
 
 def failure_path(root: Path) -> Path:

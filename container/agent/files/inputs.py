@@ -51,7 +51,10 @@ def fetch_key(settings: Settings, nodes: int, scratch: Path) -> tuple[Secret, Pa
     place = place or str((found[0].parent if found else sagemaker.channel(settings.root)) / secret_key.FILE)
     try:
         if nodes == 1 or not (settings.shared or s3.is_url(place)):
-            return secret_key.load(Path(place), nodes), Path(place)
+            # A shared folder may be read-only, as a mounted Secret is: nothing there has to be removed.
+            return secret_key.load(
+                Path(place), nodes
+            ), scratch / secret_key.FILE if settings.shared else Path(place)
         data = fetch(place, secret_key.FILE_BYTES)
         secret_key.write(scratch / secret_key.FILE, data)
         return secret_key.parse(data, place), scratch / secret_key.FILE

@@ -1,4 +1,4 @@
-"""Copies a folder that grows to another folder or to S3, file by file and only complete files, until it is closed.
+"""Copies a folder that grows to another folder, to S3 or to the log, file by file and only complete files, until it is closed.
 
 A copy that failed is tried again. What is still missing at the end is reported, because a report that never arrived
 is no report.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from checks.process.whole_file import write_whole
 from container.agent.files import s3
+from container.agent.files.log_lines import LogFiles
 
 PERIOD_S, MOST_S = 1.0, 10.0
 FIRST_RETRY_S = 0.05
@@ -25,11 +26,12 @@ Mark = tuple[int, int]
 class Mirror:
     """A thread of its own, so that a slow S3 delays neither checks nor signals. `to` "" copies nowhere.
 
-    With `from_now` what lies there already is left where it is: another life wrote it.
+    With `from_now` what lies there already is left where it is: another life wrote it. With `log` the files go there, and `to` is
+    only its name.
     """
 
-    def __init__(self, source: Path, to: str, from_now: bool = False) -> None:
-        self._source, self._to = source, to.rstrip("/")
+    def __init__(self, source: Path, to: str, from_now: bool = False, log: LogFiles | None = None) -> None:
+        self._source, self._to, self._log = source, to.rstrip("/"), log
         self._done = _marks(source) if from_now else {}
         self._problems: dict[Path, str] = {}
         self._hopeless = False
@@ -85,7 +87,10 @@ class Mirror:
                 return
             data = file.read()
         relative = path.relative_to(self._source)
-        if s3.is_url(self._to):
+        if self._log is not None:
+            if not self._log.put(relative, data, self._closing.is_set()):
+                return
+        elif s3.is_url(self._to):
             s3.put(f"{self._to}/{relative.as_posix()}", data)
         else:
             write_whole(Path(self._to) / relative, data)

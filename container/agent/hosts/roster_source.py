@@ -1,4 +1,5 @@
-"""Finds out which hosts take part, and which one this is: from a launcher's roster, SageMaker's file, Slurm, or this host alone.
+"""Finds out which hosts take part, and which one this is: from a launcher's roster, a pod's settings, SageMaker's file, Slurm, or
+this host alone.
 
 PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
 """
@@ -30,12 +31,16 @@ class PlaceUnknown(Exception):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The nodes in rank order, this one's name, the interface, and the launcher's roster where there is one."""
+    """The nodes in rank order, this one's name, the interface, and the launcher's roster where there is one.
+
+    `addresses` are what their names resolve by, () where the names themselves do.
+    """
 
     names: tuple[str, ...]
     node: str
     interface: str = ""
     roster: Roster | None = None
+    addresses: tuple[str, ...] = ()
 
     @property
     def first(self) -> str:
@@ -47,11 +52,17 @@ class Hosts:
         """Whether this host is the first one."""
         return self.node == self.first
 
+    def resolvable(self, name: str) -> str:
+        """What to resolve for the address of the node of that name."""
+        return self.addresses[self.names.index(name)] if self.addresses else name
+
 
 def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     """The hosts of this job. Raises PlaceUnknown."""
     if settings.roster or settings.node:
         return _of_roster(settings)
+    if settings.pods:
+        return _of_pods(settings)
     path = sagemaker.resource_path(settings.root)
     try:
         resources = sagemaker.parse_resources(path.read_text())
@@ -75,6 +86,19 @@ def _of_roster(settings: Settings) -> Hosts:
     if settings.node not in names:
         raise PlaceUnknown(f"{settings.node} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE.")
     return Hosts(names, settings.node, roster.interface, roster)
+
+
+def _of_pods(settings: Settings) -> Hosts:
+    """The pods of a job of Kubernetes, whose headless service gives each of them a name of its own. Raises PlaceUnknown."""
+    if not settings.pod.isdecimal() or int(settings.pod) >= settings.pods or "%" not in settings.pod_address:
+        raise PlaceUnknown(
+            f"PRELAUNCH_POD is {settings.pod!r:.40} of {settings.pods} pods, whose names are {settings.pod_address!r:.80}. "
+            "The launcher sets all three."
+        )
+    numbers = [str(number) for number in range(settings.pods)]
+    names = tuple(f"node-{number}" for number in numbers)
+    addresses = tuple(settings.pod_address.replace("%", number) for number in numbers)
+    return Hosts(names, names[int(settings.pod)], settings.interface, addresses=addresses)
 
 
 def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:

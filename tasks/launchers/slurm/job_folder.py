@@ -6,15 +6,13 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from checks.exchange import secret_key
 from checks.process.whole_file import write_whole
-from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, starts_of
+from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.base import JobState, Plan, Trouble
 from tasks.launchers.slurm.batch_script import START
 
@@ -39,19 +37,6 @@ class FinalState:
     state: JobState
     trouble: Trouble
     detail: str
-
-
-@dataclass(frozen=True)
-class Attempts:
-    """What the agents of the current start have recorded; `earlier` are the tokens of the starts before it.
-
-    `hosts` are all nodes that wrote, `exit_codes` those whose agent has ended.
-    """
-
-    current: str = ""
-    earlier: tuple[str, ...] = ()
-    hosts: frozenset[str] = frozenset()
-    exit_codes: tuple[tuple[str, int], ...] = ()
 
 
 class SharedJobFolder:
@@ -147,14 +132,7 @@ class SharedJobFolder:
 
     def attempts(self) -> Attempts:
         """The starts of the job, from what the agents of its nodes wrote."""
-        starts = starts_of(self._written())
-        if not starts:
-            return Attempts()
-        current = starts[-1][-1]
-        codes = ((host, self._exit_code(current.token, host)) for host in sorted(current.hosts))
-        ended = tuple((host, code) for host, code in codes if code is not None)
-        earlier = tuple(start[-1].token for start in starts[:-1])
-        return Attempts(current.token, earlier, current.hosts, ended)
+        return attempts_in(self.out)
 
     def log(self, node: str, last_bytes: int) -> str:
         """The end of a node's log, "" if there is none. Raises OSError."""
@@ -167,22 +145,6 @@ class SharedJobFolder:
         except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-    def _written(self) -> Iterator[Written]:
-        """The agents' records. Listing a folder makes an NFS client look again."""
-        for path in sorted(self.out.glob("*/agent/*.json")):
-            try:
-                at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            except OSError:
-                continue
-            yield Written(path.relative_to(self.out).as_posix(), at)
-
-    def _exit_code(self, token: str, host: str) -> int | None:
-        try:
-            with open(self.out / token / "agent" / f"{host}.json", "rb") as file:
-                return exit_code_of(file.read(RECORD_BYTES))
-        except OSError:
-            return None
 
 
 def _tail(path: Path, last_bytes: int) -> str:

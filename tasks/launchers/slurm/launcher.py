@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checks.documents.answer import ANSWER
 from checks.process.whole_file import write_whole
+from tasks.launchers.attempt_folder import Attempts
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,
@@ -31,7 +32,7 @@ from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
-from tasks.launchers.slurm.job_folder import NOBODY, Attempts, FinalState, ScriptEnd, SharedJobFolder
+from tasks.launchers.slurm.job_folder import NOBODY, FinalState, ScriptEnd, SharedJobFolder
 from tasks.launchers.slurm.job_states import PROLOG, Row, row_for, submitted_row
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line

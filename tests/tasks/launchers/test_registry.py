@@ -67,6 +67,8 @@ def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
     )
     assert kernel_log_of("slurm", Placement.PINNED) is KernelLog.WITHHELD
     assert kernel_log_of("slurm", Placement.IN_JOB) is KernelLog.WITHHELD
+    assert kernel_log_of("kubernetes", Placement.PINNED) is KernelLog.WITHHELD
+    assert kernel_log_of("kubernetes", Placement.IN_JOB) is KernelLog.WITHHELD
     assert kernel_log_of("local", Placement.PINNED) is KernelLog.READABLE
     assert kernel_log_of("local", Placement.IN_JOB) is KernelLog.READABLE
 

@@ -20,6 +20,7 @@ from typing import IO
 
 from tasks.launchers.attempts import Written, plain, safe
 from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.report_lines import reports_of
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
 from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.output import logs, s3_objects
@@ -169,6 +170,6 @@ def _lines(clients: Clients, job: str, hosts: tuple[str, ...], brought: ChannelF
         if stream is None:
             continue
         text = logs.text_of(clients, stream, LOG_BYTES)
-        for path, data in logs.reports_of(text.splitlines()).items():
+        for path, data in reports_of(text.splitlines()).items():
             if path.endswith(f"/nodes/{host}.json"):  # a host speaks for itself alone
                 brought.files[path] = Written(path, stream.began), data

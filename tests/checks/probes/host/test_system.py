@@ -147,6 +147,14 @@ def test_a_node_of_an_engine_has_the_names_by_which_that_engine_knows_it(
     assert not {"engine_node", "instance_id"} & {*SAME, *SAME_IN_POOL}
 
 
+def test_a_pod_has_the_name_of_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes sets it (downward API); a pod's own name is none that a machine has."""
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    monkeypatch.setenv("PRELAUNCH_ENGINE_NODE", "ip-10-0-0-1.ec2.internal")
+
+    assert system.identity_of_node(tree(tmp_path, IDENTITY))["engine_node"] == "ip-10-0-0-1.ec2.internal"
+
+
 @pytest.mark.parametrize("name", sorted(IDENTITY))
 def test_an_identity_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
     """Two nodes that cannot be told apart must not count as equal."""

@@ -1,14 +1,15 @@
-"""Reports that came as log lines."""
+"""Reports and other files that came as lines of a log."""
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import PurePath
 
 import pytest
 
-from container.agent.files.log_lines import lines_of
-from tasks.launchers.sagemaker.output.logs import reports_of
+from container.agent.files.log_lines import LogFiles, lines_of
+from tasks.launchers.report_lines import ReportLines, reports_of
 from tests.tasks.launchers.sagemaker.left import report
 
 TOKEN = "a" * 32
@@ -78,3 +79,44 @@ def test_a_line_that_cannot_be_true_is_no_report(change: dict[str, object]) -> N
 def test_a_report_that_unpacks_without_end_is_none() -> None:
     """A node report has at most 256 KiB."""
     assert reports_of(told(b"0" * (1 << 20))) == {}
+
+
+def test_a_log_whose_beginning_is_gone_still_tells_the_report() -> None:
+    """A kubelet keeps only the end of a long log; the report that follows as a whole counts."""
+    later = REPORT.replace(b"hello", b"later")
+    assert {PATH: later} == reports_of([*told()[2:], *told(later)])
+
+
+def read(lines: list[str]) -> dict[str, bytes]:
+    """What the log told, read line by line."""
+    reader = ReportLines()
+    for line in lines:
+        reader.add(line)
+    return reader.files()
+
+
+def test_every_file_of_an_attempt_can_come_through_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    """A report that grows is written at first, not again at once, and then as it ended; the merged report is left out."""
+    log = LogFiles(("gate", TOKEN, "algo-1"), PurePath(TOKEN), "merged.json")
+    path, record = PurePath("nodes/algo-1.json"), PurePath("agent/algo-1.json")
+    came = [
+        log.put(path, report("algo-1", False), False),
+        log.put(path, report("algo-1", False) + b" ", False),
+        log.put(record, b"{}", False),
+        log.put(PurePath("merged.json"), b"large", False),
+    ]
+    early = read(capfd.readouterr().out.splitlines())
+    came += [log.put(path, report("algo-1"), False), log.put(record, b'{"exit_code": 0}', True)]
+    late = read(capfd.readouterr().out.splitlines())
+
+    assert came == [True, False, True, True, True, True]
+    assert early == {PATH: report("algo-1", False), f"{TOKEN}/agent/algo-1.json": b"{}"}
+    assert late == {PATH: report("algo-1"), f"{TOKEN}/agent/algo-1.json": b'{"exit_code": 0}'}
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", ".hidden", 7])
+def test_no_line_names_a_file_elsewhere(path: object) -> None:
+    """What a container prints may be anything."""
+    (line,) = lines_of("gate", TOKEN, "algo-1", b"{}")
+    value = json.loads(line.partition(" ")[2])
+    assert read([f"PRELAUNCH_REPORT {json.dumps({**value, 'path': path})}"]) == {}

@@ -1,0 +1,264 @@
+"""Calls to the API server that always end: each has a time limit, and every refusal names what to do.
+
+The official client finds the cluster, and signs in (kubeconfig with its plug-ins, or a pod's service account). Objects are plain
+tables in the API's own words, so that one code path serves every kind, also those of operators.
+
+Refused                 an answer that trying again does not mend; `status` and `code` (StatusReason) are the API server's
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.launchers.base import EngineUnavailable, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
+from tasks.text.inert import one_line
+from tasks.text.redact import redact
+
+Object = Mapping[str, Any]
+CONNECT_S, READ_S = 5.0, 20.0
+PAGE = 500
+# The API's reasons (k8s.io/apimachinery, pkg/apis/meta/v1/types.go, StatusReason).
+FORBIDDEN, EXISTS = "Forbidden", "AlreadyExists"
+# The admission plug-in ResourceQuota (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go) has no word of its own.
+QUOTA_EXCEEDED = re.compile(r"exceeded quota: ")
+RBAC = "deployments/kubernetes/gate"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where the API serves objects of a kind: apiVersion, kind, and the plural in its paths."""
+
+    api_version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def group(self) -> str:
+        """The API group, "" for the core."""
+        return self.api_version.rpartition("/")[0]
+
+
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SECRET = Kind("v1", "Secret", "secrets")
+SERVICE = Kind("v1", "Service", "services")
+POD = Kind("v1", "Pod", "pods")
+NODE = Kind("v1", "Node", "nodes", namespaced=False)
+QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
+JOB = Kind("batch/v1", "Job", "jobs")
+ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
+LOCAL_QUEUE = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (CONFIG_MAP, SECRET, SERVICE, POD, NODE, QUOTA, JOB, ACCESS_REVIEW, LOCAL_QUEUE)
+}
+
+
+class Refused(LaunchError):
+    """The API server refused to `verb` objects of `kind`."""
+
+    def __init__(self, verb: str, kind: str, status: int, code: str, said: str) -> None:
+        super().__init__(f"the API server refused to {verb} {kind}: {said or code or status}")
+        self.verb, self.kind, self.status, self.code, self.said = verb, kind, status, code, said
+
+
+class Api:
+    """One namespace of one cluster. The client is made at the first call. Safe between threads."""
+
+    def __init__(self, namespace: str, kubeconfig: str = "", context: str = "") -> None:
+        self.namespace = namespace
+        self._kubeconfig, self._context = kubeconfig, context
+        self._made: Any = None
+        self._lock = threading.Lock()
+
+    def create(self, body: Object, dry_run: bool = False) -> Object:
+        """Create an object; returns it as the server has it. Raises Refused, EngineUnavailable."""
+        kind = KINDS[body["kind"]]
+        return self._table("POST", kind, "create", body=body, query={"dryRun": "All"} if dry_run else {})
+
+    def get(self, kind: Kind, name: str) -> Object | None:
+        """The object, None if there is none. Raises Refused, EngineUnavailable."""
+        try:
+            return self._table("GET", kind, "get", name)
+        except Refused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    def items(self, kind: Kind, selector: str = "") -> Iterator[Object]:
+        """All objects with these labels, page by page. Raises Refused, EngineUnavailable."""
+        query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
+        while True:
+            page = self._table("GET", kind, "list", query=query)
+            yield from page.get("items") or ()
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return
+            query["continue"] = following
+
+    def patch(self, kind: Kind, name: str, body: Object) -> Object | None:
+        """Merge into the object (RFC 7386); None if there is none. Raises Refused, EngineUnavailable."""
+        try:
+            return self._table("PATCH", kind, "patch", name, body=body)
+        except Refused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    def delete(self, kind: Kind, name: str) -> bool:
+        """Delete the object after all that it owns; whether there was one. Raises Refused, EngineUnavailable."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+        try:
+            self._table("DELETE", kind, "delete", name, body=body)
+        except Refused as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        return True
+
+    def log(self, pod: str, query: Mapping[str, str]) -> str:
+        """What a pod printed, "" if it has not started or is gone. Raises Refused, EngineUnavailable."""
+        path = f"{self._path(POD)}/{pod}/log"
+        try:
+            return self._call("GET", path, "get", "pods/log", query).decode("utf-8", "replace")
+        except Refused as refusal:
+            # BadRequest: its container is waiting to start.
+            if refusal.status in (400, 404):
+                return ""
+            raise
+
+    def version(self) -> str:
+        """The server's version, such as v1.31.2. Raises Refused, EngineUnavailable."""
+        return str(json.loads(self._call("GET", "/version", "get", "version", {})).get("gitVersion", ""))
+
+    def _path(self, kind: Kind) -> str:
+        top = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+        return (
+            f"{top}/namespaces/{self.namespace}/{kind.plural}" if kind.namespaced else f"{top}/{kind.plural}"
+        )
+
+    def _table(
+        self, method: str, kind: Kind, verb: str, name: str = "", body: Object | None = None, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:  # fmt: skip
+        path = f"{self._path(kind)}/{name}" if name else self._path(kind)
+        data = self._call(method, path, verb, kind.plural, query or {}, body)
+        try:
+            table = json.loads(data)
+        except ValueError as error:
+            raise EngineUnavailable(f"the answer to {verb} {kind.plural} cannot be read: {error}") from error
+        if not isinstance(table, dict):
+            raise EngineUnavailable(f"the answer to {verb} {kind.plural} is no object")
+        return table
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        verb: str,
+        kind: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+    ) -> bytes:
+        from kubernetes.client.rest import ApiException
+        from urllib3.exceptions import HTTPError
+
+        client = self._client()
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        try:
+            answer = client.call_api(
+                path, method, query_params=list(query.items()), body=body, auth_settings=["BearerToken"],
+                header_params={"Accept": "application/json, */*", "Content-Type": content},
+                _preload_content=False, _return_http_data_only=True, _request_timeout=(CONNECT_S, READ_S),
+            )  # fmt: skip
+            return bytes(answer.data)
+        except ApiException as error:
+            raise _refusal(error, verb, kind) from None
+        except (HTTPError, OSError) as error:
+            raise EngineUnavailable(f"the API server does not answer: {clean(error)}") from None
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = self._new()
+            return self._made
+
+    def _new(self) -> Any:
+        try:
+            from kubernetes import client, config
+            from kubernetes.config.config_exception import ConfigException
+        except ImportError as error:
+            raise LaunchRejected(
+                "the launcher kubernetes needs the package of that name: pip install 'prelaunch[kubernetes]'."
+            ) from error
+        settings = client.Configuration()
+        named = self._kubeconfig or self._context
+        try:
+            if named or not _in_a_pod():
+                path = str(Path(self._kubeconfig).expanduser()) if self._kubeconfig else None
+                config.load_kube_config(path, self._context or None, settings, persist_config=False)
+            else:
+                config.load_incluster_config(settings)
+        except (ConfigException, OSError, ValueError) as error:
+            raise LaunchRejected(
+                f"no cluster of Kubernetes can be reached from here: {clean(error)}. Correct context and kubeconfig_file in "
+                "[cluster.options], or KUBECONFIG; `kubectl auth whoami` must work."
+            ) from error
+        settings.retries = False
+        return client.ApiClient(settings)
+
+
+def _in_a_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+
+
+def _refusal(error: Any, verb: str, kind: str) -> LaunchError:
+    """What the server answered, as Refused; EngineUnavailable where trying again may help."""
+    try:
+        said = json.loads(error.body or b"{}")
+    except ValueError:
+        said = {}
+    table = said if isinstance(said, dict) else {}
+    reason, message = str(table.get("reason") or ""), clean(table.get("message") or error.reason or "")
+    status = int(error.status or 0)
+    if status == 429 or status >= 500 or status == 0:
+        return EngineUnavailable(f"the API server answered {status} to {verb} {kind}: {message}")
+    return Refused(verb, kind, status, reason, message)
+
+
+def explained(refusal: Refused, name: str, rules: Mapping[str, str] | None = None) -> LaunchError:
+    """The error to raise to the caller of a launcher, about the job of that name."""
+    said = f"{name}: {refusal}"
+    if refusal.status == 401:
+        return LaunchRejected(f"{said}. Renew the credentials; `kubectl auth whoami` must work.")
+    if refusal.code == FORBIDDEN and QUOTA_EXCEEDED.search(refusal.said):
+        return QuotaExceeded(f"{said}. Ask for a larger ResourceQuota, or end what uses it up.")
+    if refusal.status == 403:
+        return LaunchRejected(f"{said}. {grant(refusal.verb, refusal.kind, refusal_group(refusal.kind))}")
+    if refusal.code == EXISTS:
+        return LaunchRejected(f"{said}. It is not of Prelaunch; choose another name for the gate.")
+    if refusal.status == 410:
+        return NoCapacity(f"{said}. Try again.")
+    return LaunchRejected(f"{said}. Correct [cluster.options] or the pod template.")
+
+
+def grant(verb: str, plural: str, group: str) -> str:
+    """The RBAC rule that allows it, and where it is shipped."""
+    rule = {"apiGroups": [group], "resources": [plural], "verbs": [verb]}
+    return f"Grant it in the namespace: {json.dumps(rule)}; {RBAC} has all rules of a gate."
+
+
+def refusal_group(plural: str) -> str:
+    """The API group of that plural."""
+    return next((kind.group for kind in KINDS.values() if kind.plural == plural), "")
+
+
+def clean(said: object) -> str:
+    """One line without secrets."""
+    return one_line(redact(str(said), os.environ), 600).rstrip(".")

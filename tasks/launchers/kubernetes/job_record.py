@@ -1,0 +1,114 @@
+"""A job's record: annotations of its first ConfigMap, which says that the job exists, and how it ended.
+
+It outlives the pods, and a gate that was killed. Whoever creates a ConfigMap of a name is the only one: names are unique.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
+from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
+
+SUBMITTED, NODES = "prelaunch.dev/submitted", "prelaunch.dev/nodes"
+ENDING, FINAL = "prelaunch.dev/ending", "prelaunch.dev/final"
+WORDS = 2000
+
+
+@dataclass(frozen=True)
+class FinalState:
+    """The last state of a job, with the tokens of its starts."""
+
+    state: JobState
+    trouble: Trouble
+    detail: str
+    attempt: str = ""
+    earlier: tuple[str, ...] = ()
+    exit_codes: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """`submitted` says that all objects of the job are there; `ours` that Prelaunch made them, for the job of this name.
+
+    `ending` is what `final` will be once its pods are gone.
+    """
+
+    ours: bool
+    submitted: bool
+    nodes: int
+    ending: FinalState | None
+    final: FinalState | None
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended or is being ended."""
+        return (self.ending or self.final) is not None
+
+
+def read(api: Api, name: str) -> Record | None:
+    """The record of the job, None if there is none. Raises Refused, EngineUnavailable."""
+    found = api.get(CONFIG_MAP, name)
+    return None if found is None else record_of(found, name)
+
+
+def record_of(found: Object, name: str) -> Record:
+    """The record that a ConfigMap holds."""
+    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    nodes = str(annotations.get(NODES) or "")
+    return Record(
+        is_ours(found, name),
+        annotations.get(SUBMITTED) == "true",
+        int(nodes) if nodes.isdecimal() else 0,
+        _final(str(annotations.get(ENDING) or "")),
+        _final(str(annotations.get(FINAL) or "")),
+    )
+
+
+def is_ours(found: Object, name: str) -> bool:
+    """Whether Prelaunch made the object, for the job of that name."""
+    labels = (found.get("metadata") or {}).get("labels") or {}
+    return labels.get(MANAGED) == MANAGER and labels.get(JOB_LABEL) == name
+
+
+def write_submitted(api: Api, name: str) -> None:
+    """Record that all objects are there. Raises Refused, EngineUnavailable."""
+    _annotate(api, name, {SUBMITTED: "true"})
+
+
+def write_ending(api: Api, name: str, final: FinalState) -> None:
+    """Record that the job is being ended: from now on nobody submits it. Raises Refused, EngineUnavailable."""
+    _annotate(api, name, {ENDING: _text(final)})
+
+
+def write_final(api: Api, name: str, final: FinalState) -> None:
+    """Record how the job ended. Raises Refused, EngineUnavailable."""
+    _annotate(api, name, {FINAL: _text(final)})
+
+
+def _text(final: FinalState) -> str:
+    table = {
+        "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail[:WORDS], "attempt": final.attempt,
+        "earlier": list(final.earlier), "exit_codes": dict(final.exit_codes),
+    }  # fmt: skip
+    return json.dumps(table)
+
+
+def _annotate(api: Api, name: str, annotations: Mapping[str, str]) -> None:
+    api.patch(CONFIG_MAP, name, {"metadata": {"annotations": dict(annotations)}})
+
+
+def _final(text: str) -> FinalState | None:
+    try:
+        table: dict[str, Any] = json.loads(text)
+        codes = tuple((str(node), int(code)) for node, code in table["exit_codes"].items())
+        return FinalState(
+            JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), str(table["attempt"]),
+            tuple(map(str, table["earlier"])), codes,
+        )  # fmt: skip
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

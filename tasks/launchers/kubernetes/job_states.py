@@ -1,0 +1,293 @@
+"""What the API server says of a job's workloads and pods, as our job states and kinds of failure: literal tables. Pure.
+
+The words are those of the API (k8s.io/api, core/v1 and batch/v1), of the kubelet (pkg/kubelet: eviction, images, lifecycle) and of
+the scheduler, of Kubernetes 1.20 to 1.37. None of them proves that hardware is broken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.kubernetes.api import Object
+from tasks.launchers.kubernetes.pod import COMPLETION_INDEX, CONTAINER, INDEX_LABEL
+from tasks.text.inert import one_line
+
+# Pod phases.
+PHASES: Mapping[str, JobState] = {
+    "Pending": JobState.PENDING,
+    "Running": JobState.RUNNING,
+    "Succeeded": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Unknown": JobState.UNKNOWN,
+}
+# status.reason of a pod that failed. Any other word: its container ended badly.
+TROUBLES: Mapping[str, Trouble] = {
+    "DeadlineExceeded": Trouble.MAX_RUNTIME,
+    "Evicted": Trouble.SERVICE,
+    "NodeLost": Trouble.SERVICE,
+    "NodeShutdown": Trouble.SERVICE,
+    "Shutdown": Trouble.SERVICE,
+    "Terminated": Trouble.SERVICE,
+    "UnexpectedAdmissionError": Trouble.SERVICE,
+    "Preempting": Trouble.STOPPED,
+    "OutOfcpu": Trouble.NO_CAPACITY,
+    "OutOfmemory": Trouble.NO_CAPACITY,
+    "OutOfpods": Trouble.NO_CAPACITY,
+    "OutOfephemeral-storage": Trouble.NO_CAPACITY,
+    "OutOfnvidia.com/gpu": Trouble.NO_CAPACITY,
+    "NodeAffinity": Trouble.CONFIGURATION,
+    "NodePorts": Trouble.CONFIGURATION,
+    "PodOSNotSupported": Trouble.CONFIGURATION,
+    "AppArmor": Trouble.CONFIGURATION,
+}
+# Why a container waits: these do not pass by themselves, those may, and any other word is a start that goes on.
+NEVER_STARTS = frozenset(
+    ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "RunContainerError")
+)
+MAY_PASS = frozenset(
+    (
+        *("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"),
+        *("CreateContainerError", "SignatureValidationFailed"),
+    )
+)
+# Conditions of workloads that hold (status "True"), first one first.
+CONDITIONS: Mapping[str, JobState] = {
+    "Complete": JobState.SUCCEEDED,
+    "Failed": JobState.FAILED,
+    "Suspended": JobState.PENDING,
+}
+# Why a Job failed. BackoffLimitExceeded and PodFailurePolicy: its pods say it.
+JOB_TROUBLES: Mapping[str, Trouble] = {
+    "BackoffLimitExceeded": Trouble.ENDED,
+    "PodFailurePolicy": Trouble.ENDED,
+    "FailedIndexes": Trouble.ENDED,
+    "DeadlineExceeded": Trouble.MAX_RUNTIME,
+}
+UNSCHEDULABLE = "Unschedulable"
+# Of several, what to report first.
+WORST = (
+    Trouble.CONFIGURATION, Trouble.QUOTA, Trouble.NO_CAPACITY, Trouble.MAX_RUNTIME, Trouble.STOPPED, Trouble.SERVICE, Trouble.ENDED,
+)  # fmt: skip
+NAMED = 8
+KILLED = 128 + 9
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the agent wrote into the termination message."""
+
+    attempt: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod. `node` is the gate's name for it, `host` the node of Kubernetes, `waits` why its container does not start, and
+    `word` the reason of its end, both in the API's words.
+
+    `unschedulable` is the scheduler's message while no node is found for it, `ends` since it is being deleted.
+    """
+
+    name: str
+    node: str
+    made_at: str
+    state: JobState
+    word: str = ""
+    message: str = ""
+    host: str = ""
+    unschedulable: str = ""
+    waits: str = ""
+    exit_code: int | None = None
+    ends: bool = False
+    ending: Ending = field(default_factory=Ending)
+
+    @property
+    def trouble(self) -> Trouble:
+        """What went wrong; NONE for a pod that ended well or still runs."""
+        if self.state is JobState.FAILED:
+            return TROUBLES.get(self.word, Trouble.ENDED)
+        return Trouble.CONFIGURATION if self.waits in NEVER_STARTS else Trouble.NONE
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        where = f" on {self.host}" if self.host else ""
+        if self.unschedulable:
+            return f"{self.node} waits for a node: {self.unschedulable}"
+        if self.state is JobState.PENDING:
+            return f"{self.node}{where} does not run yet: {self.waits or 'it is being prepared'}" + self._said
+        if self.state is JobState.SUCCEEDED:
+            return f"{self.node}{where} ended well"
+        if self.state is JobState.FAILED and self.exit_code is not None:
+            words = self.ending.reason or (self.word if self.word != "Error" else "")
+            return (
+                f"{self.node}{where} ended with {self.exit_code}"
+                + (f": {words}" if words else "")
+                + self._said
+            )
+        return (
+            f"{self.node}{where} is {self.state.value}" + (f": {self.word}" if self.word else "") + self._said
+        )
+
+    @property
+    def _said(self) -> str:
+        return f" ({self.message})" if self.message else ""
+
+
+@dataclass(frozen=True)
+class WorkloadView:
+    """One Job: its state, and why it failed."""
+
+    name: str
+    state: JobState
+    trouble: Trouble = Trouble.NONE
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state of all of them together. `stuck` are the pods that may never start, by their nodes' names."""
+
+    state: JobState
+    trouble: Trouble
+    detail: str
+    exit_codes: Mapping[str, int]
+    stuck: tuple[str, ...] = ()
+
+
+def pod_view(pod: Object) -> PodView | None:
+    """The pod as far as a gate is interested; None for one that has no number."""
+    meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
+    number = (meta.get("labels") or {}).get(INDEX_LABEL) or (meta.get("annotations") or {}).get(
+        COMPLETION_INDEX
+    )
+    if not str(number or "").isdecimal():
+        return None
+    container = _container(status)
+    ended = (container.get("state") or {}).get("terminated") or {}
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    code = ended.get("exitCode")
+    return PodView(
+        name=str(meta.get("name") or ""),
+        node=f"node-{number}",
+        made_at=str(meta.get("creationTimestamp") or ""),
+        state=PHASES.get(str(status.get("phase") or "Pending"), JobState.UNKNOWN),
+        word=str(status.get("reason") or ended.get("reason") or ""),
+        message=one_line(str(status.get("message") or waiting.get("message") or ""), 200),
+        host=str(spec.get("nodeName") or ""),
+        unschedulable=_unschedulable(status),
+        waits=str(waiting.get("reason") or ""),
+        exit_code=code if type(code) is int else None,
+        ends=bool(meta.get("deletionTimestamp")),
+        ending=ending_of(str(ended.get("message") or "")),
+    )
+
+
+def ending_of(message: str) -> Ending:
+    """The termination message; an empty one where the agent wrote none."""
+    try:
+        said = json.loads(message)
+        return Ending(str(said["attempt"]), one_line(str(said["reason"]), 300))
+    except (ValueError, TypeError, KeyError):
+        return Ending()
+
+
+def workload_view(workload: Object) -> WorkloadView:
+    """The Job, by the first of its conditions that holds."""
+    name = str((workload.get("metadata") or {}).get("name") or "")
+    status = workload.get("status") or {}
+    holds = {row.get("type"): row for row in status.get("conditions") or () if row.get("status") == "True"}
+    for condition, state in CONDITIONS.items():
+        if condition in holds:
+            reason, message = (
+                str(holds[condition].get("reason") or ""),
+                str(holds[condition].get("message") or ""),
+            )
+            trouble = JOB_TROUBLES.get(reason, Trouble.ENDED) if state is JobState.FAILED else Trouble.NONE
+            return WorkloadView(
+                name, state, trouble, one_line(": ".join(filter(None, (reason, message))), 300)
+            )
+    return WorkloadView(name, JobState.RUNNING if status.get("active") else JobState.PENDING)
+
+
+def newest(pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    """Of each node the pod that was made last, in the order of the nodes."""
+    found: dict[str, PodView] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.made_at, pod.name)):
+        found[pod.node] = pod
+    return tuple(sorted(found.values(), key=lambda pod: int(pod.node.rpartition("-")[2])))
+
+
+def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodView]) -> Verdict:
+    """The job's state: PENDING until every pod has started, and final once every workload and every pod is."""
+    current = newest(pods)
+    codes = {pod.node: pod.exit_code for pod in current if pod.exit_code is not None}
+    if workloads and all(row.state.final for row in workloads):
+        return _ended(workloads, current, codes)
+    suspended = [row for row in workloads if row.said and row.state is JobState.PENDING]
+    waiting = [pod for pod in current if pod.state is JobState.PENDING]
+    stuck = tuple(pod.node for pod in waiting if pod.waits in MAY_PASS)
+    failed = [pod for pod in current if pod.trouble is not Trouble.NONE]
+    never = [pod for pod in waiting if pod.trouble is Trouble.CONFIGURATION]
+    if never:
+        return Verdict(JobState.FAILED, Trouble.CONFIGURATION, _words(never), codes)
+    if failed and any(pod.unschedulable for pod in waiting):
+        # Those that run have waited for the others, and have given up.
+        without = [pod for pod in waiting if pod.unschedulable]
+        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, _words([*without, *failed]), codes)
+    if suspended:
+        return Verdict(
+            JobState.PENDING, Trouble.NONE, f"{suspended[0].name} is suspended: {suspended[0].said}", codes
+        )
+    missing = nodes - len(current) if not any(row.state.final for row in workloads) else 0
+    if waiting or missing > 0:
+        said = _words(waiting) or f"{missing} of {nodes} pods are not there yet"
+        return Verdict(JobState.PENDING, Trouble.NONE, said, codes, stuck)
+    ends = [pod for pod in current if pod.ends]
+    said = f"{_words(ends)}; the kubelet has not confirmed its end" if ends else _running(current)
+    return Verdict(JobState.RUNNING, Trouble.NONE, said, codes)
+
+
+def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Mapping[str, int]) -> Verdict:
+    if all(row.state is JobState.SUCCEEDED for row in workloads):
+        return Verdict(JobState.SUCCEEDED, Trouble.NONE, "every pod ended well", codes)
+    failed = [pod for pod in pods if pod.state is JobState.FAILED]
+    troubles = {pod.trouble for pod in failed} or {row.trouble for row in workloads}
+    # A Job that was ended by its own limit has no pods any more.
+    troubles |= {row.trouble for row in workloads if row.trouble is Trouble.MAX_RUNTIME and not failed}
+    trouble = next((kind for kind in WORST if kind in troubles), Trouble.ENDED)
+    said = _words(failed) or "; ".join(f"{row.name}: {row.said}" for row in workloads if row.said)
+    if trouble is Trouble.MAX_RUNTIME:
+        said = f"it reached its max runtime: {said}"
+    return Verdict(JobState.FAILED, trouble, said, codes)
+
+
+def _words(pods: Sequence[PodView]) -> str:
+    more = f"; and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
+    return "; ".join(pod.text for pod in pods[:NAMED]) + more
+
+
+def _running(pods: Sequence[PodView]) -> str:
+    ended = [pod for pod in pods if pod.state.final]
+    return f"{len(pods) - len(ended)} of {len(pods)} pods run" + (f"; {_words(ended)}" if ended else "")
+
+
+def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The gate's container, or the init container that has not ended well yet."""
+    for row in status.get("initContainerStatuses") or ():
+        ended = (row.get("state") or {}).get("terminated")
+        if not ended or ended.get("exitCode"):
+            return dict(row)
+    rows = status.get("containerStatuses") or ()
+    return next((dict(row) for row in rows if row.get("name") == CONTAINER), {})
+
+
+def _unschedulable(status: Mapping[str, Any]) -> str:
+    for row in status.get("conditions") or ():
+        if row.get("type") == "PodScheduled" and row.get("status") == "False":
+            return one_line(str(row.get("message") or row.get("reason") or UNSCHEDULABLE), 300)
+    return ""

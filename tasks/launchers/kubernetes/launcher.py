@@ -1,0 +1,289 @@
+"""Jobs of Kubernetes: a pod per node, which starts the gate's agent.
+
+What is known of a job is in the API server: its record (job_record.py), its Jobs and its pods.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import time
+from pathlib import Path
+
+from checks.documents.answer import ANSWER
+from checks.process.whole_file import write_whole
+from tasks.launchers.attempt_folder import Attempts, attempts_in
+from tasks.launchers.attempts import ATTEMPT
+from tasks.launchers.base import (
+    Delays,
+    Hold,
+    JobHandle,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchError,
+    LaunchRejected,
+    Placement,
+    Plan,
+    PreflightCheck,
+    Trouble,
+)
+from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.kubernetes import job_record, objects, preflight
+from tasks.launchers.kubernetes import submit as submission
+from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained
+from tasks.launchers.kubernetes.job_record import FinalState
+from tasks.launchers.kubernetes.job_states import PodView, Verdict, newest, together, workload_view
+from tasks.launchers.kubernetes.options import KubernetesOptions, Reports, Workload
+from tasks.launchers.kubernetes.output import Output, for_people
+from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CONTAINER, UPLOAD_S
+from tasks.launchers.kubernetes.pod_template import read_template
+
+__all__ = ["KubernetesLauncher", "Options", "launcher"]
+
+Options = KubernetesOptions
+NODE = r"node-\d{1,6}"
+# Beyond the time that a container has to end: the kubelet, the garbage collector, and a node that does not answer.
+CANCEL_S = 120.0
+LOG_LINES = 5000
+# How late a report may be seen: the next look at a log, at S3, or by an NFS client (nfs(5), acdirmin).
+REPORTS_S = {Reports.LOGS: 10.0, Reports.S3: 10.0, Reports.VOLUME: 30.0}
+
+
+def launcher(options: KubernetesOptions, root: Path) -> KubernetesLauncher:
+    """Make the launcher, for the registry. Raises LaunchRejected if the pod template cannot be used."""
+    return KubernetesLauncher(root, options)
+
+
+class KubernetesLauncher:
+    """Jobs in one namespace. Below `root` is what was read of their logs."""
+
+    keeps_s: float | None = None
+
+    def __init__(self, root: Path, options: KubernetesOptions) -> None:
+        self.root, self.options = root, options
+        self.api = Api(options.namespace, options.kubeconfig_file, options.context)
+        self.placement = options.strength
+        pinned = {Placement.PINNED: 0.0} if options.workload is Workload.JOBS else {}
+        self.offers = {Placement.IN_JOB: 0.0, **pinned}
+        self.poll_s = options.poll_seconds
+        self.start_s = options.start_minutes * 60
+        self.silence_s = options.silence_s
+        self.excludes_failed = options.exclude_failed
+        self.delays = Delays(options.join_s + 60.0, REPORTS_S[options.reports], 60.0)
+        self._template = read_template(options.pod_template_file)
+        self._outputs: dict[str, Output] = {}
+        self._stuck_since: dict[str, float] = {}
+
+    def node_names(self, nodes: int) -> tuple[str, ...]:
+        return tuple(f"node-{index}" for index in range(nodes))
+
+    def plan(self, job: JobSpec) -> Plan:
+        return objects.make_plan(job, self.options, self._template)
+
+    def submit(self, plan: Plan) -> JobHandle:
+        if plan != self.plan(plan.job):
+            raise LaunchRejected(
+                f"{plan.job.name} was planned by a launcher with other options. Plan it again."
+            )
+        try:
+            return submission.submit(self.api, plan)
+        except Refused as refusal:
+            raise explained(refusal, plan.job.name) from refusal
+
+    def state(self, name: str) -> JobStatus:
+        if not re.fullmatch(objects.JOB_NAME, name):
+            return JobStatus(JobState.UNKNOWN, f"no job is named {name!r:.80}", "", {}, absent=True)
+        try:
+            return self._ask(name)
+        except Refused as refusal:
+            return self._unknown(name, str(explained(refusal, name)))
+        except (LaunchError, OSError) as error:
+            return self._unknown(name, str(error))
+
+    def fetch(self, name: str, into: Path) -> None:
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if not re.fullmatch(objects.JOB_NAME, name):
+                return
+            output = self._output(name)
+            if self.options.reports is not Reports.VOLUME:
+                output.bring(newest(submission.pods_of(self.api, name)))
+            copy_whole_files(output.folder, into)
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: its output cannot be fetched: {error.filename or into}: {error.strerror}"
+            ) from error
+
+    def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
+        if not re.fullmatch(objects.JOB_NAME, name) or not re.fullmatch(NODE, node):
+            return ""
+        try:
+            pod = submission.pod_of(self.api, name, node)
+            query = {"container": CONTAINER, "tailLines": str(LOG_LINES)}
+            return for_people(self.api.log(pod.name, query), last_bytes) if pod else ""
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+
+    def cancel(self, name: str) -> None:
+        if not re.fullmatch(objects.JOB_NAME, name):
+            return
+        status = self.state(name)  # a job that ended well stays so
+        if status.state.final or (status.absent and not self._is_prepared(name)):
+            return
+        try:
+            seen = attempts_in(self._output(name).folder)
+            self._end(
+                name,
+                FinalState(
+                    JobState.CANCELLED,
+                    Trouble.STOPPED,
+                    "cancelled",
+                    seen.current,
+                    seen.earlier,
+                    seen.exit_codes,
+                ),
+            )
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
+        return preflight.look(self.api, plans, self.options)
+
+    def hold(self, name: str) -> Hold:
+        return Hold(Keeping.NOTHING)
+
+    def release(self, name: str) -> str:
+        return ""
+
+    def answer(self, name: str, attempt: str, data: bytes) -> None:
+        if not re.fullmatch(objects.JOB_NAME, name) or not re.fullmatch(ATTEMPT, attempt):
+            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
+        try:
+            if self.options.reports is Reports.VOLUME:
+                write_whole(self._output(name).folder / attempt / ANSWER, data)
+            body = {"binaryData": {f"{attempt}.json": base64.b64encode(data).decode()}}
+            if self.api.patch(CONFIG_MAP, name + ANSWERS_SUFFIX, body) is None:
+                raise LaunchError(
+                    f"{name}: its ConfigMap for answers is gone, so its pods cannot be given one."
+                )
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+        except OSError as error:
+            raise LaunchError(
+                f"{name}: the answer cannot be written: {error.filename}: {error.strerror}"
+            ) from error
+
+    def hand_out(self, name: str, report: bytes) -> str:
+        return ""
+
+    def _is_prepared(self, name: str) -> bool:
+        """Whether some of its objects may be there though nobody finished its submission. Raises LaunchError."""
+        try:
+            record = job_record.read(self.api, name)
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+        return record is not None and record.ours
+
+    def _output(self, name: str) -> Output:
+        return self._outputs.setdefault(name, Output(self.api, name, self.root, self.options))
+
+    def _unknown(self, name: str, said: str) -> JobStatus:
+        seen = attempts_in(self._output(name).folder)
+        return JobStatus(JobState.UNKNOWN, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
+
+    def _ask(self, name: str) -> JobStatus:
+        """What the API server says. Raises Refused, LaunchError, OSError."""
+        record = job_record.read(self.api, name)
+        if record is None or not record.ours:
+            said = f"there is no job {name} in namespace {self.options.namespace}"
+            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
+        if record.final is not None:
+            return _status(record.final)
+        views = [workload_view(row) for row in submission.workloads(self.api, name)]
+        pods = submission.pods_of(self.api, name)
+        if record.ending is not None:
+            left = [pod.text for pod in pods[:8]] or [view.name for view in views[:8]]
+            if not left:
+                return self._final(name, record.ending)
+            said = f"it is being ended, and not known to be gone: {'; '.join(left)}"
+            seen = attempts_in(self._output(name).folder)
+            return JobStatus(
+                JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
+            )
+        if not record.submitted:
+            # A gate that was killed, or one that is submitting at this moment: the next submit goes on with it.
+            return JobStatus(
+                JobState.UNKNOWN,
+                f"{name} was prepared and never submitted. Submit it again.",
+                "",
+                {},
+                absent=True,
+            )
+        expected = 1 if self.options.workload is Workload.INDEXED else record.nodes
+        current = newest(pods)
+        self._output(name).bring(current)
+        seen = attempts_in(self._output(name).folder)
+        if len(views) < expected:
+            return self._final(name, _gone(name, seen), ended=not views and not pods)
+        verdict = together(record.nodes, views, pods)
+        late = self._image_is_late(name, verdict)
+        if late:
+            verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
+        if not verdict.state.final:
+            codes = {**dict(seen.exit_codes), **verdict.exit_codes}
+            return JobStatus(verdict.state, verdict.detail, seen.current, codes, earlier=seen.earlier)
+        return self._final(
+            name, _final_of(verdict, seen, current), ended=all(view.state.final for view in views)
+        )
+
+    def _image_is_late(self, name: str, verdict: Verdict) -> bool:
+        """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""
+        if not verdict.stuck:
+            self._stuck_since.pop(name, None)
+            return False
+        since = self._stuck_since.setdefault(name, time.monotonic())
+        return time.monotonic() - since > self.options.image_minutes * 60
+
+    def _final(self, name: str, final: FinalState, ended: bool = True) -> JobStatus:
+        """Record the end. A job of which something is left is ended first."""
+        if ended:
+            job_record.write_final(self.api, name, final)
+            self.api.delete(SECRET, name)  # no start of this job will need the key
+        else:
+            self._end(name, final)
+        return _status(final)
+
+    def _end(self, name: str, final: FinalState) -> None:
+        """End the job in that state. Raises Refused, LaunchError."""
+        job_record.write_ending(self.api, name, final)
+        with contextlib.suppress(LaunchError, OSError):
+            self._output(name).bring(newest(submission.pods_of(self.api, name)))  # a deleted pod has no log
+        within_s = self.options.grace_s + UPLOAD_S + CANCEL_S
+        submission.end_all(self.api, name, within_s, min(self.poll_s, 1.0))
+        job_record.write_final(self.api, name, final)
+        submission.remove(self.api, name)
+
+
+def _gone(name: str, seen: Attempts) -> FinalState:
+    said = f"somebody has deleted a Job of {name}"
+    return FinalState(JobState.CANCELLED, Trouble.STOPPED, said, seen.current, seen.earlier, seen.exit_codes)
+
+
+def _final_of(verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...]) -> FinalState:
+    codes = {**dict(seen.exit_codes), **verdict.exit_codes}
+    # Where no file came, the termination message still has the token.
+    attempt = seen.current or next((pod.ending.attempt for pod in pods if pod.ending.attempt), "")
+    return FinalState(
+        verdict.state, verdict.trouble, verdict.detail, attempt, seen.earlier, tuple(sorted(codes.items()))
+    )
+
+
+def _status(final: FinalState) -> JobStatus:
+    return JobStatus(
+        final.state, final.detail, final.attempt, dict(final.exit_codes), final.trouble, final.earlier
+    )

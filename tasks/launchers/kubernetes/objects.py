@@ -1,0 +1,180 @@
+"""JobSpec -> the objects of one job in the API's own words. Pure: it reads neither disk, nor network, nor environment.
+
+ConfigMap <job>          bundle.json, pass.json; the job's record is in its annotations (job_record.py)
+ConfigMap <job>-code     the checks and the agent, unless the image has them
+ConfigMap <job>-answers  what a person decided, once somebody has
+Secret <job>             the key of the exchange and the training's variables
+Service <job>            headless: every pod has a name from its start on
+Job <job>-0 ... or <job> the pods
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from checks.exchange import secret_key
+from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Plan
+from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Workload
+from tasks.launchers.kubernetes.pod import (
+    ANSWERS_SUFFIX,
+    CODE_SUFFIX,
+    JOB_LABEL,
+    MANAGED,
+    MANAGER,
+    START,
+    UPLOAD_S,
+    pod_of,
+)
+from tasks.launchers.kubernetes.pod_template import Table
+from tasks.launchers.node_code import code_archive, start_script
+
+# A pod's name has the job's in front, and room for its number and five random characters.
+JOB_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
+FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+LABEL_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+# What would tell the gate's agent, or a shell on the way to it, what to do.
+RESERVED_NAMES = ("BASH_ENV", "ENV")
+KNOBS = ("PRELAUNCH_JOIN_S", "PRELAUNCH_GRACE_S", "PRELAUNCH_PORT")
+ARCHIVE = "prelaunch.tar.gz"
+OWN_FILES = (ARCHIVE, START, secret_key.FILE)
+# The API server takes no larger ConfigMap or Secret (k8s.io/api, core/v1, MaxSecretSize).
+OBJECT_BYTES = 1 << 20
+# The pods end what is late; the Job's own limit also counts the time in which it waits for nodes, and is behind it.
+BACKSTOP_S = 3600.0
+
+
+def make_plan(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> Plan:
+    """Every object of the job; `uploads` are the files in its ConfigMaps and its Secret. Raises LaunchRejected."""
+    _require_possible(job)
+    files = {f"configmap/{job.name}/{name}": data for name, data in job.files.items()}
+    if options.code is Code.CONFIGMAP:
+        files[f"configmap/{job.name}{CODE_SUFFIX}/{ARCHIVE}"] = code_archive()
+        files[f"configmap/{job.name}{CODE_SUFFIX}/{START}"] = start_script()
+    secrets = {f"secret/{job.name}/{name}": value.encode() for name, value in job.environment.items()}
+    _require_small(job.name, files)
+    objects = (service(job), *workloads(job, options, template))
+    calls = (ApiCall("kubernetes", f"create {made['kind']}", job.name, made) for made in objects)
+    return Plan(job, tuple(calls), {**files, **secrets})
+
+
+def config_maps(plan: Plan) -> tuple[Table, ...]:
+    """The ConfigMaps, the job's record first."""
+    job, made = plan.job, dict[str, dict[str, str]]()
+    made[job.name] = {}
+    for address, data in plan.uploads.items():
+        kind, name, file = address.split("/", 2)
+        if kind == "configmap":
+            made.setdefault(name, {})[file] = base64.b64encode(data).decode()
+    made[job.name + ANSWERS_SUFFIX] = {}
+    return tuple(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name, job), **({"binaryData": data} if data else {})}
+        for name, data in made.items()
+    )  # fmt: skip
+
+
+def secret(plan: Plan, key: bytes) -> Table:
+    """The Secret with the key of the exchange and the training's variables."""
+    values = {
+        address.split("/", 2)[2]: data
+        for address, data in plan.uploads.items()
+        if address.startswith("secret/")
+    }
+    data = {
+        name: base64.b64encode(value).decode() for name, value in {**values, secret_key.FILE: key}.items()
+    }
+    named = metadata(plan.job.name, plan.job)
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": named, "type": "Opaque", "data": data}
+
+
+def service(job: JobSpec) -> Table:
+    """The headless Service. Pods need each other's addresses before they are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(job.name, job),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_LABEL: job.name}},
+    }
+
+
+def workloads(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> tuple[Table, ...]:
+    """The Jobs, whose pods run once. Raises LaunchRejected."""
+    if options.workload is Workload.INDEXED:
+        pod = pod_of(job, options, template, None)
+        numbered = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+        # Without it a pod that is being ended on a silent node would get a second one beside it.
+        spec = {**_job_spec(job, options), **numbered, "podReplacementPolicy": "Failed", "template": pod}
+        return (_job(job.name, job, spec, options),)
+    return tuple(
+        _job(f"{job.name}-{index}", job, {**_job_spec(job, options), "template": pod_of(job, options, template, index)}, options)
+        for index in range(job.nodes)
+    )  # fmt: skip
+
+
+def metadata(name: str, job: JobSpec) -> Table:
+    """Name and labels; what of the tags is no value of a label is an annotation."""
+    labels, annotations = {MANAGED: MANAGER, JOB_LABEL: job.name}, dict[str, str]()
+    for key, value in job.tags.items():
+        place = labels if re.fullmatch(LABEL_VALUE, value) else annotations
+        place[f"prelaunch.dev/{re.sub('[^a-z0-9-]', '-', key.lower().removeprefix('prelaunch:'))}"] = value
+    return {"name": name, "labels": labels, **({"annotations": annotations} if annotations else {})}
+
+
+def _job(name: str, job: JobSpec, spec: Table, options: KubernetesOptions) -> Table:
+    made = metadata(name, job)
+    if options.queue:
+        made["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": made, "spec": spec}
+
+
+def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:
+    waits_s = options.start_minutes * 60 + options.image_minutes * 60
+    seconds = math.ceil(waits_s + job.max_runtime_s + options.grace_s + UPLOAD_S + BACKSTOP_S)
+    return {
+        "backoffLimit": 0,
+        "completions": 1,
+        "parallelism": 1,
+        "activeDeadlineSeconds": seconds,
+        "ttlSecondsAfterFinished": math.ceil(options.keep_hours * 3600),
+    }
+
+
+def _require_small(name: str, files: Mapping[str, bytes]) -> None:
+    sizes: dict[str, int] = {}
+    for address, data in files.items():
+        of = address.split("/")[1]
+        sizes[of] = sizes.get(of, 0) + len(data)
+    for of, size in sizes.items():
+        if size > OBJECT_BYTES:
+            raise LaunchRejected(
+                f"{name}: ConfigMap {of} would have {size} bytes, and the API server takes at most {OBJECT_BYTES}. "
+                "Test fewer nodes in one gate."
+            )
+
+
+def _require_possible(job: JobSpec) -> None:
+    if not re.fullmatch(JOB_NAME, job.name):
+        raise LaunchRejected(
+            f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Choose another name for the gate."
+        )
+    if not 0 < job.max_runtime_s < float("inf"):
+        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
+    if job.request or job.trainer:
+        raise LaunchRejected(
+            f"{job.name}: [training] request and model_trainer are for SageMaker. Pods are described in pod_template_file."
+        )
+    for name in job.files:
+        if name in OWN_FILES or not re.fullmatch(FILE_NAME, name):
+            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+    for name, value in job.environment.items():
+        if not re.fullmatch(VARIABLE, name) or "\0" in value:
+            raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
+        if (name.startswith("PRELAUNCH_") and name not in KNOBS) or name in RESERVED_NAMES:
+            raise LaunchRejected(
+                f"{job.name}: the variable {name:.80} would tell a shell or the gate's agent what to do. "
+                "Take it out of [training.environment]."
+            )

@@ -1,0 +1,117 @@
+"""What a gate file's [cluster.options] may say if the launcher is "kubernetes". Pure.
+
+Sources: the API reference of Kubernetes 1.20 to 1.37; Kueue, "Run Kubernetes Jobs".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from checks.value_types import Range, Text
+from tasks.launchers.base import LaunchRejected, Placement
+
+# Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
+LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+Name = Annotated[str, Text(rf"({LABEL})?", 63)]
+RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
+FOLDER = r"(/[^\s\"'\\,:$`%]+)?"
+
+
+class KubernetesPlacement(StrEnum):
+    """How the training gets the nodes that were checked, strongest first."""
+
+    IN_JOB = "in_job"
+    PINNED = "pinned"
+
+
+class Workload(StrEnum):
+    """What holds the pods: a Job per node, or one Job whose pods have numbers (Kubernetes 1.24 and later)."""
+
+    JOBS = "jobs"
+    INDEXED = "indexed"
+
+
+class Code(StrEnum):
+    """Where a pod finds the checks: in a ConfigMap, as the gate has them, or in its image."""
+
+    CONFIGMAP = "configmap"
+    IMAGE = "image"
+
+
+class Reports(StrEnum):
+    """How reports reach the gate: as lines of the pods' logs, as objects in S3, or as files on a volume that the gate sees as well."""
+
+    LOGS = "logs"
+    S3 = "s3"
+    VOLUME = "volume"
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    """`context` and `kubeconfig_file` choose the cluster; without them kubectl's own, or in a pod its service account.
+
+    `image` runs the checks, and the training unless that has its own. `pod_template_file` is YAML of a pod (metadata, spec) for
+    resources, tolerations, volumes and the like. `gpus_per_node` of `gpu_resource` and `efa_per_node` of vpc.amazonaws.com/efa are
+    limits of the container. `queue` is a LocalQueue of Kueue. With `one_pod_per_node` no two pods of a job share a node.
+
+    `prefix` is s3://bucket/prefix in `region` (reports = "s3"); `folder` is a path that the pods see on `volume_claim`, or on the
+    template's volume "reports", and that this machine sees as well (reports = "volume").
+
+    Pods wait `join_s` for each other. `start_minutes` is how long they may wait for nodes, `image_minutes` for an image that cannot
+    be pulled now; `grace_s` is how long the training may take to end, `silence_s` how long the API server may be silent. Ended pods
+    are kept for `keep_hours`. With `exclude_failed` a refused gate submits another job, without the nodes that failed.
+    """
+
+    image: Annotated[str, Text(r"\S+", 500)]
+    namespace: Annotated[str, Text(LABEL, 63)] = "default"
+    context: Annotated[str, Text(r"\S*", 500)] = ""
+    kubeconfig_file: str = ""
+    workload: Workload = Workload.JOBS
+    placement: KubernetesPlacement = KubernetesPlacement.IN_JOB
+    code: Code = Code.CONFIGMAP
+    pod_template_file: str = ""
+    service_account: Name = ""
+    gpus_per_node: Annotated[int, Range(0, 64)] = 0
+    gpu_resource: Annotated[str, Text(RESOURCE, 253)] = "nvidia.com/gpu"
+    efa_per_node: Annotated[int, Range(0, 64)] = 0
+    queue: Name = ""
+    one_pod_per_node: bool = True
+    exclude_failed: bool = False
+    reports: Reports = Reports.LOGS
+    prefix: Annotated[str, Text(r"(s3://[a-z0-9][a-z0-9.-]+(/\S*)?)?", 900)] = ""
+    region: Annotated[str, Text(r"([a-z]{2}(-[a-z]+)+-\d)?", 32)] = ""
+    folder: Annotated[str, Text(FOLDER, 512)] = ""
+    volume_claim: Annotated[str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253)] = ""
+    python: Annotated[str, Text(r"(/\S+)?", 512)] = ""
+    interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
+    join_s: Annotated[float, Range(1, 86400)] = 600.0
+    grace_s: Annotated[float, Range(0, 600)] = 60.0
+    start_minutes: Annotated[float, Range(0.01, 40320)] = 60.0
+    image_minutes: Annotated[float, Range(0, 1440)] = 10.0
+    silence_s: Annotated[float, Range(1, 86400)] = 600.0
+    poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
+    keep_hours: Annotated[float, Range(0.01, 8760)] = 72.0
+
+    def __post_init__(self) -> None:
+        """Raise LaunchRejected for contradictions."""
+        if (self.reports is Reports.S3) != bool(self.prefix and self.region):
+            raise LaunchRejected('reports = "s3" needs a prefix and a region, and nothing else uses them.')
+        if (self.reports is Reports.VOLUME) != bool(self.folder):
+            raise LaunchRejected('reports = "volume" needs a folder, and nothing else uses one.')
+        if self.volume_claim and not self.folder:
+            raise LaunchRejected('volume_claim is for reports = "volume". Name a folder on it.')
+        if self.workload is Workload.INDEXED and self.strength is Placement.PINNED:
+            raise LaunchRejected(
+                'placement = "pinned" needs workload = "jobs": the pods of one Job cannot be given to a node each.'
+            )
+        if self.queue and self.workload is Workload.JOBS:
+            raise LaunchRejected(
+                'queue needs workload = "indexed": Kueue would admit several Jobs one by one, and not together.'
+            )
+
+    @property
+    def strength(self) -> Placement:
+        """The placement in the terms of all launchers."""
+        return Placement(str(self.placement))

@@ -1,0 +1,252 @@
+"""JobSpec -> the pod of one node: the site's template with what the gate's agent needs. Pure.
+
+In a pod /prelaunch is an empty folder: input/data/prelaunch has the files, and output/data is what the pod writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checks import bundle as bundles
+from checks.exchange import secret_key
+from checks.value_types import DecodeError
+from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
+from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
+from tasks.launchers.kubernetes.pod_template import Table, merged
+
+# `kubectl get` shows these; selectors are made of them.
+MANAGED, MANAGER = "app.kubernetes.io/managed-by", "prelaunch"
+JOB_LABEL, INDEX_LABEL = "prelaunch.dev/job", "prelaunch.dev/node-index"
+# Kubernetes 1.21 and later: the controller sets it on each pod of an Indexed Job.
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+CONTAINER, ROOT = "prelaunch", "/prelaunch"
+IN, OUT, ANSWERS = f"{ROOT}/input/data/prelaunch", f"{ROOT}/output/data", f"{ROOT}/answers"
+TERMINATION, SHM = "/dev/termination-log", "/dev/shm"  # noqa: S108 - in the pod
+START, PASSED = "start.sh", "pass.json"
+# Behind grace_s: the last reports and their copies (container/agent/settings.py, GRACE_S).
+UPLOAD_S = 40.0
+CODE_SUFFIX, ANSWERS_SUFFIX = "-code", "-answers"
+# In a plan, before anything passed.
+NOT_YET = "THE-NODE-THAT-PASSED"
+
+
+def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], index: int | None) -> Table:
+    """Metadata and spec of the pod with that number, or of every pod of an Indexed Job. Raises LaunchRejected."""
+    number: Table = {"name": "PRELAUNCH_POD"}
+    if index is None:
+        number |= {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}}
+    else:
+        number |= {"value": str(index)}
+    labels = {
+        MANAGED: MANAGER,
+        JOB_LABEL: job.name,
+        **({INDEX_LABEL: str(index)} if index is not None else {}),
+    }
+    spec: Table = {
+        "restartPolicy": "Never",
+        "subdomain": job.name,
+        # It counts from the kubelet's first look at the pod, so the pull of the image is in it.
+        "activeDeadlineSeconds": math.ceil(job.max_runtime_s + options.image_minutes * 60),
+        "terminationGracePeriodSeconds": math.ceil(options.grace_s + UPLOAD_S),
+        "volumes": _volumes(job, options, template),
+    }
+    if index is not None:
+        spec["hostname"] = f"node-{index}"
+    given = (template.get("spec") or {}) if template else {}
+    # The agent asks nothing of the API.
+    if "automountServiceAccountToken" not in given:
+        spec["automountServiceAccountToken"] = False
+    if options.service_account:
+        spec["serviceAccountName"] = options.service_account
+    if given.get("hostNetwork") and "dnsPolicy" not in given:
+        spec["dnsPolicy"] = "ClusterFirstWithHostNet"
+    container = _container(job, options, template, number, index)
+    made = merged(template, {"labels": labels}, spec, container)
+    _place(made["spec"], job, options, index)
+    return made
+
+
+def port_of(name: str) -> int:
+    """The first of the job's ports. Two jobs on one host (hostNetwork) do not meet: 3000 groups, below ip_local_port_range."""
+    return 20000 + 4 * (int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 3000)
+
+
+def image_of(job: JobSpec, options: KubernetesOptions) -> str:
+    """The image of the job's pods: the training's own where it has one."""
+    return (job.image if job.work.trains else "") or options.image
+
+
+def agent_words(job: JobSpec) -> tuple[str, ...]:
+    """The arguments of the agent in each pod."""
+    observe = ("--observe",) if job.observe else ()
+    told: dict[Work, tuple[str, ...]] = {
+        Work.COMMAND: ("exec",),
+        Work.CHECK: ("check",),
+        Work.CONFIRM: ("gate", "--confirm", f"{IN}/{PASSED}", *observe),
+        Work.GATE: ("gate", *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
+    }
+    if job.work is Work.CHECK:
+        return told[job.work]
+    return (*told[job.work], "--", *(job.command if job.work is Work.COMMAND else job.behind))
+
+
+def reports_prefix(name: str, options: KubernetesOptions) -> str:
+    """The s3:// prefix to which the pods of a job copy what they write."""
+    return f"{options.prefix.rstrip('/')}/jobs/{name}/reports"
+
+
+def reports_folder(name: str, options: KubernetesOptions) -> str:
+    """The folder on the volume in which the pods of a job write."""
+    return f"{options.folder.rstrip('/')}/jobs/{name}/out"
+
+
+def _container(
+    job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], number: Table, index: int | None
+) -> Table:
+    limits = {options.gpu_resource: options.gpus_per_node, "vpc.amazonaws.com/efa": options.efa_per_node}
+    asked = {name: str(count) for name, count in limits.items() if count}
+    mounts = [
+        {"name": "prelaunch", "mountPath": ROOT},
+        {"name": "prelaunch-files", "mountPath": IN, "readOnly": True},
+    ]
+    if job.ask_s:
+        mounts.append({"name": "prelaunch-answers", "mountPath": ANSWERS, "readOnly": True})
+    if not _has_shm(template):
+        mounts.append({"name": "prelaunch-shm", "mountPath": SHM})
+    if options.reports is Reports.VOLUME:
+        mounts.append({"name": "reports", "mountPath": options.folder})
+    own = (
+        ("/bin/sh", f"{IN}/{START}")
+        if options.code is Code.CONFIGMAP
+        else ("python3", "-m", "container.agent")
+    )
+    return {
+        "name": CONTAINER,
+        "image": image_of(job, options),
+        "command": list(own),
+        "args": [word.replace("$(", "$$(") for word in agent_words(job)],
+        "env": [*_environment(job, options, index), number, *_training(job)],
+        "volumeMounts": mounts,
+        "terminationMessagePath": TERMINATION,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **({"resources": {"limits": asked}} if asked else {}),
+    }
+
+
+def _environment(job: JobSpec, options: KubernetesOptions, index: int | None) -> list[Table]:
+    pattern = f"node-%.{job.name}" if index is not None else f"{job.name}-%.{job.name}"
+    uploads = {
+        Reports.LOGS: "log:",
+        Reports.S3: reports_prefix(job.name, options),
+        Reports.VOLUME: "",
+    }
+    values = {
+        "PRELAUNCH_ROOT": ROOT,
+        "PRELAUNCH_OUT": reports_folder(job.name, options) if options.reports is Reports.VOLUME else OUT,
+        "PRELAUNCH_UPLOAD": uploads[options.reports],
+        "PRELAUNCH_ANSWERS": ANSWERS if job.ask_s else "",
+        "PRELAUNCH_SHARED": "1",
+        "PRELAUNCH_PODS": str(job.nodes),
+        "PRELAUNCH_POD_ADDRESS": pattern,
+        "PRELAUNCH_PORT": str(port_of(job.name)),
+        "PRELAUNCH_JOIN_S": f"{options.join_s:g}",
+        "PRELAUNCH_GRACE_S": f"{options.grace_s:g}",
+        "PRELAUNCH_INTERFACE": options.interface,
+        "PRELAUNCH_PYTHON": options.python,
+        "PRELAUNCH_TERMINATION_LOG": TERMINATION,
+    }
+    made: list[Table] = [
+        {"name": name, "value": value}
+        for name, value in values.items()
+        if value and name not in job.environment
+    ]
+    node = {"name": "PRELAUNCH_ENGINE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    return [*made, node]
+
+
+def _training(job: JobSpec) -> list[Table]:
+    """The training's variables, out of the Secret: whoever may read Jobs does not see them."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": job.name, "key": name}}}
+        for name in sorted(job.environment)
+    ]
+
+
+def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> list[Table]:
+    code = [{"configMap": {"name": job.name + CODE_SUFFIX}}] if options.code is Code.CONFIGMAP else []
+    key = {"secret": {"name": job.name, "items": [{"key": secret_key.FILE, "path": secret_key.FILE}]}}
+    made: list[Table] = [
+        {"name": "prelaunch", "emptyDir": {}},
+        {
+            "name": "prelaunch-files",
+            "projected": {"sources": [{"configMap": {"name": job.name}}, *code, key]},
+        },
+    ]
+    if job.ask_s:
+        answers = {"name": job.name + ANSWERS_SUFFIX, "optional": True}
+        made.append({"name": "prelaunch-answers", "configMap": answers})
+    if not _has_shm(template):
+        # A container's own has 64 MiB (containerd and CRI-O), and ranks of one node communicate through it.
+        made.append({"name": "prelaunch-shm", "emptyDir": {"medium": "Memory"}})
+    if options.volume_claim:
+        made.append({"name": "reports", "persistentVolumeClaim": {"claimName": options.volume_claim}})
+    elif options.reports is Reports.VOLUME:
+        volumes = (template.get("spec") or {}).get("volumes") or ()
+        if not any(volume.get("name") == "reports" for volume in volumes):
+            raise LaunchRejected(
+                'reports = "volume" needs a volume_claim, or a volume named "reports" in the pod template.'
+            )
+    return made
+
+
+def _has_shm(template: Mapping[str, Any]) -> bool:
+    containers: Sequence[Mapping[str, Any]] = (template.get("spec") or {}).get("containers") or ({},)
+    mounts = containers[0].get("volumeMounts") or ()
+    return any(mount.get("mountPath") == SHM for mount in mounts)
+
+
+def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | None) -> None:
+    """Keep pods of one job apart, away from nodes that failed, and on the node that passed."""
+    fields: list[Table] = [
+        {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in job.exclude
+    ]
+    if options.strength is Placement.PINNED and job.work is Work.CONFIRM and index is not None:
+        fields.append({"key": "metadata.name", "operator": "In", "values": [_passed(job)[index]]})
+    affinity = spec.setdefault("affinity", {})
+    if fields:
+        node = affinity.setdefault("nodeAffinity", {})
+        required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+        terms = required.setdefault("nodeSelectorTerms", [])
+        for term in terms or [terms.append({}) or terms[0]]:  # terms are alternatives: each of them gets it
+            term["matchFields"] = [*term.get("matchFields", ()), *fields]
+    if options.one_pod_per_node:
+        apart = {
+            "labelSelector": {"matchLabels": {JOB_LABEL: job.name}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        pods = affinity.setdefault("podAntiAffinity", {})
+        pods.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).append(apart)
+    if not affinity:
+        del spec["affinity"]
+
+
+def _passed(job: JobSpec) -> tuple[str, ...]:
+    """The node of each pod that passed, in the order of the pods. Before the checks there is none yet. Raises LaunchRejected."""
+    if PASSED not in job.files:
+        raise LaunchRejected(f"{job.name}: there is no pass of its nodes.")
+    try:
+        nodes = {
+            node.name: node.identity.get("engine_node", "")
+            for node in bundles.load_pass(job.files[PASSED]).nodes
+        }
+    except DecodeError as error:
+        raise LaunchRejected(f"{job.name}: the pass of its nodes cannot be read: {error}") from error
+    names = tuple(nodes.get(f"node-{index}", "") for index in range(job.nodes))
+    if not nodes:
+        return (NOT_YET,) * job.nodes
+    if not all(names):
+        raise LaunchRejected(f"{job.name}: the pass does not say on which nodes of Kubernetes its pods ran.")
+    return names

@@ -1,0 +1,152 @@
+"""Submits a job once, however many gates try at the same moment, and ends it with all its pods.
+
+Names are unique in a namespace, so that every object is made once: whoever finds one of its own job goes on with the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from checks.exchange import secret_key
+from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, Plan
+from tasks.launchers.kubernetes import job_record, objects
+from tasks.launchers.kubernetes.api import (
+    CONFIG_MAP,
+    EXISTS,
+    JOB,
+    KINDS,
+    POD,
+    SECRET,
+    SERVICE,
+    Api,
+    Object,
+    Refused,
+    explained,
+)
+from tasks.launchers.kubernetes.job_states import PodView, newest, pod_view
+from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CODE_SUFFIX, JOB_LABEL, MANAGED, MANAGER
+
+T = TypeVar("T")
+# A rolling update of the control plane takes about so long.
+SILENT_S, AGAIN_S = 60.0, 2.0
+
+
+def submit(api: Api, plan: Plan) -> JobHandle:
+    """Make every object of the job, or adopt those that are there. Raises LaunchError; after a refusal nothing is left."""
+    name = plan.job.name
+    record, *others = objects.config_maps(plan)
+    record["metadata"].setdefault("annotations", {})[job_record.NODES] = str(plan.job.nodes)
+    adopted = not _made(api, name, record)
+    found = _answered(lambda: job_record.read(api, name))
+    if found is not None and (found.over or found.submitted):
+        return JobHandle(name, adopted=True)
+    try:
+        for made in (*others, objects.secret(plan, secret_key.make()), *(call.body for call in plan.calls)):
+            _made(api, name, made)
+    except LaunchRejected:
+        if not adopted:
+            remove(api, name, record=True)
+        raise
+    found = _answered(lambda: job_record.read(api, name))
+    if found is None or found.over:  # cancelled meanwhile
+        end(api, name)
+        remove(api, name)
+        raise LaunchRejected(f"{name} was cancelled while it was submitted.")
+    _answered(lambda: job_record.write_submitted(api, name))
+    return JobHandle(name, adopted)
+
+
+def end(api: Api, name: str) -> None:
+    """Delete the job's workloads, each after its pods. Raises Refused, EngineUnavailable."""
+    for workload in workloads(api, name):
+        api.delete(JOB, str(workload["metadata"]["name"]))
+
+
+def end_all(api: Api, name: str, within_s: float, poll_s: float) -> None:
+    """End the job; returns when the API server has none of its workloads and pods any more. Raises LaunchError."""
+    deadline, asked, said = time.monotonic() + within_s, 0.0, ""
+    while True:
+        try:
+            if time.monotonic() - asked > AGAIN_S or not asked:
+                asked = time.monotonic()
+                end(api, name)
+            left = pods_of(api, name)
+            if not left and not any(workloads(api, name)):
+                return
+            said = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
+        except (
+            EngineUnavailable
+        ) as error:  # it may come back, and pods that are left would run to their limit
+            said = str(error)
+        except Refused as refusal:
+            raise explained(refusal, name) from refusal
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"{name} is not ended after {within_s:.0f} s, and may still run: {said}. Look at kubectl get pods -o wide, and at "
+                "the kubelets of these nodes; a pod ends only when its kubelet says so."
+            )
+        time.sleep(poll_s)
+
+
+def remove(api: Api, name: str, record: bool = False) -> None:
+    """Delete what pods need to start, and the record as well if asked. Raises LaunchError."""
+    try:
+        if record:
+            end(api, name)
+        places = [
+            (SECRET, name),
+            (SERVICE, name),
+            (CONFIG_MAP, name + CODE_SUFFIX),
+            (CONFIG_MAP, name + ANSWERS_SUFFIX),
+        ]
+        for kind, place in [*places, *([(CONFIG_MAP, name)] if record else [])]:
+            found = api.get(kind, place)
+            if found is not None and job_record.is_ours(found, name):
+                api.delete(kind, place)
+    except Refused as refusal:
+        raise explained(refusal, name) from refusal
+
+
+def workloads(api: Api, name: str) -> Iterator[Object]:
+    """The job's workloads. Raises Refused, EngineUnavailable."""
+    return api.items(JOB, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
+
+
+def pods_of(api: Api, name: str) -> tuple[PodView, ...]:
+    """All pods of the job, also those that were replaced. Raises Refused, EngineUnavailable."""
+    found = map(pod_view, api.items(POD, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}"))
+    return tuple(pod for pod in found if pod is not None)
+
+
+def pod_of(api: Api, name: str, node: str) -> PodView | None:
+    """The newest pod of one node. Raises Refused, EngineUnavailable."""
+    return next((pod for pod in newest(pods_of(api, name)) if pod.node == node), None)
+
+
+def _made(api: Api, name: str, made: Object) -> bool:
+    """Whether the object was made here; False if it is there already, and of this job. Raises LaunchError."""
+    kind = KINDS[made["kind"]]
+    try:
+        _answered(lambda: api.create(made))
+        return True
+    except Refused as refusal:
+        if refusal.code != EXISTS:
+            raise explained(refusal, name) from refusal
+        found = _answered(lambda: api.get(kind, made["metadata"]["name"]))
+        if found is not None and job_record.is_ours(found, name):
+            return False
+        raise explained(refusal, name) from refusal
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """What the API server answers, asked again while it is silent: whatever is asked may be asked twice. Raises EngineUnavailable."""
+    deadline = time.monotonic() + SILENT_S
+    while True:
+        try:
+            return ask()
+        except EngineUnavailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(AGAIN_S)

@@ -1,0 +1,375 @@
+"""Job controller, scheduler and kubelets of the stand-in, whose pods are processes of this machine. It is never Kubernetes.
+
+A pod has no namespaces of its own here: /prelaunch in its arguments and variables is a folder, and the names that a headless service
+would give to pods are addresses 127.0.x.y. Images are names. Containers end as a kubelet ends them: SIGTERM, and SIGKILL after grace.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checks.process.tree import end_tree
+from tests.fakes.kubernetes.api_server import ApiServer, Object, serving, stamp
+
+TICK_S = 0.02
+IMAGE = "registry.example/prelaunch:1"
+ROOT = re.compile(r"^/prelaunch(?=/|$)")
+JOB, INDEX = "prelaunch.dev/job", "prelaunch.dev/node-index"
+COMPLETION = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass
+class Node:
+    """A node with so many GPUs. A `frozen` kubelet does nothing and says nothing."""
+
+    name: str
+    gpus: int = 0
+    frozen: bool = False
+    cordoned: bool = False
+
+
+@dataclass
+class Running:
+    """A container that was started."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    reader: threading.Thread
+    ends_at: float
+    killed_at: float = 0.0
+    why: str = ""
+
+
+@dataclass
+class Cluster:
+    """The stand-in as a test has it. `delays_s` is between the steps of a pod; `images` can be pulled."""
+
+    server: ApiServer
+    nodes: list[Node]
+    images: set[str] = field(default_factory=lambda: {IMAGE})
+    delay_s: float = 0.05
+    boot_id: str = "11111111-2222-3333-4444-555555555555"
+    _running: dict[str, Running] = field(default_factory=dict)
+    _since: dict[str, float] = field(default_factory=dict)
+    _services: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def kubeconfig(self) -> str:
+        """The file with which the client finds it."""
+        return str(self.server.folder / "kubeconfig")
+
+    def running(self) -> list[str]:
+        """The pods whose processes run."""
+        return sorted(name for name, run in self._running.items() if run.process.poll() is None)
+
+    def evict(self, pod: str) -> None:
+        """As a kubelet under pressure does it: the container is ended, and the pod stays as failed."""
+        with self.server.lock:
+            self._kill(pod, "Evicted")
+
+    def lose(self, pod: str) -> None:
+        """Delete a pod object, as draining a node does."""
+        self.server.delete("pods", pod)
+
+    def tick(self) -> None:
+        """One round of all controllers."""
+        with self.server.lock:
+            for job in list(self.server.objects["jobs"].values()):
+                self._job(job)
+            for pod in list(self.server.objects["pods"].values()):
+                self._pod(pod)
+
+    def end(self) -> None:
+        """End every process."""
+        for run in self._running.values():
+            if run.process.poll() is None:
+                end_tree(run.process.pid, 0.0)
+                run.process.wait()
+            run.reader.join(5)
+
+    def _job(self, job: Object) -> None:
+        spec, name = job["spec"], job["metadata"]["name"]
+        pods = [
+            p
+            for p in self.server.objects["pods"].values()
+            if p["metadata"]["ownerReferences"][0]["name"] == name
+        ]
+        if "deletionTimestamp" in job["metadata"]:
+            for pod in pods:
+                pod["metadata"].setdefault("deletionTimestamp", stamp())
+            if not pods:
+                del self.server.objects["jobs"][name]
+            return
+        status = job.setdefault("status", {})
+        if status.get("conditions"):
+            return
+        if spec.get("suspend"):
+            status["conditions"] = []
+            return
+        phases = [pod["status"]["phase"] for pod in pods]
+        if phases.count("Succeeded") >= spec["completions"]:
+            status["conditions"] = [{"type": "Complete", "status": "True"}]
+            return
+        if "Failed" in phases and not any(phase in ("Pending", "Running") for phase in phases):
+            said = {
+                "reason": "BackoffLimitExceeded",
+                "message": "Job has reached the specified backoff limit",
+            }
+            status["conditions"] = [{"type": "Failed", "status": "True", **said}]
+            return
+        indexed = spec.get("completionMode") == "Indexed"
+        taken = {p["metadata"]["annotations"].get(COMPLETION) for p in pods} if indexed else set()
+        if "Failed" not in phases:
+            for index in range(spec["completions"]):
+                if (indexed and str(index) not in taken) or (not indexed and not pods):
+                    self._new_pod(job, index if indexed else None)
+        status["active"] = sum(phase in ("Pending", "Running") for phase in phases)
+
+    def _new_pod(self, job: Object, index: int | None) -> None:
+        template, name = job["spec"]["template"], job["metadata"]["name"]
+        number = f"-{index}" if index is not None else ""
+        meta: Object = {
+            "name": f"{name}{number}-{uuid.uuid4().hex[:5]}", "creationTimestamp": stamp(), "uid": str(uuid.uuid4()),
+            "labels": dict(template["metadata"].get("labels") or {}),
+            "annotations": {COMPLETION: str(index)} if index is not None else {},
+            "ownerReferences": [{"name": name}],
+        }  # fmt: skip
+        self.server.objects["pods"][meta["name"]] = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**template["spec"]}, "status": {"phase": "Pending"},
+        }  # fmt: skip
+
+    def _pod(self, pod: Object) -> None:
+        name, status = pod["metadata"]["name"], pod["status"]
+        if not pod["spec"].get("nodeName"):
+            if "deletionTimestamp" in pod["metadata"]:
+                del self.server.objects["pods"][name]
+                return
+            self._schedule(pod)
+            return
+        node = next(node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        if node.frozen:
+            return
+        run = self._running.get(name)
+        if run is None and "deletionTimestamp" in pod["metadata"]:
+            del self.server.objects["pods"][name]
+        elif run is None and status["phase"] == "Pending":
+            if time.monotonic() - self._since[name] > self.delay_s:
+                self._start(pod)
+        elif run is not None:
+            self._look(pod, run)
+
+    def _schedule(self, pod: Object) -> None:
+        spec, job = pod["spec"], pod["metadata"]["labels"][JOB]
+        limits = spec["containers"][0].get("resources", {}).get("limits", {})
+        gpus = int(limits.get("nvidia.com/gpu", 0))
+        placed = [p for p in self.server.objects["pods"].values() if p["spec"].get("nodeName")]
+        for node in self.nodes:
+            here = [
+                p
+                for p in placed
+                if p["spec"]["nodeName"] == node.name and p["status"]["phase"] in ("Pending", "Running")
+            ]
+            used = sum(
+                int(
+                    p["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)
+                )
+                for p in here
+            )
+            apart = spec.get("affinity", {}).get("podAntiAffinity") and any(
+                p["metadata"]["labels"][JOB] == job for p in here
+            )
+            if not node.cordoned and not apart and used + gpus <= node.gpus and _fits(spec, node.name):
+                spec["nodeName"] = node.name
+                status = {"type": "PodScheduled", "status": "True"}
+                pod["status"] = {"phase": "Pending", "conditions": [status]}
+                self._since[pod["metadata"]["name"]] = time.monotonic()
+                self._waits(pod, "ContainerCreating")
+                return
+        said = f"0/{len(self.nodes)} nodes are available: {len(self.nodes)} Insufficient nvidia.com/gpu."
+        pod["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+        ]
+
+    def _waits(self, pod: Object, reason: str, message: str = "") -> None:
+        state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        pod["status"]["containerStatuses"] = [{"name": "prelaunch", "state": state}]
+
+    def _start(self, pod: Object) -> None:
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
+        if container["image"] not in self.images:
+            since = time.monotonic() - self._since[name]
+            reason = "ErrImagePull" if since < 3 * self.delay_s else "ImagePullBackOff"
+            self._waits(pod, reason, f'Back-off pulling image "{container["image"]}"')
+            return
+        folder = self.server.folder / "pods" / name
+        try:
+            self._mount(pod, folder / "root")
+            environment = dict(self._environment(pod, container, folder / "root"))
+        except KeyError as error:
+            if str(error).strip("'") == "optional":
+                return
+            self._waits(pod, "ContainerCreating", f"MountVolume.SetUp failed: {error} not found")
+            return
+        here = str(folder / "root")
+        argv = [
+            ROOT.sub(here, word).replace("$$(", "$(") for word in (*container["command"], *container["args"])
+        ]
+        process = subprocess.Popen(
+            argv, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        rows = self.server.logs.setdefault(name, [])
+        reader = threading.Thread(target=_read, args=(process, rows), daemon=True)
+        reader.start()
+        ends_at = time.monotonic() + float(pod["spec"]["activeDeadlineSeconds"])
+        self._running[name] = Running(process, folder, reader, ends_at)
+        pod["status"] |= {"phase": "Running", "startTime": stamp()}
+        pod["status"]["containerStatuses"] = [
+            {"name": "prelaunch", "state": {"running": {"startedAt": stamp()}}}
+        ]
+
+    def _mount(self, pod: Object, root: Path) -> None:
+        """What the volumes hold, in their folders. Raises KeyError for an object that is not there."""
+        maps, secrets = self.server.objects["configmaps"], self.server.objects["secrets"]
+        folder = root / "input/data/prelaunch"
+        folder.mkdir(parents=True, exist_ok=True)
+        (root / "output/data").mkdir(parents=True, exist_ok=True)
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        for source in volumes["prelaunch-files"]["projected"]["sources"]:
+            found = (
+                maps[source["configMap"]["name"]]
+                if "configMap" in source
+                else secrets[source["secret"]["name"]]
+            )
+            items = source.get("secret", {}).get("items")
+            data = found.get("binaryData") or found.get("data") or {}
+            for key, value in data.items():
+                if items is None or key in [item["key"] for item in items]:
+                    (folder / key).write_bytes(base64.b64decode(value))
+        if "prelaunch-answers" in volumes:
+            (root / "answers").mkdir(exist_ok=True)
+
+    def _environment(self, pod: Object, container: Object, root: Path) -> Iterator[tuple[str, str]]:
+        """Raises KeyError for a Secret that is not there."""
+        yield "PATH", os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin"))
+        job = pod["metadata"]["labels"][JOB]
+        for row in container["env"]:
+            given = row.get("valueFrom", {})
+            if "secretKeyRef" in given:
+                found = self.server.objects["secrets"][given["secretKeyRef"]["name"]]
+                value = base64.b64decode(found["data"][given["secretKeyRef"]["key"]]).decode()
+            elif "fieldRef" in given:
+                path = given["fieldRef"]["fieldPath"]
+                value = (
+                    pod["spec"]["nodeName"]
+                    if path == "spec.nodeName"
+                    else pod["metadata"]["annotations"][COMPLETION]
+                )
+            else:
+                value = ROOT.sub(str(root), row["value"])
+            if row["name"] == "PRELAUNCH_POD_ADDRESS":
+                number = self._services.setdefault(job, len(self._services) + 1)
+                value = f"127.1.{number}.%"
+            if row["name"] == "PRELAUNCH_TERMINATION_LOG":
+                value = str(root / "termination")
+            yield row["name"], value
+
+    def _look(self, pod: Object, run: Running) -> None:
+        name, now = pod["metadata"]["name"], time.monotonic()
+        if pod["status"]["phase"] == "Running":
+            code = run.process.poll()
+            if code is not None:
+                run.reader.join(5)
+                self._ended(pod, run, code)
+            elif run.killed_at:
+                if now > run.killed_at + float(pod["spec"]["terminationGracePeriodSeconds"]):
+                    end_tree(run.process.pid, 0.0)
+            elif "deletionTimestamp" in pod["metadata"]:
+                self._kill(name, "")
+            elif now > run.ends_at:
+                self._kill(name, "DeadlineExceeded")
+        elif "deletionTimestamp" in pod["metadata"]:
+            del self.server.objects["pods"][name]
+
+    def _kill(self, name: str, why: str) -> None:
+        run = self._running[name]
+        run.killed_at, run.why = time.monotonic(), why
+        run.process.send_signal(signal.SIGTERM)
+
+    def _ended(self, pod: Object, run: Running, code: int) -> None:
+        end_tree(run.process.pid, 0.0)
+        code = code if code >= 0 else 128 - code
+        path = run.folder / "root" / "termination"
+        message = path.read_text()[:4096] if path.exists() else ""
+        ended: dict[str, Any] = {"exitCode": code, "reason": "Error" if code else "Completed"}
+        status = pod["status"]
+        status["phase"] = "Failed" if code or run.why else "Succeeded"
+        if run.why:
+            status |= {"reason": run.why, "message": f"the pod was ended: {run.why}"}
+        state = {"terminated": {**ended, **({"message": message} if message else {})}}
+        status["containerStatuses"] = [{"name": "prelaunch", "state": state}]
+
+
+def _fits(spec: Object, node: str) -> bool:
+    required = (
+        spec.get("affinity", {})
+        .get("nodeAffinity", {})
+        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    )
+    for term in required.get("nodeSelectorTerms", ()):
+        for field_ in term.get("matchFields", ()):
+            if (node in field_["values"]) != (field_["operator"] == "In"):
+                return False
+    return True
+
+
+def _read(process: subprocess.Popen[bytes], rows: list[tuple[str, str]]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        rows.append((stamp(), line.decode("utf-8", "replace").rstrip("\n")))
+    process.stdout.close()
+
+
+@contextmanager
+def kubernetes(folder: Path, nodes: int = 2, gpus: int = 0) -> Iterator[Cluster]:
+    """A cluster of so many nodes; at the end nothing that it started runs."""
+    server = ApiServer(folder)
+    cluster = Cluster(server, [Node(f"worker-{index}", gpus) for index in range(nodes)])
+    server.kubeconfig()
+    for node in cluster.nodes:
+        status = {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"bootID": cluster.boot_id},
+        }  # fmt: skip
+        server.objects["nodes"][node.name] = {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "labels": {"kubernetes.io/hostname": node.name}},
+            "spec": {}, "status": status,
+        }  # fmt: skip
+
+    def rounds() -> None:
+        while not server.over.wait(TICK_S):
+            cluster.tick()
+
+    thread = threading.Thread(target=rounds, daemon=True)
+    with serving(server):
+        thread.start()
+        try:
+            yield cluster
+        finally:
+            server.over.set()
+            thread.join(10)
+            cluster.end()

@@ -1,0 +1,241 @@
+"""What the API server says, as our states: tables of pods and Jobs, written as the API of Kubernetes writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.kubernetes.job_states import (
+    JOB_TROUBLES,
+    PHASES,
+    TROUBLES,
+    Ending,
+    PodView,
+    Verdict,
+    ending_of,
+    newest,
+    pod_view,
+    together,
+    workload_view,
+)
+
+COMPLETE = {"type": "Complete", "status": "True"}
+
+
+def pod(
+    index: int = 0, phase: str = "Running", made: str = "2026-11-26T10:00:00Z", **status: Any
+) -> dict[str, Any]:
+    """A pod of node `index`."""
+    labels = {"prelaunch.dev/node-index": str(index)}
+    meta = {"name": f"job-{index}-abcde", "labels": labels, "creationTimestamp": made}
+    return {"metadata": meta, "spec": {"nodeName": f"worker-{index}"}, "status": {"phase": phase, **status}}
+
+
+def waiting(reason: str, message: str = "", index: int = 0) -> dict[str, Any]:
+    """A pod whose container waits."""
+    row = {"name": "prelaunch", "state": {"waiting": {"reason": reason, "message": message}}}
+    return pod(index, "Pending", containerStatuses=[row])
+
+
+def ended(code: int, index: int = 0, reason: str = "", message: str = "") -> dict[str, Any]:
+    """A pod whose container has ended."""
+    state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}}
+    status: dict[str, Any] = {"containerStatuses": [{"name": "prelaunch", "state": state}]}
+    return pod(
+        index, "Failed" if code or reason else "Succeeded", **status, **({"reason": reason} if reason else {})
+    )
+
+
+def unschedulable(index: int = 0) -> dict[str, Any]:
+    """A pod for which there is no node."""
+    said = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+    row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    return pod(index, "Pending", conditions=[row])
+
+
+def job(index: int = 0, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+    """A Job with these conditions."""
+    return {"metadata": {"name": f"job-{index}"}, "status": {"conditions": list(conditions), **status}}
+
+
+def failed(reason: str = "BackoffLimitExceeded") -> dict[str, str]:
+    """The condition of a Job that failed."""
+    return {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
+
+
+def verdict(jobs: list[dict[str, Any]], pods: list[dict[str, Any]], nodes: int = 2) -> Verdict:
+    """Of all of them."""
+    views = [view for view in map(pod_view, pods) if view is not None]
+    return together(nodes, [workload_view(row) for row in jobs], views)
+
+
+def two(**status: Any) -> list[dict[str, Any]]:
+    """Two Jobs that have not ended."""
+    return [job(index, active=1, **status) for index in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "says"),
+    [
+        ([pod(0), pod(1)], JobState.RUNNING, "2 of 2 pods run"),
+        ([pod(0), ended(0, 1)], JobState.RUNNING, "1 of 2 pods run; node-1 on worker-1 ended well"),
+        ([pod(0), unschedulable(1)], JobState.PENDING, "node-1 waits for a node: 0/4 nodes are available"),
+        ([pod(0), waiting("ContainerCreating", index=1)], JobState.PENDING, "ContainerCreating"),
+        (
+            [pod(0), waiting("ImagePullBackOff", "Back-off", 1)],
+            JobState.PENDING,
+            "ImagePullBackOff (Back-off)",
+        ),
+        ([pod(0)], JobState.PENDING, "1 of 2 pods are not there yet"),
+        ([], JobState.PENDING, "2 of 2 pods are not there yet"),
+    ],
+)
+def test_a_job_runs_once_every_pod_has_started(
+    pods: list[dict[str, Any]], state: JobState, says: str
+) -> None:
+    """A pod that waits for a node waits, and is no failure."""
+    found = verdict(two(), pods)
+
+    assert (found.state, found.trouble) == (state, Trouble.NONE)
+    assert says in found.detail
+
+
+def test_a_pod_that_can_never_start_is_a_wrong_request() -> None:
+    """It would wait for ever."""
+    for reason in ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"):
+        found = verdict(two(), [pod(0), waiting(reason, "bad", 1)])
+
+        assert (found.state, found.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
+        assert f"node-1 on worker-1 does not run yet: {reason} (bad)" in found.detail
+
+
+def test_an_image_that_may_come_is_waited_for() -> None:
+    """The launcher decides how long."""
+    assert verdict(two(), [pod(0), waiting("ErrImagePull", index=1)]).stuck == ("node-1",)
+    assert verdict(two(), [pod(0), waiting("ContainerCreating", index=1)]).stuck == ()
+
+
+def test_pods_that_gave_up_on_one_without_a_node_lacked_capacity() -> None:
+    """The first one ended because the second one never came: no machine is at fault, and nothing is waited for."""
+    found = verdict(two(), [ended(3, 0), unschedulable(1)])
+
+    assert (found.state, found.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
+
+
+def test_a_suspended_job_waits() -> None:
+    """Kueue has not admitted it."""
+    row = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    found = verdict([job(0, row)], [])
+
+    assert (found.state, "suspended: JobSuspended" in found.detail) == (JobState.PENDING, True)
+
+
+def test_a_job_has_ended_when_all_of_it_has() -> None:
+    """And not when its pods say so: the controller may still make another."""
+    pods = [ended(0, 0), ended(0, 1)]
+
+    assert verdict([job(0, COMPLETE), job(1, COMPLETE)], pods).state is JobState.SUCCEEDED
+    assert verdict([job(0, COMPLETE), job(1)], pods).state is JobState.RUNNING
+    assert verdict([job(0, COMPLETE), job(1)], [ended(0, 0)], 2).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "trouble", "says"),
+    [
+        (
+            [ended(0, 0), ended(7, 1)],
+            "BackoffLimitExceeded",
+            Trouble.ENDED,
+            "node-1 on worker-1 ended with 7",
+        ),
+        (
+            [ended(0, 0), ended(143, 1, "DeadlineExceeded")],
+            "BackoffLimitExceeded",
+            Trouble.MAX_RUNTIME,
+            "max runtime",
+        ),
+        ([ended(0, 0), ended(137, 1, "Evicted")], "BackoffLimitExceeded", Trouble.SERVICE, "Evicted"),
+        ([ended(7, 0), ended(137, 1, "Evicted")], "BackoffLimitExceeded", Trouble.SERVICE, "Evicted"),
+        (
+            [ended(0, 0), pod(1, "Failed", reason="OutOfcpu")],
+            "BackoffLimitExceeded",
+            Trouble.NO_CAPACITY,
+            "OutOfcpu",
+        ),
+        ([ended(0, 0)], "DeadlineExceeded", Trouble.MAX_RUNTIME, "max runtime"),
+        ([ended(0, 0)], "SomethingNew", Trouble.ENDED, "SomethingNew"),
+    ],
+)
+def test_why_a_job_failed(pods: list[dict[str, Any]], reason: str, trouble: Trouble, says: str) -> None:
+    """The engine's own failure is reported before that of a container which it may have caused."""
+    found = verdict([job(0, COMPLETE), job(1, failed(reason))], pods)
+
+    assert (found.state, found.trouble) == (JobState.FAILED, trouble)
+    assert says in found.detail
+
+
+def test_the_exit_codes_are_those_of_the_containers() -> None:
+    """By the names of the gate's nodes."""
+    assert verdict([job(0, COMPLETE), job(1, failed())], [ended(0, 0), ended(7, 1)]).exit_codes == {
+        "node-0": 0,
+        "node-1": 7,
+    }
+
+
+def test_a_replaced_pod_does_not_count() -> None:
+    """The newest of each node does."""
+    old, new = pod(0, "Failed"), pod(0, made="2026-11-26T10:05:00Z")
+    views = [view for view in map(pod_view, (new, old, pod(1))) if view]
+
+    assert [(view.node, view.state) for view in newest(views)] == [
+        ("node-0", JobState.RUNNING),
+        ("node-1", JobState.RUNNING),
+    ]
+
+
+def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
+    """While its kubelet is silent it may run."""
+    gone = pod(1)
+    gone["metadata"]["deletionTimestamp"] = "2026-11-26T10:10:00Z"
+    found = verdict(two(), [pod(0), gone])
+
+    assert (found.state, "has not confirmed its end" in found.detail) == (JobState.RUNNING, True)
+
+
+def test_the_termination_message_has_the_verdict() -> None:
+    """Also where no report came; what another program wrote is none."""
+    said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
+    view = pod_view(ended(1, 0, message=said))
+
+    assert view is not None and view.ending == Ending("abc", "no_go: GPU 3")
+    assert "no_go: GPU 3" in view.text
+    assert [ending_of(text) for text in ("", "{}", "[1]", "Traceback", '{"attempt": 1')] == [Ending()] * 5
+
+
+def test_an_init_container_that_fails_is_what_the_pod_waits_for() -> None:
+    """The site's template may have one."""
+    row = {"name": "setup", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    view = pod_view(pod(0, "Pending", initContainerStatuses=[row]))
+
+    assert view is not None and view.trouble is Trouble.CONFIGURATION
+
+
+def test_a_pod_of_an_indexed_job_is_known_by_its_number() -> None:
+    """A pod without any is none of the gate's."""
+    plain = pod(0)
+    del plain["metadata"]["labels"]
+    indexed = {**plain, "metadata": {"annotations": {"batch.kubernetes.io/job-completion-index": "3"}}}
+
+    assert pod_view(plain) is None
+    assert isinstance(view := pod_view(indexed), PodView) and view.node == "node-3"
+
+
+def test_an_unknown_phase_or_word_never_ends_a_job() -> None:
+    """UNKNOWN has a deadline in the gate."""
+    view = pod_view(pod(0, "Sleeping"))
+
+    assert view is not None and view.state is JobState.UNKNOWN
+    assert not any(state.final for phase, state in PHASES.items() if phase not in ("Succeeded", "Failed"))
+    assert Trouble.NONE not in {*TROUBLES.values(), *JOB_TROUBLES.values()}

@@ -1,0 +1,376 @@
+"""The launcher over a stand-in of Kubernetes that loses answers, evicts pods, and falls silent. It is a simulation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.documents.decode import decode
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobSpec,
+    JobState,
+    JobStatus,
+    LaunchError,
+    LaunchRejected,
+    QuotaExceeded,
+    Trouble,
+)
+from tasks.launchers.kubernetes import submit as submission
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
+from tasks.launchers.kubernetes.options import KubernetesOptions
+from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
+from tests.tasks.launchers.contract import SAY, WAIT, Bench, told, until, until_final, until_told
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Two nodes, and an API server for which a launcher waits for a moment."""
+    monkeypatch.setattr(submission, "SILENT_S", 1.0)
+    monkeypatch.setattr(submission, "AGAIN_S", 0.05)
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with kubernetes(folder) as made:
+        yield made
+        assert [] == [name for name in made.running() if made.server.objects["pods"].get(name) is None]
+
+
+Make = Callable[..., KubernetesLauncher]
+
+
+@pytest.fixture
+def make(cluster: Cluster, tmp_path: Path) -> Make:
+    """Launchers with these options, each as of another process."""
+
+    def made(**changes: Any) -> KubernetesLauncher:
+        given = {
+            "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "grace_s": 1.0, "poll_seconds": 0.1, "image_minutes": 0.01,
+        }  # fmt: skip
+        return KubernetesLauncher(
+            tmp_path / "root", decode(KubernetesOptions, {**given, **changes}, "options")
+        )
+
+    return made
+
+
+def job(tmp_path: Path, code: str, **changes: Any) -> JobSpec:
+    """A job of two pods."""
+    return replace(bench(tmp_path).job(code), **changes)
+
+
+def bench(tmp_path: Path) -> Bench:
+    """For the helpers of the contract."""
+    return Bench(lambda: pytest.fail("not here"), tmp_path, SECONDS)
+
+
+def started(launcher: KubernetesLauncher, spec: JobSpec) -> None:
+    """Submitted, and every pod has started."""
+    launcher.submit(launcher.plan(spec))
+    until(launcher, spec.name, SECONDS, lambda status: status.state is JobState.RUNNING)
+
+
+def test_nothing_of_a_cancelled_job_is_left_but_its_record(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """The record says how it ended, so that a second gate does not start it again."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    launcher.cancel(spec.name)
+
+    assert cluster.server.names("configmaps") == [spec.name]
+    assert [cluster.server.names(kind) for kind in ("pods", "jobs", "secrets", "services")] == [[]] * 4
+    assert make().submit(launcher.plan(spec)).adopted
+    assert make().state(spec.name).state is JobState.CANCELLED
+
+
+def test_the_key_is_gone_once_the_job_has_ended(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """Its pods and their logs stay for a while."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    launcher.submit(launcher.plan(spec))
+    assert cluster.server.names("secrets") == [spec.name]
+    status = until_final(launcher, spec.name, SECONDS)
+
+    assert (status.state, cluster.server.names("secrets")) == (JobState.SUCCEEDED, [])
+    assert len(cluster.server.names("pods")) == 2
+    assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
+
+
+def test_what_was_read_of_a_log_outlives_the_pod(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """An evicted pod that somebody deletes takes its log with it."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    launcher.submit(launcher.plan(spec))
+    until_final(launcher, spec.name, SECONDS)
+    for pod in cluster.server.names("pods"):
+        cluster.lose(pod)
+    until_gone(cluster, "pods")
+
+    assert sorted(told(make(), spec.name, tmp_path / "later")) == ["node-0", "node-1"]
+
+
+def until_gone(cluster: Cluster, plural: str) -> None:
+    """Wait until there is no object of that kind."""
+    deadline = time.monotonic() + SECONDS
+    while cluster.server.names(plural):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_two_gates_at_once_start_one_job(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """Every object is made by one of them."""
+    spec = job(tmp_path, SAY)
+    launchers = [make() for _ in range(4)]
+    plan, handles = launchers[0].plan(spec), []
+    threads = [threading.Thread(target=lambda one=one: handles.append(one.submit(plan))) for one in launchers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until_final(launchers[0], spec.name, SECONDS)
+
+    assert [handle.adopted for handle in handles].count(False) == 1
+    assert cluster.server.names("jobs") == [f"{spec.name}-0", f"{spec.name}-1"]
+
+
+@pytest.mark.parametrize("lost", ["configmaps", "secrets", "services", "jobs"])
+def test_an_answer_that_was_lost_makes_no_second_object(
+    cluster: Cluster, make: Make, tmp_path: Path, lost: str
+) -> None:
+    """The object is there; asked again, the API server says so."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    cluster.server.lost.add(("POST", lost))
+    launcher.submit(launcher.plan(spec))
+
+    assert until_final(launcher, spec.name, SECONDS).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("after", ["configmaps", "secrets", "services", "jobs"])
+def test_a_gate_that_died_while_it_submitted_is_continued(
+    cluster: Cluster, make: Make, tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next submit of the same name; until then nothing runs that is not known."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    create = launcher.api.create
+
+    def dies(body: Any, dry_run: bool = False) -> Any:
+        made = create(body, dry_run)
+        if {"ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Job": "jobs"}[
+            body["kind"]
+        ] == after:
+            raise KeyboardInterrupt
+        return made
+
+    monkeypatch.setattr(launcher.api, "create", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launcher.submit(launcher.plan(spec))
+    before = make().state(spec.name)
+    make().submit(launcher.plan(spec))
+
+    assert (before.state, before.absent) == (JobState.UNKNOWN, True)
+    assert until_final(make(), spec.name, SECONDS).state is JobState.SUCCEEDED
+
+
+def test_what_a_dead_gate_left_can_be_cancelled(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """Its lock names the job, and nothing more is known of it."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    cluster.server.fails[("POST", "jobs")] = 503
+    with pytest.raises(EngineUnavailable):
+        launcher.submit(launcher.plan(spec))
+    cluster.server.fails.clear()
+    make().cancel(spec.name)
+
+    assert cluster.server.names("configmaps") == [spec.name]
+    assert cluster.server.names("secrets") == []
+
+
+def test_an_object_of_somebody_else_is_not_adopted(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """Neither is it changed, and nothing of the job is left."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": spec.name}, "spec": {}}
+    cluster.server.create("services", other)
+    with pytest.raises(LaunchRejected, match="not of Prelaunch"):
+        launcher.submit(launcher.plan(spec))
+
+    assert cluster.server.names("configmaps") == []
+    launcher.cancel(spec.name)
+    assert cluster.server.names("services") == [spec.name]
+
+
+def test_a_refusal_leaves_nothing(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """A quota is no error of the request, and waiting does not help."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    cluster.server.takes = lambda made: "exceeded quota: count/jobs.batch" if made["kind"] == "Job" else ""
+    with pytest.raises(QuotaExceeded, match="ResourceQuota"):
+        launcher.submit(launcher.plan(spec))
+
+    assert [
+        name
+        for plural in cluster.server.objects
+        for name in cluster.server.names(plural)
+        if plural != "nodes"
+    ] == []
+
+
+def test_a_missing_right_is_named_with_the_rule(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """As RBAC writes it."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    cluster.server.denied.add(("create", "jobs"))
+    with pytest.raises(
+        LaunchRejected, match=r'"apiGroups": \["batch"\], "resources": \["jobs"\], "verbs": \["create"\]'
+    ):
+        launcher.submit(launcher.plan(spec))
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_job_after_a_while(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """A registry may come back; the pods do not wait for ever, and none of them is left."""
+    launcher, spec = make(image="registry.example/none:1"), job(tmp_path, SAY)
+    launcher.submit(launcher.plan(spec))
+    states: list[JobStatus] = []
+    status = until(launcher, spec.name, SECONDS, lambda one: states.append(one) or one.state.final)  # type: ignore[func-returns-value]
+
+    assert any("ImagePull" in one.detail and one.state is JobState.PENDING for one in states)
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
+    assert cluster.server.names("pods") == []
+
+
+def test_a_job_without_nodes_waits(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """It is no failure; the gate decides how long."""
+    launcher, spec = make(gpus_per_node=8), job(tmp_path, SAY)
+    launcher.submit(launcher.plan(spec))
+    status = until(launcher, spec.name, SECONDS, lambda one: "Insufficient" in one.detail)
+    launcher.cancel(spec.name)
+
+    assert (status.state, status.trouble) == (JobState.PENDING, Trouble.NONE)
+    assert cluster.server.names("pods") == []
+
+
+def test_an_evicted_pod_is_the_engines_failure(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """It says nothing about the machine; the other pod is not touched."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    until_told(bench(tmp_path), launcher, spec.name, 2)
+    victim = next(name for name in cluster.server.names("pods") if name.startswith(f"{spec.name}-1"))
+    cluster.evict(victim)
+    status = until(launcher, spec.name, SECONDS, lambda one: "Evicted" in one.detail)
+    launcher.cancel(spec.name)
+
+    assert (status.state, "node-1" in status.detail) == (JobState.RUNNING, True)
+
+
+def test_cancel_never_says_that_pods_of_a_silent_node_are_gone(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pods may run on; once the kubelet answers again, the next cancel succeeds."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.launcher.CANCEL_S", 0.5)
+    monkeypatch.setattr("tasks.launchers.kubernetes.launcher.UPLOAD_S", 0.0)
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    cluster.nodes[1].frozen = True
+    with pytest.raises(LaunchError, match=r"may still run: .* on worker-1"):
+        launcher.cancel(spec.name)
+    status = make().state(spec.name)
+    assert (status.state, "not known to be gone" in status.detail) == (JobState.RUNNING, True)
+    assert make().submit(launcher.plan(spec)).adopted
+
+    cluster.nodes[1].frozen = False
+    make().cancel(spec.name)
+    assert (make().state(spec.name).state, cluster.server.names("pods")) == (JobState.CANCELLED, [])
+
+
+def test_an_api_server_that_is_silent_is_no_end_of_a_job(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither that it stopped nor that it is absent; the token of its start stays known."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 0.3)
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    until_told(bench(tmp_path), launcher, spec.name, 2)
+    before = until(launcher, spec.name, SECONDS, lambda one: bool(one.attempt))
+    cluster.server.silent.set()
+    silent = launcher.state(spec.name)
+    cluster.server.silent.clear()
+    after = launcher.state(spec.name)
+    launcher.cancel(spec.name)
+
+    assert (silent.state, silent.absent, silent.attempt) == (JobState.UNKNOWN, False, before.attempt)
+    assert (after.state, after.attempt) == (JobState.RUNNING, before.attempt)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_an_error_of_the_api_server_is_no_end_of_a_job(
+    cluster: Cluster, make: Make, tmp_path: Path, status: int
+) -> None:
+    """Whatever the reason, nothing is known."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    cluster.server.fails[("GET", "pods")] = status
+    seen = launcher.state(spec.name)
+    cluster.server.fails.clear()
+    launcher.cancel(spec.name)
+
+    assert (seen.state, seen.absent) == (JobState.UNKNOWN, False)
+
+
+def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """And what is left of it is ended."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    started(launcher, spec)
+    cluster.server.delete("jobs", f"{spec.name}-0")
+    status = until_final(launcher, spec.name, SECONDS)
+
+    assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
+    assert cluster.server.names("jobs") == []
+
+
+def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """In the order of the pods, though the scheduler would choose another one."""
+    from checks import bundle as bundles
+    from checks.bundle import Pass, PassedNode
+    from tasks.launchers.base import Work
+
+    nodes = tuple(PassedNode(f"node-{i}", i, {"engine_node": f"worker-{1 - i}"}) for i in range(2))
+    passed = bundles.dump(Pass(1, "g", "0" * 64, "", nodes))
+    launcher = make(placement="pinned")
+    spec = job(
+        tmp_path, SAY, work=Work.CONFIRM, behind=("true",), files={"bundle.json": b"{}", "pass.json": passed}
+    )
+    launcher.submit(launcher.plan(spec))
+    until(launcher, spec.name, SECONDS, lambda one: one.state is not JobState.PENDING)
+    pods = [cluster.server.objects["pods"][name] for name in cluster.server.names("pods")]
+    launcher.cancel(spec.name)
+
+    assert [pod["spec"]["nodeName"] for pod in pods] == ["worker-1", "worker-0"]
+
+
+def test_an_answer_reaches_the_config_map_that_pods_mount(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """Under the token of the start that waits; a job without one cannot be answered."""
+    launcher, spec = make(), job(tmp_path, WAIT)
+    with pytest.raises(LaunchError, match="is gone"):
+        launcher.answer(spec.name, "a" * 32, b"{}")
+    started(launcher, spec)
+    launcher.answer(spec.name, "a" * 32, b"{}")
+    found = cluster.server.objects["configmaps"][f"{spec.name}-answers"]
+    launcher.cancel(spec.name)
+
+    assert found["binaryData"] == {f"{'a' * 32}.json": "e30="}
+    with pytest.raises(LaunchRejected, match="no attempt"):
+        launcher.answer(spec.name, "../x", b"")
+
+
+def test_a_cluster_that_cannot_be_found_is_a_wrong_request(make: Make, tmp_path: Path) -> None:
+    """With what to correct."""
+    launcher = make(kubeconfig_file=str(tmp_path / "none"))
+    with pytest.raises(LaunchRejected, match="kubeconfig_file"):
+        launcher.submit(launcher.plan(job(tmp_path, SAY)))
+    assert launcher.state("gate-1").state is JobState.UNKNOWN

@@ -1,0 +1,220 @@
+"""JobSpec -> objects of Kubernetes: as in tests/golden/kubernetes, and as the API's own schemas want them. UPDATE_GOLDEN=1 writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from checks import bundle as bundles
+from tasks.gate.context import open_gate_context
+from tasks.gate.jobs import planned_jobs
+from tasks.gate_file.request import GateRequest
+from tasks.launchers.base import JobSpec, LaunchRejected, Work
+from tasks.launchers.kubernetes.objects import config_maps, secret
+from tasks.launchers.kubernetes.pod import port_of
+from tests.tasks.launchers.kubernetes.planned import (
+    CONFIRM,
+    JOB,
+    PASSED,
+    options,
+    plan,
+    pods,
+    variables,
+)
+
+ROOT = Path(__file__).resolve().parents[4]
+GOLDEN = ROOT / "tests" / "golden" / "kubernetes"
+GATES = sorted(
+    path
+    for path in (ROOT / "deployments" / "gates").glob("*.toml")
+    if 'launcher = "kubernetes"' in path.read_text()
+)
+VERSIONS = ("1.25", "1.28", "1.31", "1.34", "1.37")
+
+
+@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
+def test_the_objects_of_shipped_gate_files_are_the_golden_ones(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is planned, but for the files."""
+    monkeypatch.chdir(tmp_path)
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    made = [call.body for job in planned_jobs(setting, 600.0) for call in setting.launcher.plan(job).calls]
+    text = json.dumps(made, indent=1) + "\n"
+    golden = GOLDEN / f"{path.stem}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+
+    assert text == golden.read_text()
+
+
+def test_every_golden_file_is_of_a_shipped_gate_file() -> None:
+    """A file that nobody compares says nothing."""
+    assert {path.stem for path in GATES} == {path.stem for path in GOLDEN.iterdir()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("job", "changes"),
+    [
+        (JOB, {}),
+        (JOB, {"workload": "indexed", "queue": "gpu", "gpus_per_node": 8, "efa_per_node": 32}),
+        (CONFIRM, {"placement": "pinned"}),
+        (replace(JOB, ask_s=600.0, exclude=("worker-9",)), {"reports": "volume", "folder": "/fsx", "volume_claim": "fsx"}),
+        (replace(JOB, work=Work.CHECK), {"reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}),
+    ],
+)  # fmt: skip
+def test_every_object_is_one_of_the_api(version: str, job: JobSpec, changes: dict[str, Any]) -> None:
+    """By the schemas of its versions, in which no unknown key is allowed. podReplacementPolicy came with 1.28."""
+    made = plan(job, **changes)
+    for body in (*config_maps(made), secret(made, b"0" * 65), *(dict(call.body) for call in made.calls)):
+        if version < "1.28" and body["kind"] == "Job":
+            body = {**body, "spec": {k: v for k, v in body["spec"].items() if k != "podReplacementPolicy"}}
+        kubernetes_validate.validate(body, version, strict=True)
+
+
+def test_no_secret_is_in_an_object_that_is_none() -> None:
+    """Whoever may read Jobs and ConfigMaps learns no value of the training's variables."""
+    made = plan()
+    shown = json.dumps([*config_maps(made), *(call.body for call in made.calls)])
+
+    assert "secret's" not in shown
+    assert set(secret(made, b"key")["data"]) == {"NCCL_DEBUG", "WANDB_API_KEY", "exchange.key"}
+
+
+def test_a_pod_has_a_name_of_its_own_that_the_others_resolve() -> None:
+    """By the headless service; in both jobs of a gate a node's pods have the same host name, which a pass compares."""
+    checked, trained = pods(plan(replace(JOB, work=Work.CHECK))), pods(plan(CONFIRM, placement="pinned"))
+
+    assert [pod["spec"]["hostname"] for pod in checked] == ["node-0", "node-1"]
+    assert [pod["spec"]["hostname"] for pod in trained] == ["node-0", "node-1"]
+    assert {pod["spec"]["subdomain"] for pod in checked} == {JOB.name}
+    assert variables(checked[1])["PRELAUNCH_POD_ADDRESS"] == f"node-%.{JOB.name}"
+    assert (variables(checked[1])["PRELAUNCH_POD"], variables(checked[1])["PRELAUNCH_PODS"]) == ("1", "2")
+    assert variables(checked[0])["PRELAUNCH_ENGINE_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+
+
+def test_the_pods_of_an_indexed_job_are_numbered_by_its_controller() -> None:
+    """Their host names are its name and their number ("Indexed Job with Pod-to-Pod Communication")."""
+    (pod,) = pods(plan(workload="indexed"))
+
+    assert "hostname" not in pod["spec"]
+    assert variables(pod)["PRELAUNCH_POD_ADDRESS"] == f"{JOB.name}-%.{JOB.name}"
+    where = variables(pod)["PRELAUNCH_POD"]["fieldRef"]["fieldPath"]
+    assert where == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def test_the_training_gets_the_very_nodes_that_passed() -> None:
+    """Each pod its own, also where the site's template has alternatives of its own."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+    template = {"spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}}
+    for given, alternatives in (({}, 1), (template, 2)):
+        for index, pod in enumerate(pods(plan(CONFIRM, given, placement="pinned"))):
+            found = pod["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+            node = {"key": "metadata.name", "operator": "In", "values": [f"worker-{7 - index}"]}
+
+            assert len(found) == alternatives
+            assert all(term["matchFields"] == [node] for term in found)
+
+
+def test_a_job_that_must_not_get_a_node_does_not() -> None:
+    """Nodes that failed before, by their names in Kubernetes."""
+    pod = pods(plan(replace(JOB, exclude=("worker-9", "worker-8"))))[0]
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+    assert [row["values"] for row in required["nodeSelectorTerms"][0]["matchFields"]] == [
+        ["worker-9"],
+        ["worker-8"],
+    ]
+
+
+def test_pods_of_one_job_do_not_share_a_node_unless_they_may() -> None:
+    """Two of them on one node would test one machine twice."""
+    assert "podAntiAffinity" in pods(plan())[0]["spec"]["affinity"]
+    assert "affinity" not in pods(plan(one_pod_per_node=False))[0]["spec"]
+
+
+def test_jobs_on_one_host_have_ports_of_their_own() -> None:
+    """Pods with hostNetwork share their node's; below the kernel's ephemeral ports."""
+    ports = {port_of(f"gate-{number}") for number in range(100)}
+    assert len(ports) > 95
+    assert all(20000 <= port < 32768 and port % 4 == 0 for port in ports)
+
+
+def test_words_of_the_command_are_not_expanded() -> None:
+    """Kubernetes would replace $(NAME) by a variable."""
+    (words, _) = (pod["spec"]["containers"][0]["args"] for pod in pods(plan()))
+
+    assert words[-1] == "a 'b' $$(c)"
+    assert words[:2] == ["gate", "--"]
+
+
+def test_the_same_job_gives_the_same_plan() -> None:
+    """Planning is pure; the key of the exchange is made when the job is submitted."""
+    assert plan() == plan()
+    assert "exchange.key" not in json.dumps(sorted(plan().uploads))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": "Gate"}, "not of the form"),
+        ({"name": "a" * 60}, "not of the form"),
+        ({"max_runtime_s": 0.0}, "above 0"),
+        ({"files": {"exchange.key": b""}}, "plain, free name"),
+        ({"files": {"../x": b""}}, "plain, free name"),
+        ({"files": {"bundle.json": b"x" * (1 << 20), "more": b"x"}}, "at most 1048576"),
+        ({"environment": {"PRELAUNCH_POD": "1"}}, "PRELAUNCH_POD"),
+        ({"environment": {"BASH_ENV": "x"}}, "BASH_ENV"),
+        ({"environment": {"A-B": "x"}}, "environment variable"),
+        ({"request": {"x": 1}}, "SageMaker"),
+    ],
+)
+def test_a_job_that_cannot_be_is_rejected(changes: dict[str, Any], says: str) -> None:
+    """Before anything is made."""
+    with pytest.raises(LaunchRejected, match=says):
+        plan(replace(JOB, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"reports": "s3"}, "prefix and a region"),
+        ({"prefix": "s3://bucket/p", "region": "us-east-1"}, "prefix and a region"),
+        ({"reports": "volume"}, "needs a folder"),
+        ({"folder": "/x"}, "needs a folder"),
+        ({"volume_claim": "x"}, "Name a folder"),
+        ({"workload": "indexed", "placement": "pinned"}, 'workload = "jobs"'),
+        ({"queue": "gpu"}, 'workload = "indexed"'),
+    ],
+)
+def test_options_that_contradict_each_other_are_rejected(changes: dict[str, Any], says: str) -> None:
+    """With the remedy."""
+    with pytest.raises(LaunchRejected, match=says):
+        options(**changes)
+
+
+def test_a_volume_for_reports_has_to_be_somewhere() -> None:
+    """As a claim, or in the site's template."""
+    with pytest.raises(LaunchRejected, match="volume_claim"):
+        plan(reports="volume", folder="/fsx")
+    template = {"spec": {"volumes": [{"name": "reports", "nfs": {"server": "x", "path": "/"}}]}}
+    (pod, _) = pods(plan(JOB, template, reports="volume", folder="/fsx"))
+
+    assert variables(pod)["PRELAUNCH_OUT"] == f"/fsx/jobs/{JOB.name}/out"
+
+
+def test_a_pass_without_nodes_of_kubernetes_cannot_pin() -> None:
+    """Such a pass came from another engine."""
+    without = replace(PASSED, nodes=tuple(replace(node, identity={}) for node in PASSED.nodes))
+    with pytest.raises(LaunchRejected, match="on which nodes"):
+        plan(replace(CONFIRM, files={"pass.json": bundles.dump(without)}), placement="pinned")
+    assert options().strength.value == "in_job"

@@ -1,0 +1,148 @@
+"""What preflight finds, and that it leaves nothing behind. Over the stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.documents.decode import decode
+from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
+from tasks.launchers.kubernetes.options import KubernetesOptions
+from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
+from tests.tasks.launchers.kubernetes.planned import JOB
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Two nodes with eight GPUs each."""
+    with kubernetes(tmp_path, 2, 8) as made:
+        yield made
+
+
+def look(cluster: Cluster, **changes: Any) -> tuple[PreflightCheck, ...]:
+    """What preflight says; the cluster has the same objects before and after."""
+    given = {"image": IMAGE, "kubeconfig_file": cluster.kubeconfig, **changes}
+    launcher = KubernetesLauncher(cluster.server.folder, decode(KubernetesOptions, given, "options"))
+    before = deepcopy(cluster.server.objects)
+    found = launcher.preflight((launcher.plan(JOB),))
+
+    assert before == cluster.server.objects
+    return found
+
+
+def wrong(found: tuple[PreflightCheck, ...]) -> list[str]:
+    """The texts of what would keep the gate from starting."""
+    return [
+        check.text for check in found if check.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY)
+    ]
+
+
+def test_a_healthy_cluster_is_ok(cluster: Cluster) -> None:
+    """Everything was looked at."""
+    found = look(cluster, gpus_per_node=8)
+
+    assert {check.result for check in found} == {PreflightResult.OK}
+    assert [check.subject for check in found] == ["API server", "rights", f"objects of {JOB.name}", "nodes"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "plural", "group"),
+    [
+        ("create", "jobs", "batch"),
+        ("get", "pods/log", ""),
+        ("delete", "secrets", ""),
+        ("patch", "configmaps", ""),
+    ],
+)
+def test_a_missing_right_is_named_with_the_rule(cluster: Cluster, verb: str, plural: str, group: str) -> None:
+    """As a Role would grant it."""
+    cluster.server.denied.add((verb, plural))
+    (first, *_) = wrong(look(cluster))
+
+    assert f'{{"apiGroups": ["{group}"], "resources": ["{plural}"], "verbs": ["{verb}"]}}' in first
+
+
+def test_what_admission_refuses_of_a_pod_is_found(cluster: Cluster) -> None:
+    """A Job is taken, and its pods would never be made."""
+    cluster.server.takes = lambda made: (
+        'violates PodSecurity "restricted:latest"' if made["kind"] == "Pod" else ""
+    )
+    (said,) = wrong(look(cluster))
+
+    assert "PodSecurity" in said and said.startswith("Pod gate-1-train-1-preflight")
+
+
+def test_without_the_right_to_make_pods_admission_is_not_looked_at(cluster: Cluster) -> None:
+    """The gate itself does not need it."""
+    cluster.server.denied.add(("create", "pods"))
+    found = look(cluster)
+
+    assert wrong(found) == []
+    assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == [
+        "Pod gate-1-train-1-preflight"
+    ]
+
+
+def test_too_few_gpus_are_wrong_and_a_cordoned_node_is_no_capacity(cluster: Cluster) -> None:
+    """No waiting gives a node more GPUs."""
+    assert "0 of 2 nodes" in wrong(look(cluster, gpus_per_node=16))[0]
+    cluster.server.objects["nodes"]["worker-1"]["spec"]["unschedulable"] = True
+    (check,) = [
+        check for check in look(cluster, gpus_per_node=8) if check.result is PreflightResult.NO_CAPACITY
+    ]
+
+    assert "1 of 2 nodes are ready" in check.text
+
+
+def test_without_the_right_to_list_nodes_they_are_not_counted(cluster: Cluster) -> None:
+    """The right is for a whole cluster, and a gate can do without it."""
+    cluster.server.denied.add(("list", "nodes"))
+    found = look(cluster)
+
+    assert wrong(found) == []
+    assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == ["nodes"]
+
+
+def test_a_quota_that_is_too_small_is_found(cluster: Cluster) -> None:
+    """For all pods together; one that is only used up is a matter of time."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+    cluster.server.create("resourcequotas", quota)
+    status = cluster.server.objects["resourcequotas"]["team"]
+    status["status"] = {"hard": {"requests.nvidia.com/gpu": "8"}, "used": {"requests.nvidia.com/gpu": "0"}}
+    assert "16 are needed, and 8 of 8 are left" in wrong(look(cluster, gpus_per_node=8))[0]
+
+    status["status"] = {"hard": {"requests.nvidia.com/gpu": "16"}, "used": {"requests.nvidia.com/gpu": "8"}}
+    found = look(cluster, gpus_per_node=8)
+    assert [check.result for check in found if check.subject.startswith("ResourceQuota")] == [
+        PreflightResult.NO_CAPACITY
+    ]
+
+
+def test_a_queue_that_is_not_there_is_wrong(cluster: Cluster) -> None:
+    """A workload for it would wait for ever."""
+    assert "LocalQueue gpu" in wrong(look(cluster, queue="gpu", workload="indexed"))[0]
+    cluster.server.create("localqueues", {"kind": "LocalQueue", "metadata": {"name": "gpu"}})
+    assert wrong(look(cluster, queue="gpu", workload="indexed")) == []
+
+
+def test_an_api_server_that_does_not_answer_says_nothing(cluster: Cluster) -> None:
+    """It is not known, and not wrong."""
+    cluster.server.fails[("POST", "selfsubjectaccessreviews")] = 503
+    found = look(cluster)
+
+    assert wrong(found) == []
+    assert any(check.result is PreflightResult.UNSEEN and "503" in check.text for check in found)
+
+
+def test_a_cluster_that_cannot_be_found_is_wrong(tmp_path: Path) -> None:
+    """With what to correct."""
+    options = KubernetesOptions(IMAGE, kubeconfig_file=str(tmp_path / "none"))
+    launcher = KubernetesLauncher(tmp_path, options)
+    (check,) = launcher.preflight((launcher.plan(JOB),))
+
+    assert (check.result, "kubeconfig_file" in check.text) == (PreflightResult.WRONG, True)
