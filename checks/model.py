@@ -219,7 +219,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver and others as text.
+    """A node as it was found. `identity` holds host, boot_id, gpu_uuids, driver and others as text; "engine_..." the engine said.
 
     `measured_at` is the time of its own clock at its last write (UTC, ISO 8601); "" until the reports are merged. `open_findings` is
     what the watch of this machine had found and nothing has answered (checks.documents.open_findings, as JSON); "" without a watch.

@@ -25,8 +25,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Bundle
+from checks.judge.machine_identity import ENGINE_BOOT_ID
 from checks.merge import merge
-from checks.model import NodeEnd, Report
+from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
@@ -310,10 +311,22 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     if not files and not problems:
         require_reports(watched)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
+    report = with_engine_identity(report, watched.status.machines)
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
         report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
     return dataclasses.replace(report, collection=(*report.collection, *problems))
+
+
+def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str]]) -> Report:
+    """The report with what the engine says of each node's machine; what a node itself says of that does not count."""
+
+    def identity(node: Node) -> dict[str, str]:
+        engine = machines.get(node.name, {})
+        own = {key: value for key, value in node.identity.items() if key not in (ENGINE_BOOT_ID, *engine)}
+        return {**own, **engine}
+
+    return replace(report, nodes=tuple(replace(node, identity=identity(node)) for node in report.nodes))
 
 
 def _keep(keep: Callable[[], object], what: str, limit_s: float) -> None:

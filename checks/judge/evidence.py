@@ -63,7 +63,7 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
     instance = facts.instances.get(report.declared.instance_type)
     findings = [
         *_about_absent_nodes(report),
-        *_about_twins(report, instance),
+        *machine_identity.about_machines(report, instance),
         *_about_plan(report, policy, instance),
     ]
     subjects = {scope: completeness.subjects_of(scope, report) for scope in Scope}
@@ -170,15 +170,6 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
             yield _ended(node.name, "sent an incomplete report", why, ends.get(node.name))
         if known and node.name not in known:
             yield _about(node.name, "is not one of the declared nodes")
-
-
-def _about_twins(report: Report, instance: Instance | None) -> Iterator[Finding]:
-    """Two nodes that are the same machine. Without accelerators this is allowed, so that a gate can be tried out on one host."""
-    if instance is None or not (report.declared.gpus_per_node or instance.neuron_devices):
-        return
-    for name, other, shared in machine_identity.twins(report.nodes):
-        said = f"is the same machine as {other} ({shared:.80}): one declared machine was not tested"
-        yield _about(name, said, "Start one agent per machine. Check where the scheduler placed both nodes.")
 
 
 def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Which nodes of several reports are the same machine. Pure.
+"""Which nodes of several reports are the same machine, and whether a node is the machine that the engine knows. Pure.
 
 A machine is recognised by the firmware's id and by the UUIDs of its GPUs, and by its name if it has neither. Boots, addresses and
 ranks change, and host names are given to other machines. A machine that lost a GPU is still the same machine.
@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from checks.model import Node, Report
+from checks.facts.instances import Instance
+from checks.model import Cause, Finding, Level, Node, Report
+
+# What the gate adds to a node's identity in the merged report: the boot id of the machine on which the engine says that it ran.
+ENGINE_BOOT_ID = "engine_boot_id"
 
 
 class NamedNode(Protocol):
@@ -84,6 +88,31 @@ def twins(nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
             if other != node.name:
                 yield node.name, other, key
                 break
+
+
+def about_machines(report: Report, instance: Instance | None) -> Iterator[Finding]:
+    """Two nodes that are the same machine, and nodes that ran on another machine than the engine says.
+
+    Without accelerators two may be the same one, so that a gate can be tried out on one host.
+    """
+    if instance is not None and (report.declared.gpus_per_node or instance.neuron_devices):
+        for name, other, shared in twins(report.nodes):
+            said = f"is the same machine as {other} ({shared:.80}): one declared machine was not tested"
+            yield _about(
+                name, said, "Start one agent per machine. Check where the scheduler placed both nodes."
+            )
+    for node in report.nodes:
+        boot, engine = node.identity.get("boot_id", ""), node.identity.get(ENGINE_BOOT_ID, "")
+        if engine and boot != engine:
+            where = node.identity.get("engine_node") or "its machine"
+            said = f"reports boot id {boot or 'none'}, and the engine says that {where} has {engine}: it is not known which was tested"
+            yield _about(
+                node.name, said, "Run the gate again. If it returns, look at what runs in the container."
+            )
+
+
+def _about(node: str, predicate: str, remedy: str) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, "report", node, predicate, remedy=remedy, is_predicate=True)
 
 
 def gpu_uuids(node: Node) -> frozenset[str]:

@@ -21,7 +21,7 @@ WORDS = 2000
 
 @dataclass(frozen=True)
 class FinalState:
-    """The last state of a job, with the tokens of its starts."""
+    """The last state of a job, with the tokens of its starts, and (node, node of Kubernetes, its boot id) as far as they are known."""
 
     state: JobState
     trouble: Trouble
@@ -29,6 +29,7 @@ class FinalState:
     attempt: str = ""
     earlier: tuple[str, ...] = ()
     exit_codes: tuple[tuple[str, int], ...] = ()
+    machines: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def write_final(api: Api, name: str, final: FinalState) -> None:
 def _text(final: FinalState) -> str:
     table = {
         "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail[:WORDS], "attempt": final.attempt,
-        "earlier": list(final.earlier), "exit_codes": dict(final.exit_codes),
+        "earlier": list(final.earlier), "exit_codes": dict(final.exit_codes), "machines": list(final.machines),
     }  # fmt: skip
     return json.dumps(table)
 
@@ -108,7 +109,7 @@ def _final(text: str) -> FinalState | None:
         codes = tuple((str(node), int(code)) for node, code in table["exit_codes"].items())
         return FinalState(
             JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), str(table["attempt"]),
-            tuple(map(str, table["earlier"])), codes,
+            tuple(map(str, table["earlier"])), codes, tuple((str(a), str(b), str(c)) for a, b, c in table["machines"]),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

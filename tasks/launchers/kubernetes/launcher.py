@@ -9,9 +9,11 @@ import base64
 import contextlib
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
+from checks.judge.machine_identity import ENGINE_BOOT_ID
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.attempts import ATTEMPT
@@ -34,8 +36,16 @@ from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.kubernetes import job_record, objects, preflight
 from tasks.launchers.kubernetes import submit as submission
 from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained
+from tasks.launchers.kubernetes.api import NODE as NODE_KIND
 from tasks.launchers.kubernetes.job_record import FinalState
-from tasks.launchers.kubernetes.job_states import PodView, Verdict, newest, together, workload_view
+from tasks.launchers.kubernetes.job_states import (
+    PodView,
+    Verdict,
+    WorkloadView,
+    newest,
+    together,
+    workload_view,
+)
 from tasks.launchers.kubernetes.options import KubernetesOptions, Reports, Workload
 from tasks.launchers.kubernetes.output import Output, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CONTAINER, UPLOAD_S
@@ -76,6 +86,7 @@ class KubernetesLauncher:
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
+        self._boots: dict[str, str] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return tuple(f"node-{index}" for index in range(nodes))
@@ -224,22 +235,46 @@ class KubernetesLauncher:
                 {},
                 absent=True,
             )
-        expected = 1 if self.options.workload is Workload.INDEXED else record.nodes
+        return self._running(name, record.nodes, views, pods)
+
+    def _running(
+        self, name: str, nodes: int, views: list[WorkloadView], pods: tuple[PodView, ...]
+    ) -> JobStatus:
+        """The state of a job that was submitted, and is not being ended. Raises Refused, LaunchError, OSError."""
+        expected = 1 if self.options.workload is Workload.INDEXED else nodes
         current = newest(pods)
         self._output(name).bring(current)
         seen = attempts_in(self._output(name).folder)
         if len(views) < expected:
             return self._final(name, _gone(name, seen), ended=not views and not pods)
-        verdict = together(record.nodes, views, pods)
+        machines = tuple((pod.node, pod.host, self._boot_id(pod)) for pod in current if pod.host)
+        verdict = together(nodes, views, pods)
         late = self._image_is_late(name, verdict)
         if late:
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if not verdict.state.final:
             codes = {**dict(seen.exit_codes), **verdict.exit_codes}
-            return JobStatus(verdict.state, verdict.detail, seen.current, codes, earlier=seen.earlier)
-        return self._final(
-            name, _final_of(verdict, seen, current), ended=all(view.state.final for view in views)
-        )
+            return JobStatus(
+                verdict.state,
+                verdict.detail,
+                seen.current,
+                codes,
+                earlier=seen.earlier,
+                machines=_shown(machines),
+            )
+        final = replace(_final_of(verdict, seen, current), machines=machines)
+        return self._final(name, final, ended=all(view.state.final for view in views))
+
+    def _boot_id(self, pod: PodView) -> str:
+        """The boot id that the kubelet of the pod's node reported, asked once per pod; "" if nobody says it."""
+        if pod.name not in self._boots:
+            try:
+                node = self.api.get(NODE_KIND, pod.host) or {}
+            except Refused:  # the right is for the whole cluster, and a gate can do without it
+                node = {}
+            info = (node.get("status") or {}).get("nodeInfo") or {}
+            self._boots[pod.name] = str(info.get("bootID") or "")
+        return self._boots[pod.name]
 
     def _image_is_late(self, name: str, verdict: Verdict) -> bool:
         """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""
@@ -284,6 +319,15 @@ def _final_of(verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...]) -> Fi
 
 
 def _status(final: FinalState) -> JobStatus:
+    codes, shown = dict(final.exit_codes), _shown(final.machines)
     return JobStatus(
-        final.state, final.detail, final.attempt, dict(final.exit_codes), final.trouble, final.earlier
+        final.state, final.detail, final.attempt, codes, final.trouble, final.earlier, machines=shown
     )
+
+
+def _shown(machines: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str, str]]:
+    """What the API server says of the machines, as identities have it."""
+    return {
+        node: {"engine_node": host, **({ENGINE_BOOT_ID: boot} if boot else {})}
+        for node, host, boot in machines
+    }

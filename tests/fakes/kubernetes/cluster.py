@@ -61,7 +61,7 @@ class Cluster:
     nodes: list[Node]
     images: set[str] = field(default_factory=lambda: {IMAGE})
     delay_s: float = 0.05
-    boot_id: str = "11111111-2222-3333-4444-555555555555"
+    boot_id: str = field(default_factory=lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     _running: dict[str, Running] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _services: dict[str, int] = field(default_factory=dict)

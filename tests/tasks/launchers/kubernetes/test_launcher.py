@@ -351,6 +351,22 @@ def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Mak
     assert [pod["spec"]["nodeName"] for pod in pods] == ["worker-1", "worker-0"]
 
 
+def test_the_machines_are_those_of_the_api_server(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    """The boot id is the kubelet's word, also after the end; without the right to see nodes there is none."""
+    launcher, spec = make(), job(tmp_path, SAY)
+    launcher.submit(launcher.plan(spec))
+    until_final(launcher, spec.name, SECONDS)
+    seen = make().state(spec.name).machines
+    cluster.server.denied.add(("get", "nodes"))
+    other = job(tmp_path, SAY)
+    make().submit(launcher.plan(other))
+    unseen = until_final(make(), other.name, SECONDS).machines
+
+    assert {said["engine_boot_id"] for said in seen.values()} == {cluster.boot_id}
+    assert {said["engine_node"] for said in seen.values()} == {"worker-0", "worker-1"}
+    assert [set(said) for said in unseen.values()] == [{"engine_node"}] * 2
+
+
 def test_an_answer_reaches_the_config_map_that_pods_mount(
     cluster: Cluster, make: Make, tmp_path: Path
 ) -> None:

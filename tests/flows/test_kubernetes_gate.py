@@ -1,0 +1,108 @@
+"""Whole gates on the stand-in of Kubernetes, with reports through pod logs alone: they train, or refuse. It is a simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.gate.outcome import Decision, Outcome
+from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
+from tests.flows.driving import request_of, run
+from tests.survival import few_checks
+
+SHIPPED = Path(__file__).resolve().parents[2] / "deployments" / "gates" / "kind-cpu.toml"
+pytestmark = [pytest.mark.usefixtures("prefect_backend"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with kubernetes(folder, 3) as made:
+        yield made
+
+
+def gate_file(folder: Path, cluster: Cluster, placement: str) -> Path:
+    """The shipped gate file with few checks, on the stand-in."""
+    rules = folder / "few.json"
+    rules.write_text(json.dumps(few_checks.policy_document()))
+    python = few_checks.interpreter(folder / "few-python")
+    options = [
+        f'placement = "{placement}"', f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2",
+        "grace_s = 1.0",
+    ]  # fmt: skip
+    changes = {
+        "ranks_per_node = 2": "ranks_per_node = 1",
+        'placement = "in_job"': "\n".join(options),
+        "one_pod_per_node = false": "one_pod_per_node = true",
+        'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
+        '"../policies/local.toml"': json.dumps(str(rules)),
+        "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
+        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': 'command = ["{python}", "-c", "print(\'trained\')"]',
+        'distributed = "torchrun"': 'distributed = "none"',
+        'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
+    }
+    text = SHIPPED.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
+
+
+def gate(path: Path) -> Outcome:
+    """Run the flow to its end."""
+    with few_checks.chosen():
+        _, outcome = asyncio.run(run(request_of(path)))
+    return outcome
+
+
+def kept(path: Path, outcome: Outcome, name: str) -> Any:
+    """A document that the gate kept."""
+    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def trained(cluster: Cluster) -> dict[str, str]:
+    """The nodes of Kubernetes on which the training ran, by the pods' host names."""
+    pods = cluster.server.objects["pods"]
+    return {
+        pods[name]["spec"]["hostname"]: pods[name]["spec"]["nodeName"]
+        for name, rows in cluster.server.logs.items()
+        if name in pods and any(line == "trained" for _, line in rows)
+    }
+
+
+@pytest.mark.parametrize("placement", ["in_job", "pinned"])
+def test_a_healthy_cluster_trains(cluster: Cluster, tmp_path: Path, placement: str) -> None:
+    """On the nodes that were tested, and nothing but records and ended pods is left."""
+    path = gate_file(tmp_path, cluster, placement)
+    outcome = gate(path)
+    report = kept(path, outcome, "health_check_metrics.json")
+    tested = {node["name"]: node["identity"]["engine_node"] for node in report["nodes"]}
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert trained(cluster) == tested
+    assert {node["identity"]["engine_boot_id"] for node in report["nodes"]} == {cluster.boot_id}
+    assert cluster.server.names("secrets") == [] and cluster.running() == []
+
+
+def test_a_pod_that_is_not_where_kubernetes_says_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """Its boot id is another one than its node's kubelet reports: it is not known what was tested."""
+    for node in cluster.server.objects["nodes"].values():
+        node["status"]["nodeInfo"]["bootID"] = "00000000-0000-0000-0000-000000000000"
+    path = gate_file(tmp_path, cluster, "pinned")
+    outcome = gate(path)
+
+    assert outcome.code == 3, outcome.reason
+    assert trained(cluster) == {}
+    said = [
+        row["message"] for row in kept(path, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"
+    ]
+    assert any("the engine says that worker-" in one for one in said)
