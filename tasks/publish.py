@@ -22,6 +22,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.documents.report import dump, dump_plain
+from checks.runner.deadline import limited
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import JudgedReport, Outcome
 from tasks.gate.progress import Progress, report_progress
@@ -39,11 +40,14 @@ from tasks.render.picture.picture import picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
+from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.page import fleet_page
+from tasks.reports.fleet.reading import read_fleet
 from tasks.reports.trend import TrendContext, page_link, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
-from tasks.store.layout import html_key, picture_key, report_key, summary_key, verdict_key
+from tasks.store.layout import fleet_key, html_key, picture_key, report_key, summary_key, verdict_key
 from tasks.store.node_rows import GateNodes, rows_of
 from tasks.store.node_rows import keep as keep_rows
 from tasks.store.open import identity
@@ -53,6 +57,8 @@ from tasks.text.inert import one_line
 LOG = logging.getLogger("prelaunch")
 # What stands for itself in an address; everything else is encoded, so that no link ends early.
 URL = ":/?#@!$&'()*+,;=%~"
+# A launch does not wait for longer than this for a page about other gates.
+FLEET_S = 5.0
 
 
 def keep_record(session: Session, judged: JudgedReport) -> Record:
@@ -97,12 +103,13 @@ def index_record(session: Session, record: Record, rows: GateNodes | None = None
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find the pages; `picture` is "" if there is none. `past` is what the page shows of earlier gates."""
+    """Where people find the pages; `picture` and `fleet` are "" if there is none. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
     picture: str = ""
     past: Past | None = None
+    fleet: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,10 +148,17 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
         await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
-    link = published.html if "://" in published.html else Path(published.html).as_uri()
-    await artifacts.show_link(f"gate-report-{cluster}", link, f"Report of {session.gate_id}")
+    await artifacts.show_link(
+        f"gate-report-{cluster}", _address(published.html), f"Report of {session.gate_id}"
+    )
+    if published.fleet:
+        await artifacts.show_link(f"gate-fleet-{cluster}", _address(published.fleet), f"Nodes of {cluster}")
     await _show_verdict(session, judged, kept.context)
     return published
+
+
+def _address(place: str) -> str:
+    return place if "://" in place else Path(place).as_uri()
 
 
 async def publish_refusal(session: Session, judged: JudgedReport) -> None:
@@ -235,11 +249,29 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
     index_record(session, record, rows)
+    fleet = keep_fleet_page(session)
     _link_from_previous(session, judged, shown)
     places = PublishedReport(
-        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past
+        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past, fleet
     )
     return StoredReport(places, shown, png)
+
+
+def keep_fleet_page(session: Session) -> str:
+    """Store the page about all nodes of the cluster; returns where it is, "" if it could not be made in time, which is logged."""
+    kept, cluster = session.setting.store, session.setting.gate.cluster.name
+
+    def made() -> str:
+        found = read_fleet(kept, lambda: session.setting.index, time.time(), cluster=cluster)
+        return fleet_page(found, report_links(kept, in_store=True), f"Fleet {cluster}")
+
+    try:
+        page = limited(FLEET_S, made)
+        kept.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
+    except Exception as error:  # noqa: BLE001 - a page about other gates keeps no verdict from being published
+        LOG.warning("the page about the nodes of %s was not made: %s", cluster, error)
+        return ""
+    return kept.place(fleet_key(cluster))
 
 
 def write_locally(session: Session, judged: JudgedReport) -> str:

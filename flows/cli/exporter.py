@@ -19,7 +19,8 @@ FORM = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --listen --most-series."""
     parser.description = (
-        "Serves metrics about the gates in a store at /metrics: answers, times, declared and proven nodes. The store is read at every "
+        "Serves metrics about the gates in a store at /metrics: answers, times, declared and proven nodes. At / is the page of "
+        "`prelaunch fleet`, at /nodes/NAME that of `prelaunch history`. The store is read at every "
         "scrape; if it cannot be read there is one sample, prelaunch_store_readable 0. There is no password, so it listens on this "
         "machine only unless you say otherwise. It ends on SIGTERM (143) and SIGINT (130); 2: rejected; 5: it cannot listen."
     )
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         named = open_named_store(arguments.store, os.environ)
     except InputError as error:
         return report_rejection("text", error)
+    from tasks.monitoring.fleet_pages import FleetPages
     from tasks.monitoring.metrics_server import ListenError, server_of
     from tasks.monitoring.store_collector import StoreCollector
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         named.store, named.index, lambda said: write_stderr(f"prelaunch: {said}"), most_series=arguments.most_series
     )  # fmt: skip
     try:
-        server = server_of(collector, host, port)
+        server = server_of(collector, host, port, FleetPages(named.store, named.index))
     except ListenError as error:
         write_stderr(f"prelaunch: {error}")
         return int(Exit.NO_CAPACITY)

@@ -30,7 +30,10 @@ _SHOW = (
     "render",
     "`prelaunch render REPORT` writes a report for people; `prelaunch store list STORE` finds it.",
 )
-_NODES = ("machines", "`prelaunch machines FILE` lists the machines of a cluster.")
+_NODES = (
+    "machines",
+    "`prelaunch machines FILE` lists the machines of a cluster; `prelaunch fleet STORE` says which are proven.",
+)
 _MEND = ("remedy", "`prelaunch remedy FILE` repairs what a gate condemned.")
 _END = (
     "watch",
@@ -53,11 +56,11 @@ _CLUSTER = (
 INTENTIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("why", "diagnose", "analyze", "analyse", "debug", "decide", "verdict"), _WHY),
     **dict.fromkeys(("status", "follow", "tail", "logs", "log", "ps"), _NOW),
-    **dict.fromkeys(("history", "list", "ls", "runs", "gates", "past"), _PAST),
+    **dict.fromkeys(("list", "ls", "runs", "gates", "past"), _PAST),
     **dict.fromkeys(("validate", "lint", "verify", "dry-run", "dryrun", "preview", "cost", "price"), _BEFORE),
     **dict.fromkeys(("run", "start", "launch", "submit", "go"), _START),
     **dict.fromkeys(("report", "show", "html", "open", "view", "export"), _SHOW),
-    **dict.fromkeys(("nodes", "cluster", "fleet", "inventory"), _NODES),
+    **dict.fromkeys(("nodes", "cluster", "inventory"), _NODES),
     **dict.fromkeys(("repair", "fix", "heal", "drain", "reboot"), _MEND),
     **dict.fromkeys(("cancel", "stop", "abort", "kill"), _END),
     **dict.fromkeys(("new", "create", "setup", "configure", "config"), _NEW),

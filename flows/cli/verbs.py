@@ -37,6 +37,8 @@ VERBS = {
         "flows.cli.remedy",
         "repair the machines that a gate condemned, prove them and give them back, as the gate file allows",
     ),
+    "fleet": ("flows.cli.fleet", "say which nodes are proven, and list all of them, the worst first"),
+    "history": ("flows.cli.history", "show everything that is kept of one node over time"),
     "trend": ("flows.cli.trend", "show which machine gets worse, and in what, over many reports"),
     "explain": (
         "flows.cli.explain",

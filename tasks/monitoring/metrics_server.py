@@ -1,4 +1,4 @@
-"""Serves a collector at /metrics. Every connection has a time limit, and their number is bounded.
+"""Serves a collector at /metrics, and pages beside it. Every connection has a time limit, and their number is bounded.
 
 ListenError     the address cannot be listened on
 """
@@ -19,6 +19,12 @@ from prometheus_client.registry import Collector
 CLIENT_S = 15.0
 AT_ONCE = 16
 PATH = "/metrics"
+TEXT = [("Content-Type", "text/plain; charset=utf-8")]
+HTML = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+]
 
 
 class ListenError(Exception):
@@ -67,24 +73,36 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
-def server_of(collector: Collector, host: str, port: int) -> WSGIServer:
+# A path, decoded, to the page there; None if there is none.
+Pages = Callable[[str], str | None]
+
+
+def server_of(collector: Collector, host: str, port: int, pages: Pages = lambda path: None) -> WSGIServer:
     """A server that listens; `serve_forever` serves. Raises ListenError."""
     registry = CollectorRegistry()
     registry.register(collector)
     kind = _Server6 if ":" in host else _Server
     try:
-        return make_server(host.strip("[]"), port, _only_metrics(make_wsgi_app(registry)), kind, _Handler)
+        return make_server(host.strip("[]"), port, _app(make_wsgi_app(registry), pages), kind, _Handler)
     except OSError as error:
         raise ListenError(
             f"{host}:{port} cannot be listened on ({error.strerror}). Name another address with --listen."
         ) from error
 
 
-def _only_metrics(metrics: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+def _app(metrics: Callable[..., Iterable[bytes]], pages: Pages) -> Callable[..., Iterable[bytes]]:
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != PATH:
-            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        path = str(environ["PATH_INFO"])
+        if path == PATH:
+            return metrics(environ, start_response)
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            start_response("405 Method Not Allowed", TEXT)
+            return [b"Pages are only read.\n"]
+        page = pages(path.encode("latin-1", "replace").decode("utf-8", "replace"))
+        if page is None:
+            start_response("404 Not Found", TEXT)
             return [f"The metrics are at {PATH}.\n".encode()]
-        return metrics(environ, start_response)
+        start_response("200 OK", HTML)
+        return [page.encode("utf-8", "backslashreplace")]
 
     return app

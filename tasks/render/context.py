@@ -50,7 +50,8 @@ class PastNumber:
 class Past:
     """`problems` say what could not be read: a short strip must not look like a short history.
 
-    `changes` are those since the last GO; None if there was none, or it could not be read.
+    `changes` are those since the last GO; None if there was none, or it could not be read. `fleet` leads to the page about all nodes
+    of the cluster, "" if there is none.
     """
 
     gates: tuple[PastGate, ...] = ()
@@ -59,6 +60,7 @@ class Past:
     reports: int = 0
     problems: tuple[str, ...] = ()
     changes: Changes | None = None
+    fleet: str = ""
 
     @property
     def previous(self) -> PastGate | None:

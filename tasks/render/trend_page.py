@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import LEAST_CHANGE
-from checks.judge.trend.model import Machine, Point, Trend
+from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security
 from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, trend_headline
@@ -92,19 +92,27 @@ def _word(worse: bool, told: bool) -> tuple[str, str]:
 def _card(machine: Machine) -> Card:
     word, tone = _word(machine.worse, machine.told)
     steady = [course for course in machine.courses if not course.moves and course.points]
-    drawn = [
-        *(_panel(f"{c.check} {c.what}", course_text(c), "s1", c.points) for c in machine.degrading),
-        *(_panel(f"{g.check} {g.metric}", growth_text(g), "s6", g.points) for g in machine.growing),
-        *(_panel(f"{c.check} {c.what}", course_text(c), "s0", c.points) for c in steady[:PANELS]),
-    ]
+    drawn = panels(machine.degrading, machine.growing, steady)
     several = "report" if machine.reports == 1 else "reports"
     about = f"{machine.reports} {several}, {machine.first} to {machine.last}, known by {machine.known_by}"
     whole = len(machine.degrading) + len(machine.growing) + len(steady)
     gone = tuple(one_line(line) for line in machine.gone[:PANELS])
     return Card(
-        one_line(machine.name, 120), word, tone, one_line(about), gone, tuple(drawn[:PANELS]),
+        one_line(machine.name, 120), word, tone, one_line(about), gone, drawn,
         max(0, whole - PANELS),
     )  # fmt: skip
+
+
+def panels(
+    moving: Sequence[Course], growing: Sequence[Growth], steady: Sequence[Course]
+) -> tuple[Panel, ...]:
+    """The first numbers of a machine as drawings: what gets worse, counters that grow, then others."""
+    drawn = [
+        *(_panel(f"{c.check} {c.what}", course_text(c), "s1", c.points) for c in moving if c.points),
+        *(_panel(f"{g.check} {g.metric}", growth_text(g), "s6", g.points) for g in growing),
+        *(_panel(f"{c.check} {c.what}", course_text(c), "s0", c.points) for c in steady[:PANELS]),
+    ]
+    return tuple(drawn[:PANELS])
 
 
 def _panel(title: str, text: str, series: str, points: Sequence[Point]) -> Panel:

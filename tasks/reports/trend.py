@@ -24,6 +24,7 @@ from tasks.render.changes import Changes, JudgedInputs, changes, inputs
 from tasks.render.context import Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
+from tasks.reports.fleet.links import fleet_link
 from tasks.reports.read import default_policy_of, not_a_report
 from tasks.reports.store_argument import inputs_of
 from tasks.store import records
@@ -86,6 +87,7 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     return Past(
         gates, len(mine) - len(gates), numbers_of(made), made.reports,
         tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))), changed,
+        fleet_link(store, this.cluster),
     )  # fmt: skip
 
 

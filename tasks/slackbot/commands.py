@@ -1,4 +1,4 @@
-"""`/prelaunch gate NAME | remedy NAME | status | why | help`: carries out each command, and answers the person who typed it."""
+"""`/prelaunch gate NAME | remedy NAME | status | fleet | why | help`: each command, and the answer to the person who typed it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from checks.documents.decode import nearest
 from tasks.gate_file.read import GateFileError
 from tasks.notifiers.slack.blocks import escape, link
+from tasks.reports.fleet.model import Fleet
 from tasks.slackbot import replies
 from tasks.slackbot.config import Allowed, Config
 from tasks.slackbot.dialogs import Talk
-from tasks.slackbot.history import HistoryError, Past, last, last_refusal, of_id
+from tasks.slackbot.history import HistoryError, Past, fleet_of, last, last_refusal, of_id
 from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
 from tasks.slackbot.replies import Reply, told
 from tasks.slackbot.wording import inline, user
@@ -45,6 +46,7 @@ class Commands:
             "gate": lambda: told(self._start(rest, who, channel, order)),
             "remedy": lambda: told(self._start(rest, who, channel, order, remedy=True)),
             "status": lambda: self._status(rest),
+            "fleet": lambda: self._fleet(rest),
             "why": lambda: self._why(rest),
             "help": lambda: told(replies.HELP),
         }
@@ -92,6 +94,16 @@ class Commands:
         except PrefectError as error:
             going, problem = (), str(error)
         return replies.status([_state(allowed, going) for allowed in chosen], problem)
+
+    def _fleet(self, name: str) -> Reply:
+        chosen = self._chosen(name)
+        if isinstance(chosen, str):
+            return told(chosen)
+        found: dict[str, Fleet | str] = {}
+        for allowed in chosen:
+            cluster, fleet = fleet_of(allowed)
+            found.setdefault(cluster, fleet)
+        return replies.fleet(list(found.items()))
 
     def _why(self, name: str) -> Reply:
         try:

@@ -5,6 +5,8 @@ HistoryError        there is no such verdict, or the store cannot be read; the m
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +16,14 @@ from checks.model import Answer, Verdict
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
+from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.reading import read_fleet
+from tasks.reports.read import InputError
+from tasks.reports.store_argument import open_named_store
 from tasks.slackbot.config import Allowed
 from tasks.store import records
 from tasks.store.base import Store, StoreError
+from tasks.store.index import IndexFailed
 from tasks.store.layout import verdict_key
 from tasks.store.records import VERDICT_BYTES, Record, stamped_at
 
@@ -66,6 +73,16 @@ def of_id(gates: Sequence[Allowed], gate_id: str) -> Past:
         if record is not None and record.gate == gate.name:
             return _past(allowed, gate, store, record)
     raise HistoryError(f"No gate of this app has a verdict of {gate_id}.")
+
+
+def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
+    """The cluster of a gate, and its fleet as its store has it, or why there is none. The scheduler is not asked."""
+    try:
+        cluster = allowed.gate().cluster.name
+        named = open_named_store(str(allowed.file), os.environ)
+        return cluster, read_fleet(named.store, named.index, time.time(), cluster=cluster)
+    except (GateFileError, InputError, StoreError, IndexFailed) as error:
+        return allowed.name, f"The nodes cannot be read: {error}"
 
 
 def verdict_in(data: bytes) -> Verdict:

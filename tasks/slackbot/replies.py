@@ -11,6 +11,8 @@ from tasks.render.context import advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, sentence
 from tasks.render.remedy_commands import Place, engine_of
+from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
+from tasks.reports.fleet.text import answer_line, finding_words, moved_line, state_words, worse_words
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
@@ -19,12 +21,14 @@ from tasks.store.records import Record
 from tasks.text.inert import browsable
 
 FINDINGS = 8
+NODES = 8
 RUNS = 5
 HELP = "\n".join(
     (
         "`/prelaunch gate NAME [why]`  start this gate: checks, then the training if the machines are fit",
         "`/prelaunch remedy NAME [why]`  repair what this gate condemned, as its gate file allows",
         "`/prelaunch status [NAME]`  what runs or waits, and the last verdict",
+        "`/prelaunch fleet [NAME]`  which nodes are proven, and the worst of them",
         "`/prelaunch why [NAME or GATE ID]`  the last refusal: what was found, and what to do",
         "`/prelaunch help`  this",
     )
@@ -62,6 +66,31 @@ def status(states: Sequence[State], prefect: str) -> Reply:
     text = "; ".join(f"{state.name}: {_word(state)}" for state in states)
     rest = "More gates than one message holds: /prelaunch status NAME shows one."
     return Reply(text[:300], tuple(fit(blocks, rest)))
+
+
+def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
+    """A block per cluster: the answer and its worst nodes, or why there is none."""
+    blocks: list[Block] = []
+    for cluster, one in found:
+        if isinstance(one, str):
+            blocks.append(marked(f"*{escape(cluster, 80)}*: {escape(one, 600)}"))
+            continue
+        lines = [f"*{escape(cluster, 80)}*: {escape(answer_line(one), 1000)}"]
+        lines += [escape(moved, 600)] if (moved := moved_line(one)) else []
+        bad = [node for node in one.nodes if node.state is not NodeState.PROVEN or node.worse]
+        lines += [f"{inline(node.name, 80)} {escape(_node_words(node), 400)}" for node in bad[:NODES]]
+        lines += [f"and {len(bad) - NODES} more"] if len(bad) > NODES else []
+        blocks.append(marked("\n".join(lines)))
+    text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in found)
+    return Reply(
+        text[:300],
+        tuple(fit(blocks, "More clusters than one message holds: /prelaunch fleet NAME shows one.")),
+    )
+
+
+def _node_words(node: FleetNode) -> str:
+    more = [finding_words(one) for one in node.open[:1]] or worse_words(node)[:1]
+    return "; ".join([state_words(node), *more])
 
 
 def why(past: Past) -> Reply:

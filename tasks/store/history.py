@@ -5,7 +5,7 @@ verdicts; the store decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from checks.documents.report import digest, load
@@ -17,7 +17,7 @@ from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import GATES, gate_of, nodes_key, record_key, report_key, verdict_key
-from tasks.store.node_rows import GateNodes, NodeHistory, history_of
+from tasks.store.node_rows import GateNodes, NodeHistory, history_of, with_nodes
 from tasks.store.open import identity
 from tasks.store.records import Record, record_of, stamped_at
 
@@ -104,9 +104,7 @@ def known_nodes(
     except (IndexFailed, StoreUnwritable) as error:  # who may only read may read
         problems = list(found.problems)
         gates = list(_nodes_of(store, own, problems))
-        mine = [
-            replace(gate, nodes=tuple(row for row in gate.nodes if node in ("", row.node))) for gate in gates
-        ]
+        mine = [with_nodes(gate, {node}) if node else gate for gate in gates]
         return KnownNodes(history_of(mine), tuple(problems), found.index_problem or str(error))
 
 

@@ -12,7 +12,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "incidents",
 )
 RUNS, HANDING_OVER, REMEDIATION, COMMISSIONS = "runs", "handing-over", "remediation", "commissions"
-MONITORING = "monitoring"
+MONITORING, FLEET = "monitoring", "fleet"
 STORE_ID_KEY = "store-id"
 PROBES = "probes"
 
@@ -168,6 +168,11 @@ def pass_key(cluster: str) -> str:
 def baseline_key(cluster: str) -> str:
     """The key of a cluster's baseline."""
     return f"{BASELINES}/{cluster}.json"
+
+
+def fleet_key(cluster: str) -> str:
+    """The key of the page about all nodes of a cluster, as of its last gate."""
+    return f"{FLEET}/{_file(cluster)}.html"
 
 
 def commission_key(cluster: str) -> str:

@@ -273,11 +273,12 @@ def history_of(gates: Iterable[GateNodes]) -> NodeHistory:
     return NodeHistory(
         in_turn(totals.values()),
         findings_in_turn(one for many in findings.values() for one in many),
-        tuple(_only(ordered[place], names) for place, names in sorted(kept_rows.items())),
+        tuple(with_nodes(ordered[place], names) for place, names in sorted(kept_rows.items())),
     )  # fmt: skip
 
 
-def _only(gate: GateNodes, names: set[str]) -> GateNodes:
+def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:
+    """The gate with these of its nodes alone."""
     if len(names) == len(gate.nodes):
         return gate
     numbers = replace(gate.numbers, nodes=tuple(node for node in gate.numbers.nodes if node.name in names))

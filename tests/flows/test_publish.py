@@ -158,6 +158,30 @@ def test_what_the_verdict_says_of_each_node_is_kept(tmp_path: Path, engine: Engi
     assert (rows,) == index.nodes(identity(store)).gates
 
 
+def test_the_page_of_all_nodes_is_made_with_every_gate(tmp_path: Path, engine: Engine) -> None:
+    """In the store, as of this gate; the gate's page leads to it, and it to the gate's page."""
+    engine.parts = ["wrong"]
+    gate_it(fake_gate(tmp_path))
+    (gate,) = _gates(tmp_path)
+    page = (tmp_path / "store" / "fleet" / "test.html").read_text()
+
+    assert "1 of 2 nodes proven within 24 h; 1 condemned" in page
+    assert f'href="../gates/{gate.name}/report.html"' in page
+    assert '<a href="../../fleet/test.html">All nodes</a>' in (gate / "report.html").read_text()
+
+
+def test_a_page_of_all_nodes_that_cannot_be_made_changes_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the gate goes on."""
+    monkeypatch.setattr(publish, "read_fleet", lambda *of, **more: 1 / 0)
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert not (tmp_path / "store" / "fleet").exists()
+    assert "the page about the nodes of test was not made" in caplog.text
+
+
 def test_nodes_that_cannot_be_kept_change_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page lacks them until the index is rebuilt, and says so."""
     monkeypatch.setattr(publish, "rows_of", lambda *of: 1 / 0)

@@ -202,16 +202,19 @@ def _tested(values: Sequence[float], bad: Side, noise: Noise, chance: float, has
     own = own_noise(values)
     deviation = own if own > NOISIER * noise.deviation else noise.deviation
     named: list[float] = []
+    now = median(values[-RECENT:]) / _reference(values) - 1.0
     for window, found, spread in _sizes(values, deviation):
         width = max(deviation, noise.scatter.get(window, 0.0)) * spread
+        middle = noise.middle.get(window, 0.0)
         for sign in _signs(bad):
-            size = sign * (found - noise.middle.get(window, 0.0))
-            if size >= LEAST_CHANGE and _recently(values, sign):
+            size = sign * (found - middle)
+            # Of a step the newest proofs show all of it; a drift has only just come so far.
+            shown = size if window[1] else min(size, sign * (now - middle))
+            if shown >= LEAST_CHANGE and _recently(values, sign):
                 named.append(upper_tail(size / width, noise.freedom))
     least = min(named, default=1.0)
     if least > chance:
         return None
-    now = median(values[-RECENT:]) / _reference(values) - 1.0
     return Move(Motion.WORSE if has_peers else Motion.MOVED, now, least)
 
 

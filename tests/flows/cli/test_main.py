@@ -141,7 +141,7 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
     [
         ("why", "judge", "prelaunch judge REPORT"),
         ("status", "watch", "prelaunch store list STORE"),
-        ("history", "store", "prelaunch trend STORE"),
+        ("past", "store", "prelaunch trend STORE"),
         ("validate", "plan", "prelaunch plan FILE"),
         ("run", "gate", "prelaunch gate FILE"),
     ],

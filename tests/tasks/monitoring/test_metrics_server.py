@@ -30,7 +30,7 @@ class One(Collector):
 @pytest.fixture
 def port() -> Iterator[int]:
     """Of a server that serves."""
-    with server_of(One(), "127.0.0.1", 0) as server:
+    with server_of(One(), "127.0.0.1", 0, {"/": "<p>fleet</p>", "/nodes/ü": "<p>node</p>"}.get) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield server.server_port
@@ -50,10 +50,23 @@ def status(port: int, method: str, path: str) -> int:
 def test_the_metrics_are_at_one_path(port: int) -> None:
     """As text that our own verification reads."""
     assert ['q"\n'] == [sample.label("x") for sample in samples(fetched("127.0.0.1", port, 5))]
-    assert [200, 404, 404, 405] == [
+    assert [200, 404, 405] == [
         status(port, *words)
-        for words in (("GET", "/metrics"), ("GET", "/"), ("GET", "/metrics/../x"), ("POST", "/metrics"))
+        for words in (("GET", "/metrics"), ("GET", "/metrics/../x"), ("POST", "/metrics"))
     ]
+
+
+def test_pages_are_beside_the_metrics_and_are_only_read(port: int) -> None:
+    """As HTML that no browser keeps."""
+    assert [200, 200, 404, 405] == [
+        status(port, *words)
+        for words in (("GET", "/"), ("GET", "/nodes/%C3%BC"), ("GET", "/nodes/x"), ("POST", "/"))
+    ]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/")
+    with connection.getresponse() as answer:
+        assert (b"<p>fleet</p>", "no-store") == (answer.read(), answer.headers["Cache-Control"])
+    connection.close()
 
 
 def test_clients_that_say_nothing_are_left(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +103,7 @@ def test_it_listens_on_ipv6() -> None:
 
 def test_a_service_that_comes_back_gets_its_port_at_once() -> None:
     """Connections of the process before are still in TIME_WAIT, because the server closes first."""
-    with server_of(One(), "127.0.0.1", 0) as server:
+    with server_of(One(), "127.0.0.1", 0, {"/": "<p>fleet</p>", "/nodes/ü": "<p>node</p>"}.get) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:

@@ -14,10 +14,12 @@ from checks.model import Report
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.render.findings import verdict_json
 from tasks.slackbot.prefect_client import PrefectError, Runs
+from tasks.store import node_rows
 from tasks.store.layout import record_key, verdict_key
+from tasks.store.node_rows import rows_of
 from tasks.store.records import keep, of, record_of
 from tests.fakes.slack.blockkit import faults
-from tests.sample_reports import healthy, verdict_of, wrong_sums
+from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 from tests.tasks.slackbot.stage import ADA, EVE, Stage, deployed, runs_of, stage
 
 GO, NO_GO = "test-20261122-060000-0001", "test-20261122-050000-0002"
@@ -171,6 +173,21 @@ def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage, asked:
 
     assert "NO-GO test: node-1, rank 3 computes wrong sums" in said
     assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
+
+
+def test_fleet_says_which_nodes_are_proven_and_names_the_worst(world: Stage) -> None:
+    """The answer first, one line per node that is not well; a store without gates is no healthy fleet."""
+    empty = told(world, EVE, "fleet")
+    kept(world, NO_GO, wrong_sums(healthy()))
+    report = wrong_sums(healthy())
+    rows = rows_of(report, of(verdict_of(report)), POLICY, NO_GO, "2001-09-09T01:46:40Z", "test")
+    node_rows.keep(world.store, rows)
+    said = told(world, EVE, "fleet p5")
+
+    assert "No node is known" in empty
+    assert "0 of 2 nodes proven within 24 h; 1 condemned; 1 unproven" in said
+    assert said.index("node-1") < said.index("node-0") and "computes wrong sums" in said
+    assert "is not in the list of gates" in told(world, EVE, "fleet nothing")
 
 
 def test_a_verdict_of_another_version_is_told_from_its_record(world: Stage) -> None:

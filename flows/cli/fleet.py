@@ -1,0 +1,106 @@
+"""`prelaunch fleet STORE`: which nodes are proven, which are not and why, the worst first."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from pathlib import Path
+
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
+from tasks.reports.fleet.states import HOUR_S
+from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
+from tasks.reports.read import InputError
+from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
+from tasks.store.base import StoreError
+from tasks.store.index import IndexFailed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """STORE --cluster C --fresh HOURS --format text|json --html FILE."""
+    parser.description = (
+        "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
+        "gets worse, what changed, what was done to it, and its last gates. With a gate file whose [remediation] names machines of "
+        "a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, 2 "
+        "rejected, 3 anything else is not known or not fresh, 5 the store or the index failed."
+    )
+    add_store(parser)
+    parser.add_argument("--cluster", default=None, help="only nodes of this cluster")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """STORE --fresh HOURS --format text|json."""
+    parser.add_argument(
+        "store", metavar="STORE", nargs="?", default=DEFAULT,
+        help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fresh", type=_hours, default=FRESH_S, metavar="HOURS",
+        help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the fleet, and write its page."""
+    try:
+        if arguments.html is not None:
+            write_file(arguments.html, None)
+        named = open_named_store(arguments.store, os.environ)
+        found = read(arguments, named, arguments.cluster)
+        if arguments.html is not None:
+            from tasks.reports.fleet.page import fleet_page
+
+            title = f"Fleet {arguments.cluster}" if arguments.cluster else "Fleet"
+            write_file(arguments.html, fleet_page(found, report_links(named.store), title))
+    except (InputError, OutputError) as error:
+        return report_rejection(arguments.format, error)
+    except StoreError as error:
+        return failed(arguments.format, error)
+    except IndexFailed as error:
+        return index_failed(arguments.format, error)
+    if arguments.format == "json":
+        write_stdout(json_text({**fleet_document(found), "error": None}))
+    else:
+        write_stdout(fleet_text(found))
+    say_problems(found)
+    return fleet_code(found)
+
+
+def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, node: str = "") -> Fleet:
+    """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError, IndexFailed."""
+    require_gates(named)
+    engine = engine_of(arguments.store)
+    return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
+
+
+def say_problems(found: Fleet) -> None:
+    """What could not be read, on stderr."""
+    for problem in found.problems:
+        write_stderr(f"prelaunch: {problem}")
+
+
+def index_failed(form: str, error: IndexFailed) -> int:
+    """The exit code of an index that could not be opened."""
+    if form == "json":
+        write_stdout(json_text(rejection(None, None, str(error))))
+    write_stderr(f"prelaunch: {error}")
+    return int(Exit.NO_CAPACITY)
+
+
+def _hours(text: str) -> float:
+    """Hours as seconds."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of hours above 0, such as 24")
+    return float(text) * HOUR_S

@@ -1,0 +1,71 @@
+"""`prelaunch history STORE NODE`: everything that is kept of one node over time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from flows.cli.fleet import add_store, index_failed, read, say_problems
+from flows.cli.machines import require_node_name
+from flows.cli.output import json_text, write_stdout
+from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
+from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.fleet.text import fleet_code, node_document, node_text
+from tasks.reports.read import InputError
+from tasks.reports.store_argument import open_named_store
+from tasks.store.base import StoreError
+from tasks.store.index import IndexFailed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """STORE NODE --fresh HOURS --format text|json --html FILE."""
+    parser.description = (
+        "Says what is known of one node: its state, its gates, every open finding, what changed on it, what gets worse, and what was "
+        "done to it. Every machine that has or had the name is listed. Exit codes: 0 the node is proven, 1 it is condemned or gets "
+        "worse, 2 rejected (also: no gate knows the name), 3 anything else is not known or not fresh, 5 the store or the index failed."
+    )
+    add_store(parser)
+    parser.add_argument("node", metavar="NODE", help="the name of the node")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with charts")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the node, and write its page."""
+    try:
+        require_node_name(arguments.node)
+        if arguments.html is not None:
+            write_file(arguments.html, None)
+        named = open_named_store(arguments.store, os.environ)
+        found = read(arguments, named, None, arguments.node)
+        nodes = [*found.nodes, *found.replaced]
+        if not nodes:
+            raise InputError(
+                named.address,
+                f"no gate in it knows a node {arguments.node!r:.80}. `prelaunch fleet` lists them.",
+            )
+        if arguments.html is not None:
+            from tasks.reports.fleet.page import node_page
+
+            write_file(arguments.html, node_page(arguments.node, found))
+    except (InputError, OutputError) as error:
+        return report_rejection(arguments.format, error)
+    except StoreError as error:
+        return failed(arguments.format, error)
+    except IndexFailed as error:
+        return index_failed(arguments.format, error)
+    if arguments.format == "json":
+        machines = [node_document(node, whole=True) for node in found.nodes]
+        earlier = [node_document(node, whole=True) for node in found.replaced]
+        document = {
+            "machines": machines,
+            "replaced": earlier,
+            "problems": list(found.problems),
+            "error": None,
+        }
+        write_stdout(json_text(document))
+    else:
+        write_stdout("\n".join(node_text(node, found) for node in nodes))
+    say_problems(found)
+    return fleet_code(found)

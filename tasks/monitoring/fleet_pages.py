@@ -1,0 +1,55 @@
+"""The pages that an exporter serves beside its metrics: the fleet at /, and a node at /nodes/NAME. They are made when they are asked
+for; a store that cannot be read gives a page that says so, and never an older one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from html import escape
+
+from checks.runner.deadline import limited
+from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.page import fleet_page, node_page
+from tasks.reports.fleet.reading import FRESH_S, read_fleet
+from tasks.store.base import Store, StoreError
+from tasks.store.index import Index, IndexFailed
+from tasks.text.inert import one_line
+
+NODES = "/nodes/"
+PAGE_S = 30.0
+
+
+class FleetPages:
+    """Makes one page at a time: others wait, so that a browser that is reloaded often does not read the store at once."""
+
+    def __init__(self, store: Store, index: Callable[[], Index], seconds: float = PAGE_S) -> None:
+        self._store, self._index, self._seconds = store, index, seconds
+        self._making = threading.Lock()
+
+    def __call__(self, path: str) -> str | None:
+        """The page at the path; None if there is none."""
+        node = path.removeprefix(NODES) if path.startswith(NODES) else ""
+        if path != "/" and not node:
+            return None
+        if not self._making.acquire(timeout=self._seconds):
+            return _failed("another page is being made")
+        try:
+            return limited(self._seconds, lambda: self._made(node))
+        except TimeoutError:
+            return _failed(f"it did not answer within {self._seconds:g} s")
+        except (StoreError, IndexFailed) as error:
+            return _failed(str(error))
+        finally:
+            self._making.release()
+
+    def _made(self, node: str) -> str | None:
+        found = read_fleet(self._store, self._index, time.time(), FRESH_S, node=node)
+        if node:
+            return node_page(node, found) if found.nodes or found.replaced else None
+        return fleet_page(found, report_links(self._store))
+
+
+def _failed(why: str) -> str:
+    return f"<!doctype html><title>Cannot tell</title><p>CANNOT TELL: the store cannot be read: {escape(one_line(why, 500))}</p>\n"

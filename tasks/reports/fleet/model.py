@@ -1,0 +1,134 @@
+"""The data types of the fleet: which machines are proven, which are not, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange
+from checks.model import Profile
+from tasks.machines.base import Machine
+from tasks.remediation.model import Act
+from tasks.reports.machines.rows import Disagreement, OurState
+from tasks.store.node_rows import Standing
+from tasks.store.records import KeptFinding
+
+
+class NodeState(StrEnum):
+    """What is known of a machine now, the worst first.
+
+    CONDEMNED: a FAIL of its hardware that nothing has answered. CANNOT_TELL: its last gate lacks evidence about it. DOUBTFUL: another
+    finding is open. UNPROVEN: no proof is fresh enough, or there is none. PROVEN: the newest gate that measured it found nothing, and
+    that was not long ago.
+    """
+
+    CONDEMNED = "condemned"
+    CANNOT_TELL = "cannot tell"
+    DOUBTFUL = "doubtful"
+    UNPROVEN = "unproven"
+    PROVEN = "proven"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return list(NodeState).index(self)
+
+
+class SchedulerDifference(StrEnum):
+    """How the scheduler's word contradicts ours."""
+
+    SERVES = "serves jobs, but is condemned"
+    OUT = "is out of service, but is proven"
+
+
+@dataclass(frozen=True)
+class GateMark:
+    """One gate of a machine, under the name that it had then. `measured_at` is a Unix time. `profile` is None if it is not known any
+    more.
+    """
+
+    gate_id: str
+    node: str
+    judged_at: str
+    measured_at: float
+    standing: Standing
+    profile: Profile | None
+    policy: str
+
+
+@dataclass(frozen=True)
+class StillOpen:
+    """A finding that no later gate has measured away. `since` is UTC, ISO 8601: the newest gate that found it."""
+
+    finding: KeptFinding
+    gate_id: str
+    since: str
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
+
+    `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `engine` is None
+    if the scheduler was not asked or does not know it, `acts` are the newest last.
+    """
+
+    name: str
+    cluster: str
+    known_by: str
+    state: NodeState
+    gates: tuple[GateMark, ...]
+    count: int
+    last_proof: GateMark | None
+    proof_age_s: float | None
+    looked_at: float
+    open: tuple[StillOpen, ...] = ()
+    courses: tuple[Course, ...] = ()
+    growing: tuple[Growth, ...] = ()
+    gone: tuple[str, ...] = ()
+    changes: tuple[IdentityChange, ...] = ()
+    steady: int = 0
+    unknown: int = 0
+    acts: tuple[Act, ...] = ()
+    ours: OurState | None = None
+    engine: Machine | None = None
+    differs: Disagreement | SchedulerDifference | None = None
+
+    @property
+    def moves(self) -> tuple[Course, ...]:
+        """The numbers that get worse, the greatest change first."""
+        return tuple(
+            sorted((one for one in self.courses if one.moves), key=lambda one: -abs(one.change or 0.0))
+        )
+
+    @property
+    def worse(self) -> bool:
+        """Whether its numbers, counters or parts call for a look."""
+        return bool(self.moves or self.growing or self.gone)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All machines, the worst first; `replaced` are those whose name another machine has taken.
+
+    `groups` are numbers that nodes reach together and that get worse, `moved` those that moved on all machines. `now` is a Unix time.
+    `problems` say what could not be read: a short list must not look like a short fleet. `asked` is whether the scheduler answered;
+    None: it was not asked.
+    """
+
+    nodes: tuple[FleetNode, ...]
+    replaced: tuple[FleetNode, ...]
+    groups: Mapping[str, tuple[Course, ...]]
+    moved: tuple[FleetCourse, ...]
+    series: int
+    gates_a_month: float
+    gates: int
+    now: float
+    fresh_s: float
+    problems: tuple[str, ...] = ()
+    asked: bool | None = None
+
+    def count(self, state: NodeState) -> int:
+        """How many machines are in this state."""
+        return sum(node.state is state for node in self.nodes)

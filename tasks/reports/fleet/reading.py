@@ -1,0 +1,101 @@
+"""Reads the fleet of a store, and of the scheduler of a gate file. What could not be read is named in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tasks.machines.base import MachineError, Machines
+from tasks.remediation.model import Act
+from tasks.remediation.records import JournalError, Records
+from tasks.reports.fleet.model import Fleet
+from tasks.reports.fleet.states import HOUR_S, fleet_of
+from tasks.reports.machines.rows import MachineRow, machine_rows
+from tasks.reports.read import InputError
+from tasks.store.base import Store
+from tasks.store.history import known_nodes, listed
+from tasks.store.index import Index
+from tasks.store.layout import REMEDIATION
+from tasks.text.inert import one_line
+
+# A day, as the gates of most clusters are.
+FRESH_S = 24 * HOUR_S
+# The back end that knows no scheduler.
+LOG = "log"
+# Of each machine so many of the newest acts.
+ACTS = 5
+
+
+def read_fleet(
+    store: Store,
+    index: Callable[[], Index],
+    now: float,
+    fresh_s: float = FRESH_S,
+    cluster: str | None = None,
+    node: str = "",
+    engine: tuple[str, Machines] | None = None,
+) -> Fleet:
+    """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
+    do not move). `engine` is the cluster whose scheduler is asked. Raises StoreError, IndexFailed.
+    """
+    found = listed(store, index())
+    known = known_nodes(store, index(), found, cluster, node)
+    problems = [*known.problems, *([known.index_problem] if known.index_problem else [])]
+    acts = _acts(store, cluster, node, problems)
+    rows = None if engine is None else _rows(engine, acts, problems)
+    mine = [record for record in found.records if cluster in (None, record.cluster)]
+    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, every_point=bool(node))
+    asked = None if engine is None else rows is not None
+    return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
+
+
+def engine_of(argument: str) -> tuple[str, Machines] | None:
+    """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
+    if not argument.endswith(".toml"):
+        return None
+    from tasks.gate_file.read import (  # brings pydantic, which `--help` must not wait for
+        GateFileError,
+        read_gate_file,
+    )
+    from tasks.machines.registry import UnknownMachines
+    from tasks.remediation.settings import cluster_of, machines_of
+
+    try:
+        gate = read_gate_file(Path(argument))
+    except GateFileError as error:
+        raise InputError(error.file, error.message, error.path, error.nearest) from error
+    if gate.remediation.machines == LOG:
+        return None
+    try:
+        return cluster_of(gate), machines_of(gate)
+    except UnknownMachines as error:
+        raise InputError(argument, str(error), "remediation") from error
+
+
+def _acts(
+    store: Store, cluster: str | None, node: str, problems: list[str]
+) -> dict[tuple[str, str], Sequence[Act]]:
+    """The newest acts of each machine, by cluster and node."""
+    found: dict[tuple[str, str], list[Act]] = {}
+    clusters = sorted({key.split("/")[1] for key in store.list(REMEDIATION)})
+    for name in (one for one in clusters if cluster in (None, one)):
+        try:
+            for act in Records(store, name).acts(node):
+                found.setdefault((name, act.node), []).append(act)
+        except JournalError as error:
+            problems.append(f"the acts of cluster {name} could not be read: {error}")
+    return {key: acts[-ACTS:] for key, acts in found.items()}
+
+
+def _rows(
+    engine: tuple[str, Machines], acts: Mapping[tuple[str, str], Sequence[Act]], problems: list[str]
+) -> dict[str, MachineRow] | None:
+    cluster, machines = engine
+    try:
+        seen = machines.look()
+    except MachineError as error:
+        problems.append(f"the scheduler did not answer: {error}")
+        return None
+    mine = [act for (name, _), some in acts.items() if name == cluster for act in some]
+    return {row.node: row for row in machine_rows(seen, mine, machines)}

@@ -1,0 +1,228 @@
+"""What is known of every machine now, from the rows of its gates. Pure.
+
+A finding is open until a later gate has measured its check on the machine without it: a gate that measures less answers nothing. What
+is only missing evidence ends with the next gate that proves the node. Nothing is closed by age, and no proof is used when it is older
+than the reader allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from checks.judge.trend.degradation import Motion
+from checks.judge.trend.model import Machine as TrendMachine
+from checks.judge.trend.model import Trend
+from checks.judge.trend.trend import follow
+from checks.model import LINK, Cause, Level
+from checks.value_types import natural
+from tasks.machines.base import Service
+from tasks.remediation.model import Act
+from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, SchedulerDifference, StillOpen
+from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
+from tasks.store.history import moment
+from tasks.store.node_rows import NodeFinding, NodeHistory, NodeKey, NodeTotal, Standing, digest_of
+from tasks.store.records import Record
+
+HOUR_S = 3600.0
+STRIP = 30
+# A proof that is in the future by more than clocks usually differ has no known age.
+AHEAD_S = 300.0
+# Checks have names of the form area.thing. The other words that a finding may have ("report", "baseline") are no measurement.
+NO_CHECKS = ("watch.findings",)
+
+
+@dataclass
+class _Known:
+    """What is known of one machine before it is judged."""
+
+    trend: TrendMachine | None = None
+    totals: list[NodeTotal] = field(default_factory=list)
+    findings: list[NodeFinding] = field(default_factory=list)
+    marks: list[GateMark] = field(default_factory=list)
+
+    @property
+    def last(self) -> tuple[str, str, str]:
+        """The newest time, with the cluster and name then."""
+        newest = max(self.totals, key=lambda total: (total.last, total.key.cluster, total.key.node))
+        return newest.last, newest.key.cluster, newest.key.node
+
+
+def fleet_of(
+    history: NodeHistory,
+    records: Sequence[Record],
+    now: float,
+    fresh_s: float,
+    acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
+    rows: Mapping[str, MachineRow] | None = None,
+    every_point: bool = False,
+) -> Fleet:
+    """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `rows` are what the engine of
+    the one cluster shows, by node; None if it was not asked.
+    """
+    made = follow([gate.numbers for gate in history.gates], every_point)
+    known = _machines(history, made)
+    owners: dict[tuple[str, str], _Known] = {}
+    for one in sorted(known, key=lambda one: one.last):
+        owners[one.last[1:]] = one
+    of_gates = {(record.cluster, record.judged_at): record for record in records}
+    nodes: list[FleetNode] = []
+    replaced: list[FleetNode] = []
+    for one in known:
+        _, cluster, name = one.last
+        mine = owners[cluster, name] is one
+        node = _node(one, of_gates, now, fresh_s)
+        if mine:
+            node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
+        (nodes if mine else replaced).append(node)
+    groups = {
+        one.name: moving
+        for one in made.machines
+        if not one.places and (moving := tuple(c for c in one.courses if c.moves))
+    }
+    return Fleet(
+        tuple(sorted(nodes, key=_turn)), tuple(sorted(replaced, key=_turn)), groups, made.fleet, made.series,
+        made.gates_a_month, len(records), now, fresh_s,
+    )  # fmt: skip
+
+
+def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
+    """Each machine with its totals, findings and gates. A node without a report belongs to the machine that had its name last."""
+    names: dict[tuple[str, str], tuple[str, str]] = {}
+    marks: dict[tuple[str, str], GateMark] = {}
+    for gate in history.gates:
+        for row in gate.nodes:
+            at = (gate.gate_id, row.node)
+            names[at] = (gate.cluster, digest_of(NodeKey(gate.cluster, row.node, row.identity)))
+            marks[at] = GateMark(
+                gate.gate_id,
+                row.node,
+                gate.judged_at,
+                row.measured_at,
+                row.standing,
+                gate.profile,
+                gate.policy,
+            )
+    of_key: dict[str, _Known] = {}
+    for machine in (one for one in made.machines if one.places):
+        one = _Known(machine)
+        for place in machine.places:
+            of_key.setdefault(names[place][1], one)
+    keys = {digest_of(total.key): total.key for total in history.totals}
+    bearers: dict[tuple[str, str], _Known] = {}
+    for total in history.totals:  # in the order of time
+        owner = of_key.get(digest_of(total.key))
+        if owner is not None:
+            bearers[total.key.cluster, total.key.node] = owner
+    for name, key in keys.items():
+        if name not in of_key:
+            # A report without a usable time, or none at all.
+            of_key[name] = bearers.setdefault((key.cluster, key.node), _Known())
+    for total in history.totals:
+        of_key[digest_of(total.key)].totals.append(total)
+    for finding in history.findings:
+        of_key[digest_of(finding.key)].findings.append(finding)
+    for at, mark in marks.items():
+        of_key[names[at][1]].marks.append(mark)
+    return list({id(one): one for one in of_key.values()}.values())
+
+
+def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fresh_s: float) -> FleetNode:
+    _, cluster, name = one.last
+    marks = sorted(one.marks, key=lambda mark: (mark.judged_at, mark.gate_id))
+    found = tuple(_still_open(one.findings, one.totals))
+    proof = _proof(one, marks, records)
+    age = None if proof is None else now - proof.measured_at
+    trend = one.trend
+    looked = max(
+        (mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL), default=0.0
+    )
+    fresh = age is not None and -AHEAD_S <= age <= fresh_s
+    node = FleetNode(
+        name, cluster, trend.known_by if trend else "its name alone", _state(marks[-1].standing, found, fresh),
+        tuple(marks), sum(total.count for total in one.totals), proof, age, looked, found,
+    )  # fmt: skip
+    if trend is None:
+        return node
+    return replace(
+        node,
+        courses=trend.courses,
+        growing=trend.growing,
+        gone=trend.gone,
+        changes=trend.changes,
+        steady=sum(course.motion is Motion.STEADY for course in trend.courses),
+        unknown=sum(course.motion is Motion.UNKNOWN for course in trend.courses),
+    )
+
+
+def _state(last: Standing, found: Sequence[StillOpen], fresh: bool) -> NodeState:
+    if last is Standing.CONDEMNED or any(map(_condemns, found)):
+        return NodeState.CONDEMNED
+    if last is Standing.CANNOT_TELL:
+        return NodeState.CANNOT_TELL
+    if found or last is Standing.DOUBTFUL:
+        return NodeState.DOUBTFUL
+    return NodeState.PROVEN if fresh else NodeState.UNPROVEN
+
+
+def _condemns(one: StillOpen) -> bool:
+    finding = one.finding
+    return finding.level is Level.FAIL and finding.cause is Cause.HARDWARE and LINK not in finding.subject
+
+
+def _still_open(findings: Iterable[NodeFinding], totals: Sequence[NodeTotal]) -> Iterable[StillOpen]:
+    measured: dict[str, str] = {}
+    whole = proven = ""
+    for total in totals:
+        for check in total.checks:
+            measured[check] = max(total.last, measured.get(check, ""))
+        whole = max(whole, total.last if total.checks else "")
+        proven = max(proven, total.last if total.standing is Standing.PROVEN else "")
+    for one in findings:
+        finding = one.finding
+        is_check = "." in finding.check and finding.check not in NO_CHECKS
+        answered = measured.get(finding.check, "") if is_check else whole
+        if finding.cause is Cause.EVIDENCE:
+            answered = max(answered, proven)
+        if one.judged_at >= answered:
+            yield StillOpen(finding, one.gate_id, one.judged_at)
+
+
+def _proof(
+    one: _Known, marks: Sequence[GateMark], records: Mapping[tuple[str, str], Record]
+) -> GateMark | None:
+    """The newest gate that proved the machine. Of one that is not among the rows only its record is known."""
+    proofs = [total for total in one.totals if total.standing is Standing.PROVEN]
+    if not proofs:
+        return None
+    newest = max(proofs, key=lambda total: total.last)
+    for mark in reversed(marks):
+        if mark.standing is Standing.PROVEN and mark.judged_at == newest.last:
+            return mark
+    record = records.get((newest.key.cluster, newest.last))
+    if record is None:
+        return None
+    measured = min(filter(None, (moment(record.measured_at), moment(record.judged_at))), default=0.0)
+    return GateMark(
+        record.gate_id, newest.key.node, record.judged_at, measured, Standing.PROVEN, record.profile, record.digests.policy
+    )  # fmt: skip
+
+
+def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> FleetNode:
+    """The machine with what was done to it, and what its scheduler says."""
+    node = replace(node, acts=tuple(acts), ours=our_state(acts) if acts else None)
+    if row is None:
+        return node
+    differs: Disagreement | SchedulerDifference | None = row.disagreement
+    service = row.machine.service if row.machine else None
+    if differs is None and node.state is NodeState.CONDEMNED and service is Service.SERVING:
+        differs = SchedulerDifference.SERVES
+    if differs is None and node.state is NodeState.PROVEN and service is Service.OUT:
+        differs = SchedulerDifference.OUT
+    return replace(node, engine=row.machine, ours=row.ours, differs=differs)
+
+
+def _turn(node: FleetNode) -> tuple[object, ...]:
+    """The worst first: by state, then what gets worse, then what was proven longest ago."""
+    age = float("inf") if node.proof_age_s is None else node.proof_age_s
+    return node.state.rank, not node.differs, not node.worse, -age, node.cluster, natural(node.name)

@@ -1,0 +1,310 @@
+"""The fleet, and one machine, for a terminal and as JSON. Pure. Names and messages are data: whatever is shown was made inert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from checks.documents.report import plain
+from checks.exit_codes import Exit
+from checks.judge.rules.wording import who
+from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
+from checks.judge.trend.model import IdentityChange
+from checks.model import Profile
+from tasks.remediation.model import Act
+from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
+from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
+from tasks.reports.machines.table import age_text, time_text
+from tasks.store.node_rows import Standing
+from tasks.text.inert import clean, one_line
+
+# One sign per gate of the strip, so that it can be read without colours.
+SIGNS = {Standing.PROVEN: "+", Standing.DOUBTFUL: "!", Standing.CONDEMNED: "X", Standing.CANNOT_TELL: "?"}
+LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell"
+STRIP, NAMED = 30, 20
+NONE = "-"
+COLUMNS = (
+    "node",
+    "cluster",
+    "state",
+    "last proof",
+    "last gates",
+    "open",
+    "gets worse",
+    "changed",
+    "scheduler",
+)
+
+
+def answer_line(fleet: Fleet) -> str:
+    """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 d old)"."""
+    many = len(fleet.nodes)
+    if not many:
+        return "No node is known" + _incomplete(fleet)
+    parts = [
+        f"{fleet.count(NodeState.PROVEN)} of {many} node{'' if many == 1 else 's'} proven within {span(fleet.fresh_s)}"
+    ]
+    for state in (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL):
+        if fleet.count(state):
+            parts.append(f"{fleet.count(state)} {state.value}")
+    parts += _unproven(fleet)
+    worse = sum(node.worse for node in fleet.nodes)
+    parts += [f"{worse} get{'s' if worse == 1 else ''} worse"] if worse else []
+    differ = sum(node.differs is not None for node in fleet.nodes)
+    parts += [f"{differ} differ{'s' if differ == 1 else ''} from the scheduler"] if differ else []
+    return "; ".join(parts) + _incomplete(fleet)
+
+
+def moved_line(fleet: Fleet) -> str:
+    """What all machines do, or reach together; "" if nothing moved."""
+    parts = [fleet_course_text(one) for one in fleet.moved[:1]]
+    more = len(fleet.moved) - 1
+    parts += [f"{more} more number{'' if more == 1 else 's'}"] if more > 0 else []
+    said = f"The fleet moved: {', and '.join(parts)}. No machine is named for that." if parts else ""
+    groups = [f"{name}: {course.check} {course.what} {course_text(course)}" for name, courses in fleet.groups.items()
+              for course in courses[:1]]  # fmt: skip
+    return " ".join([*([said] if said else []), *(f"{line}." for line in groups[:3])])
+
+
+def budget_line(fleet: Fleet) -> str:
+    """How often a healthy machine is named."""
+    return (
+        f"At most {FALSE_NAMES_A_MONTH:g} healthy machine a month is expected to be said to get worse by chance "
+        f"({fleet.series:,} numbers, {fleet.gates_a_month:.0f} gates a month)."
+    )
+
+
+def fleet_code(fleet: Fleet) -> int:
+    """1 where a machine is condemned or gets worse; else 3 unless every machine is proven and everything could be read; else 0."""
+    moved = fleet.groups or any(one.worse for one in fleet.moved)
+    if fleet.count(NodeState.CONDEMNED) or moved or any(node.worse for node in fleet.nodes):
+        return int(Exit.NO_GO)
+    whole = fleet.nodes and fleet.count(NodeState.PROVEN) == len(fleet.nodes)
+    return int(Exit.GO if whole and not fleet.problems and fleet.asked is not False else Exit.CANNOT_TELL)
+
+
+def fleet_text(fleet: Fleet) -> str:
+    """The answer first, then one line per machine, the worst first."""
+    lines = [answer_line(fleet)]
+    lines += [moved] if (moved := moved_line(fleet)) else []
+    if fleet.nodes:
+        cells = [COLUMNS, *(_cells(node, fleet) for node in fleet.nodes)]
+        shown = [
+            place
+            for place, name in enumerate(COLUMNS)
+            if place in (0, 2) or any(row[place] != NONE for row in cells[1:])
+        ]
+        widths = {place: max(len(row[place]) for row in cells) for place in shown}
+        lines += [
+            "",
+            *("  ".join(row[place].ljust(widths[place]) for place in shown).rstrip() for row in cells),
+        ]
+        lines += ["", LEGEND]
+    lines += [budget_line(fleet)] if fleet.series else []
+    gone = len(fleet.replaced)
+    lines += (
+        [f"{gone} machine{' was' if gone == 1 else 's were'} replaced: another one has the name now."]
+        if gone
+        else []
+    )
+    return "\n".join(map(clean, lines)) + "\n"
+
+
+def node_text(node: FleetNode, fleet: Fleet) -> str:
+    """One machine with everything that is kept of it."""
+    of_cluster = f" of {one_line(node.cluster, 63)}" if node.cluster else ""
+    lines = [f"{one_line(node.name, 120)}{of_cluster}: {state_words(node)}"]
+    lines.append(
+        f"{node.count} gate{'' if node.count == 1 else 's'}, known by {node.known_by}; {strip(node)}"
+    )
+    for title, some in node_parts(node, fleet):
+        lines += ["", f"{title}:", *(f"  {one_line(line, 500)}" for line in some)]
+    return "\n".join(lines) + "\n"
+
+
+def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]:
+    """The parts of a machine's page that are lists of lines."""
+    if node.open:
+        yield "Open findings", [finding_words(one) for one in node.open]
+    worse = worse_words(node)
+    if worse:
+        more = [f"and {len(worse) - NAMED} more"] if len(worse) > NAMED else []
+        yield "Gets worse", [*worse[:NAMED], *more]
+    if node.changes:
+        yield "Changed", [change_words(one) for one in reversed(node.changes[-NAMED:])]
+    if node.acts:
+        yield "Acts", [act_words(one) for one in reversed(node.acts)]
+    if node.engine is not None or node.differs is not None:
+        yield "Scheduler", [scheduler_words(node)]
+    yield "Gates", [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])]
+    yield (
+        "Numbers",
+        [f"{node.steady} steady, {len(node.moves)} worse, {node.unknown} of which nobody can tell"],
+    )
+
+
+def fleet_document(fleet: Fleet) -> dict[str, object]:
+    """The fleet as JSON; no key is ever absent. Times are Unix seconds, ages seconds."""
+    return {
+        "said": answer_line(fleet),
+        "moved_said": moved_line(fleet),
+        "now": fleet.now,
+        "fresh_s": fleet.fresh_s,
+        "counts": {state.name.lower(): fleet.count(state) for state in NodeState},
+        "nodes": [node_document(node) for node in fleet.nodes],
+        "replaced": [node_document(node) for node in fleet.replaced],
+        "moved": [{**_table(one), "worse": one.worse} for one in fleet.moved],
+        "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
+        "series": fleet.series,
+        "gates": fleet.gates,
+        "gates_a_month": round(fleet.gates_a_month, 3),
+        "false_names_a_month": FALSE_NAMES_A_MONTH,
+        "scheduler_answered": fleet.asked,
+        "problems": list(fleet.problems),
+    }
+
+
+def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
+    """One machine as JSON; `whole` adds all its gates and the course of every number."""
+    return {
+        "name": node.name,
+        "cluster": node.cluster,
+        "known_by": node.known_by,
+        "state": node.state.name.lower(),
+        "last_proof": plain(node.last_proof),
+        "proof_age_s": None if node.proof_age_s is None else round(node.proof_age_s, 1),
+        "looked_at": node.looked_at,
+        "gates": node.count,
+        "strip": strip(node),
+        "open": plain(node.open),
+        "moves": [_table(one) for one in (node.courses if whole else node.moves)],
+        "growing": plain(node.growing),
+        "gone": list(node.gone),
+        "steady": node.steady,
+        "unknown": node.unknown,
+        "changes": plain(node.changes),
+        "acts": plain(node.acts),
+        "ours": node.ours.name.lower() if node.ours else None,
+        "scheduler": None
+        if node.engine is None
+        else {"service": node.engine.service.value, "words": node.engine.words, "who": node.engine.who},
+        "differs": node.differs.value if node.differs else None,
+        **({"marks": plain(node.gates)} if whole else {}),
+    }
+
+
+def state_words(node: FleetNode) -> str:
+    """ "condemned; proven 9 d ago by gate g (deep)"."""
+    if node.last_proof is None:
+        return f"{node.state.value}; never proven"
+    return f"{node.state.value}; {proof_words(node)} by {one_line(node.last_proof.gate_id, 120)}"
+
+
+def proof_words(node: FleetNode) -> str:
+    """ "proven 3 h ago (quick)"."""
+    if node.last_proof is None or node.proof_age_s is None:
+        return "never"
+    profile = f" ({node.last_proof.profile.value})" if isinstance(node.last_proof.profile, Profile) else ""
+    ago = (
+        "in the future, so that its age is not known"
+        if node.proof_age_s < -1
+        else f"{span(node.proof_age_s)} ago"
+    )
+    return f"proven {ago}{profile}"
+
+
+def strip(node: FleetNode) -> str:
+    """One sign per gate, oldest first."""
+    return "".join(SIGNS[mark.standing] for mark in node.gates[-STRIP:])
+
+
+def finding_words(one: StillOpen) -> str:
+    """A finding as a sentence, with the gate that found it."""
+    finding = one.finding
+    said = f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+    return f"{finding.level.value} {finding.cause.value} {finding.check}: {said} (since {one.since}, {one.gate_id})"
+
+
+def worse_words(node: FleetNode) -> list[str]:
+    """What gets worse of the machine."""
+    return [
+        *(f"{c.check} {c.what} {spark(c.points)} {course_text(c)}" for c in node.moves),
+        *(f"{g.check} {g.metric} {spark(g.points)} {growth_text(g)}" for g in node.growing),
+        *node.gone,
+    ]
+
+
+def change_words(one: IdentityChange) -> str:
+    """ "driver 570 -> 580, since gate g"."""
+    return f"{one.what} {one.before} -> {one.after}, since {one.gate_id}"
+
+
+def act_words(act: Act) -> str:
+    """One act in a line."""
+    return f"{time_text(act.intended_at)} {act.rung.value} {act.number}: {act.state.value} (for {act.gate_id}, {act.finding})"
+
+
+def scheduler_words(node: FleetNode) -> str:
+    """The scheduler's word beside ours."""
+    said = "does not know the node" if node.engine is None else node.engine.service.value
+    words = f" ({node.engine.words})" if node.engine is not None and node.engine.words else ""
+    differs = f"; DIFFERS: {node.differs.value}" if node.differs else ""
+    return f"{said}{words}{differs}"
+
+
+def mark_words(mark: GateMark, now: float) -> str:
+    """One gate of a machine."""
+    profile = f", {mark.profile.value}" if mark.profile else ""
+    return f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}{profile}"
+
+
+def span(seconds: float) -> str:
+    """A duration in its largest unit; a day and less in hours."""
+    return f"{seconds / 3600:.0f} h" if 3600 <= seconds < 2 * 86_400 else age_text(seconds)
+
+
+def _unproven(fleet: Fleet) -> list[str]:
+    found = [node for node in fleet.nodes if node.state is NodeState.UNPROVEN]
+    if not found:
+        return []
+    never = sum(node.proof_age_s is None for node in found)
+    ages = [node.proof_age_s for node in found if node.proof_age_s is not None]
+    oldest = [f"the oldest proof is {span(max(ages))} old"] if ages else []
+    said = ", ".join([*oldest, *([f"{never} never proven"] if never else [])])
+    return [f"{len(found)} unproven ({said})"]
+
+
+def _incomplete(fleet: Fleet) -> str:
+    many = len(fleet.problems)
+    return f"; NOT COMPLETE: {many} thing{'' if many == 1 else 's'} could not be read" if many else ""
+
+
+def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
+    worst = (
+        node.open[-1:] if not node.open else sorted(node.open, key=lambda one: -one.finding.level.rank)[:1]
+    )
+    more = f" and {len(node.open) - 1} more" if len(node.open) > 1 else ""
+    worse = worse_words(node)
+    return (
+        one_line(node.name, 60),
+        one_line(node.cluster, 40) or NONE,
+        node.state.value,
+        proof_words(node),
+        strip(node) or NONE,
+        _short([f"{one.finding.level.value} {one.finding.check}{more}" for one in worst]),
+        _short(
+            [one_line(worse[0], 100) + (f" and {len(worse) - 1} more" if len(worse) > 1 else "")]
+            if worse
+            else []
+        ),
+        _short([one_line(change_words(one), 80) for one in node.changes[-1:]]),
+        one_line(scheduler_words(node), 100) if fleet.asked else NONE,
+    )
+
+
+def _short(texts: Sequence[str]) -> str:
+    return texts[0] if texts else NONE
+
+
+def _table(value: object) -> dict[str, object]:
+    table = plain(value)
+    return table if isinstance(table, dict) else {}

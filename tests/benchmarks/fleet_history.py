@@ -1,0 +1,129 @@
+"""What the page of a fleet costs: `python tests/benchmarks/fleet_history.py [--nodes 64] [--gates 10000]`. JSON on stdout, minutes.
+
+A folder store with made-up gates, every one with all nodes and 37 numbers of each, of which a page reads what it needs from the index.
+`fleet_s` is one `prelaunch fleet STORE --html FILE` from the start of Python to its end (median of three), `page_bytes` the page,
+`rebuild_s` makes the index anew from the files. `same` is whether the page is the same afterwards but for its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from checks.documents.report import dump_plain  # noqa: E402 - as a script, this file's own folder is what Python knows
+from checks.judge.baseline.samples import Side  # noqa: E402
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers, Number  # noqa: E402
+from checks.model import Cause, Level, Profile  # noqa: E402
+from tasks.store.folder import FolderStore  # noqa: E402
+from tasks.store.history import rebuild  # noqa: E402
+from tasks.store.index import FILE, Index  # noqa: E402
+from tasks.store.layout import NODES, RECORDS  # noqa: E402
+from tasks.store.node_rows import GateNodes, NodeRow, Standing  # noqa: E402
+from tasks.store.records import KeptFinding, Record  # noqa: E402
+from tests.sample_reports import healthy  # noqa: E402
+from tests.tasks.kept_gates import keep, record_for, sample_policy  # noqa: E402
+
+SEED, NUMBERS, CHECKS = 20261126, 37, 20
+# The newest gate is half an hour old; one before each hour.
+HOUR_S, NEWEST_S = 3600.0, 1800.0
+
+
+def made_up(nodes: int, gates: int, now: float) -> list[GateNodes]:
+    """Gates of one cluster, oldest first: a node gets slower, one is condemned now and then, and one is never measured again."""
+    chance = random.Random(SEED)
+    numbers = tuple(
+        Number(f"area.check{place}", "value_gbps", "", "a group", Side.LOW) for place in range(NUMBERS)
+    )
+    checks = tuple(f"area.check{place}" for place in range(CHECKS))
+    identities = [NodeIdentity((f"GPU {place}",), (str(place),), {"driver": "570"}) for place in range(nodes)]
+    found = []
+    for gate in range(gates):
+        at = now - NEWEST_S - HOUR_S * (gates - 1 - gate)
+        text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+        values, rows = [], []
+        for place in range(nodes if gate < gates - 200 else nodes - 1):
+            name, factor = f"node-{place:04}", 0.9 if place == 0 and gate > gates - 20 else 1.0
+            mine = tuple(round(factor * (100.0 + chance.gauss(0.0, 1.0)), 3) for _ in numbers)
+            values.append(NodeNumbers(name, identities[place], mine))
+            bad = place == 1 and gate % 50 == 49
+            own = KeptFinding(Level.FAIL, Cause.HARDWARE, checks[0], name, "is broken", "value", True)
+            standing = Standing.CONDEMNED if bad else Standing.PROVEN
+            rows.append(NodeRow(name, standing, at, 0, (own,) if bad else (), identities[place]))
+        medians = tuple(
+            statistics.median(column) for column in zip(*(one.values for one in values), strict=True)
+        )
+        of_gate = GateNumbers(f"g-{gate:05}", f"{gate:064x}", text, "a group", numbers, tuple(values), medians,
+                              (None,) * NUMBERS, (), "c")  # fmt: skip
+        found.append(
+            GateNodes(1, f"g-{gate:05}", text, Profile.QUICK, "p" * 64, (checks,), tuple(rows), (), of_gate)
+        )
+    return found
+
+
+def write(folder: Path, gates: list[GateNodes], record: Record) -> None:
+    """The files of the gates, without ten thousand syncs."""
+    for name in (RECORDS, NODES):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for gate in gates:
+        made = replace(record, gate_id=gate.gate_id, judged_at=gate.judged_at, measured_at=gate.judged_at, cluster="c",
+                       digests=replace(record.digests, report=gate.numbers.report))  # fmt: skip
+        (folder / RECORDS / f"{gate.gate_id}.json").write_bytes(dump_plain(made))
+        (folder / NODES / f"{gate.gate_id}.json").write_bytes(dump_plain(gate))
+
+
+def page(folder: Path) -> tuple[float, str]:
+    """One command: its seconds, and the page without its times."""
+    out = folder / "fleet.html"
+    begun = time.perf_counter()
+    argv = (sys.executable, "-m", "flows.cli.main", "fleet", str(folder), "--html", str(out))
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, check=False)
+    taken = time.perf_counter() - begun
+    assert done.returncode in (0, 1, 3), done.stderr.decode()
+    return taken, re.sub(
+        r"data-now=\"\d+\"|As of [^,]*,|proven \d+ (s|min|h|d) ago|is \d+ (h|d) old", "", out.read_text()
+    )
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--gates", type=int, default=10_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store, index = FolderStore(folder / "store"), Index("", folder / "store" / FILE)
+        sample = FolderStore(folder / "sample")
+        record = record_for(0, healthy(), keep(sample, 0, healthy()))
+        write(folder / "store", made_up(arguments.nodes, arguments.gates, time.time()), record)
+        begun = time.perf_counter()
+        done = rebuild(store, index, sample_policy)
+        rebuilt = time.perf_counter() - begun
+        runs = [page(folder / "store") for _ in range(3)]
+        rebuild(store, index, sample_policy)
+        again = page(folder / "store")[1]
+        figures = {
+            "nodes": arguments.nodes, "gates": arguments.gates, "with_nodes": done.with_nodes,
+            "rebuild_s": round(rebuilt, 1), "fleet_s": round(statistics.median(seconds for seconds, _ in runs), 2),
+            "page_bytes": (folder / "store" / "fleet.html").stat().st_size, "same": again == runs[0][1],
+            "index_bytes": (folder / "store" / FILE).stat().st_size,
+        }  # fmt: skip
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""`prelaunch fleet` and `prelaunch history`: the answer, the formats, the page, and what is said where something cannot be read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main
+from tasks.machines.base import Machine, Rung, Service
+from tasks.remediation.records import Records
+from tasks.reports.fleet import reading
+from tasks.store.folder import FolderStore
+from tasks.store.layout import nodes_key
+from tests.fakes.machines import PlayedMachines
+from tests.sample_reports import healthy, with_metric, wrong_sums
+from tests.tasks.kept_gates import FIRST_S, gate_id, keep
+from tests.tasks.reports.machines.test_rows import act
+
+ATTACK = "<script>alert(1)</script>\x1b[31m"
+GATES = Path(__file__).parents[3] / "deployments" / "gates"
+Captured = pytest.CaptureFixture[str]
+# A proof of a test is a year old.
+LONG = ("--fresh", "900000")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """Three gates of three nodes; node-1 is condemned by the last."""
+    made = FolderStore(tmp_path / "store")
+    for number in range(3):
+        report = healthy(3, 2)
+        report = wrong_sums(report, "node-1/rank-3") if number == 2 else report
+        keep(made, number, replace(report, measured_at=f"2025-11-{21 + number}T08:00:00Z"))
+    return made
+
+
+def test_the_answer_comes_first_and_a_page_is_written(
+    store: FolderStore, tmp_path: Path, capsys: Captured
+) -> None:
+    """Exit code 1: a node is condemned. The page has the same line, and asks for nothing."""
+    page = tmp_path / "fleet.html"
+
+    assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
+    out, err = capsys.readouterr()
+    assert out.startswith("2 of 3 nodes proven within 37500 d; 1 condemned\n")
+    assert ["node-1", "node-0", "node-2"] == [line.split()[0] for line in out.splitlines()[3:6]]
+    assert "++X" in out and "FAIL collective.all_reduce" in out and "" == err
+    text = page.read_text()
+    assert "2 of 3 nodes proven" in text and text.index("node-1") < text.index("node-0")
+    assert (
+        "http" not in text.replace("http-equiv", "") and (store.root / "gates" / gate_id(2)).as_uri() in text
+    )
+
+
+def test_old_proofs_are_not_proven(store: FolderStore, capsys: Captured) -> None:
+    """The gates were long ago: exit code 1 for the condemned node, and nobody is green."""
+    assert 1 == main(["fleet", str(store.root), "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+
+    assert {"proven": 0, "unproven": 2, "condemned": 1, "cannot_tell": 0, "doubtful": 0} == document["counts"]
+    assert None is document["error"] and [] == document["problems"]
+
+
+def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured) -> None:
+    """Every node proven, and the same a day too late."""
+    made = FolderStore(tmp_path / "healthy")
+    keep(made, 0, healthy(2, 2))
+
+    assert 0 == main(["fleet", str(made.root), *LONG])
+    assert capsys.readouterr().out.startswith("2 of 2 nodes proven")
+    assert 3 == main(["fleet", str(made.root), "--fresh", "1"])
+    assert capsys.readouterr().out.startswith(
+        "0 of 2 nodes proven within 1 h; 2 unproven (the oldest proof is "
+    )
+
+
+def test_the_page_is_the_same_from_a_rebuilt_index(
+    store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, at one time."""
+    monkeypatch.setattr("flows.cli.fleet.time.time", lambda: FIRST_S + 3e5)
+    pages = []
+    for step in ("filled", "rebuilt", "gone"):
+        if step == "rebuilt":
+            assert 0 == main(["store", "index", str(store.root), "--rebuild"])
+        if step == "gone":
+            (store.root / "index.sqlite").unlink()
+        main(["fleet", str(store.root), "--html", str(tmp_path / "f.html")])
+        pages.append((tmp_path / "f.html").read_bytes())
+    capsys.readouterr()
+
+    assert 1 == len(set(pages))
+
+
+def test_a_gate_that_cannot_be_read_is_in_the_first_line(store: FolderStore, capsys: Captured) -> None:
+    """And on stderr by name."""
+    store.put(nodes_key(gate_id(0)), b"{")
+
+    main(["fleet", str(store.root), *LONG])
+    out, err = capsys.readouterr()
+    assert "NOT COMPLETE: 1 thing could not be read" in out.splitlines()[0]
+    assert f"nodes/{gate_id(0)}.json" in err
+
+
+def test_another_cluster_has_no_node(store: FolderStore, capsys: Captured) -> None:
+    """Exit code 3: nothing is known of it."""
+    assert 3 == main(["fleet", str(store.root), "--cluster", "other"])
+    assert capsys.readouterr().out.startswith("No node is known")
+
+
+@pytest.mark.parametrize("words", [["--fresh", "0"], ["--fresh", "x"], ["--html", "/no/such/folder/f.html"]])
+def test_what_is_wrong_is_rejected(store: FolderStore, words: list[str], capsys: Captured) -> None:
+    """Exit code 2, and nothing on stdout."""
+    assert 2 == main(["fleet", str(store.root), *words])
+    assert "" == capsys.readouterr().out
+
+
+def test_a_folder_without_gates_is_rejected(tmp_path: Path, capsys: Captured) -> None:
+    """A name that is misspelt is not a fleet without a fault."""
+    assert 2 == main(["fleet", str(tmp_path / "none")])
+    assert 2 == main(["history", str(tmp_path / "none"), "node-1"])
+    assert "there are no gate results" in capsys.readouterr().err
+
+
+def test_hostile_names_are_text(tmp_path: Path, capsys: Captured) -> None:
+    """In a terminal and on both pages."""
+    made = FolderStore(tmp_path / "store")
+    report = healthy(2, 2)
+    nodes = tuple(replace(n, identity={**n.identity, "driver": ATTACK}) for n in report.nodes)
+    keep(made, 0, replace(report, nodes=nodes), cluster="c")
+    keep(made, 1, with_metric(report, "system.clock", "node-0", "synchronised", False), cluster=ATTACK)
+    main(["fleet", str(made.root), "--html", str(tmp_path / "f.html")])
+    main(["history", str(made.root), "node-0", "--html", str(tmp_path / "n.html")])
+    out = capsys.readouterr().out
+    pages = (tmp_path / "f.html").read_text() + (tmp_path / "n.html").read_text()
+
+    assert "alert(1)" in out and "alert(1)" in pages
+    assert "<script>alert" not in pages and "\x1b" not in out + pages
+
+
+def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
+    """Its gates, its findings, its acts and its page; as JSON with every number."""
+    Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
+
+    assert 1 == main(["history", str(store.root), "node-1", *LONG, "--html", str(tmp_path / "n.html")])
+    out = capsys.readouterr().out
+    assert out.startswith("node-1 of c: condemned; proven ")
+    assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out
+    assert (
+        "Acts:\n" in out
+        and "fence 1" in out
+        and f"X 2025-11-23T08:00:00Z condemned as node-1 by {gate_id(2)}" in out
+    )
+    assert "computes wrong sums" in (tmp_path / "n.html").read_text()
+    assert 1 == main(["history", str(store.root), "node-1", "--format", "json"])
+    (machine,) = json.loads(capsys.readouterr().out)["machines"]
+    assert (3, 3) == (machine["gates"], len(machine["marks"])) and machine["moves"]
+
+
+def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> None:
+    """With the command that lists those that are known."""
+    assert 2 == main(["history", str(store.root), "node-7"])
+    assert "`prelaunch fleet` lists them" in capsys.readouterr().err
+    assert 2 == main(["history", str(store.root), "no node"])
+
+
+def test_the_scheduler_of_a_gate_file_is_asked(
+    store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its word is beside ours, and a contradiction is marked; one that does not answer is said."""
+    text = (GATES / "local.toml").read_text()
+    text = text.replace('path = ".prelaunch"', f'path = "{store.root}"').replace("../", f"{GATES.parent}/")
+    file = tmp_path / "gate.toml"
+    file.write_text(text)
+    played = PlayedMachines({name: Machine(name, Service.SERVING) for name in ("node-0", "node-1")})
+    assert None is reading.engine_of(str(file))
+    monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
+
+    assert 1 == main(["fleet", str(file), *LONG])
+    out = capsys.readouterr().out
+    assert "1 differs from the scheduler" in out.splitlines()[0]
+    assert "serving; DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
+
+
+def test_an_index_that_cannot_be_opened_is_a_service_error(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 5."""
+    monkeypatch.setenv("PRELAUNCH_INDEX", "mysql://me:hunter22@h/d")
+
+    assert 5 == main(["fleet", str(store.root)])
+    assert 5 == main(["history", str(store.root), "node-1"])

@@ -1,0 +1,295 @@
+"""The state of every machine: what makes it proven, what keeps a finding open, and that nothing else is called health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
+from checks.model import Cause, Level, Profile
+from tasks.machines.base import Holder, Machine, Service
+from tasks.reports.fleet.model import Fleet, FleetNode, NodeState, SchedulerDifference
+from tasks.reports.fleet.states import HOUR_S, fleet_of
+from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
+from tasks.reports.machines.rows import MachineRow, OurState
+from tasks.store.node_rows import GateNodes, NodeRow, Standing, history_of
+from tasks.store.records import KeptFinding
+
+NOW = 1_795_000_000.0
+DAY_S = 24 * HOUR_S
+ALL = ("compute.gemm", "dcgm.diag", "system.clock")
+GEMM = KeptFinding(
+    Level.FAIL, Cause.HARDWARE, "compute.gemm", "a/rank-3", "computes wrong sums", "wrong", True
+)
+CLOCK = KeptFinding(
+    Level.WARN, Cause.CONFIGURATION, "system.clock", "a", "is not synchronised", "synchronised", True
+)
+SILENT = KeptFinding(Level.FAIL, Cause.EVIDENCE, "report", "a", "sent no report", "", True)
+
+
+def utc(at: float) -> str:
+    """As records have it."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node(
+    name: str,
+    standing: Standing = Standing.PROVEN,
+    findings: Sequence[KeptFinding] = (),
+    machine: str | None = "",
+    driver: str = "570",
+) -> NodeRow:
+    """A node of a machine that is called as its name unless it says otherwise; None: without a report."""
+    identity = None
+    if machine is not None:
+        identity = NodeIdentity((f"GPU {machine or name}",), (machine or name,), {"driver": driver})
+    return NodeRow(name, standing, 0.0, 0, tuple(findings), identity)
+
+
+def gate(
+    age_s: float,
+    *nodes: NodeRow,
+    checks: Sequence[str] = ALL,
+    cluster: str = "c",
+    profile: Profile = Profile.QUICK,
+) -> GateNodes:
+    """A gate that was judged so long ago; nodes without a report measured nothing."""
+    at = NOW - age_s
+    name = f"g-{age_s:.0f}"
+    sets = (tuple(checks), ())
+    rows = tuple(replace(row, measured_at=at, checks=0 if row.identity else 1) for row in nodes)
+    known = tuple(NodeNumbers(row.node, row.identity, ()) for row in nodes if row.identity)
+    numbers = GateNumbers(name, name, utc(at), "alone", (), known, cluster=cluster)
+    return GateNodes(1, name, utc(at), profile, "p", sets, rows, (), numbers)
+
+
+def fleet(*gates: GateNodes, fresh_s: float = DAY_S, rows: dict[str, MachineRow] | None = None) -> Fleet:
+    """What these gates say now."""
+    return fleet_of(history_of(gates), (), NOW, fresh_s, rows=rows)
+
+
+def only(found: Fleet) -> FleetNode:
+    """The one machine."""
+    (one,) = found.nodes
+    return one
+
+
+def test_a_node_of_a_fresh_gate_is_proven() -> None:
+    """And everything is."""
+    found = fleet(gate(HOUR_S, node("a"), node("b")))
+
+    assert [NodeState.PROVEN] * 2 == [one.state for one in found.nodes]
+    assert ("2 of 2 nodes proven within 24 h", 0) == (answer_line(found), fleet_code(found))
+
+
+@pytest.mark.parametrize("age_s", [DAY_S + 60, -HOUR_S])
+def test_an_old_proof_and_one_of_the_future_prove_nothing(age_s: float) -> None:
+    """Never green: the age of a proof must be known, and short."""
+    found = fleet(gate(age_s, node("a")))
+
+    assert (NodeState.UNPROVEN, 3) == (only(found).state, fleet_code(found))
+
+
+def test_the_answer_is_first_and_the_worst_node_comes_next() -> None:
+    """One of each kind."""
+    found = fleet(
+        gate(9 * DAY_S, node("old"), node("a"), node("b"), node("c"), node("d")),
+        gate(HOUR_S, node("a"), node("b", Standing.CONDEMNED, [replace(GEMM, subject="b/rank-1")]),
+             node("c", Standing.DOUBTFUL, [replace(CLOCK, subject="c")]), node("d", Standing.CANNOT_TELL, [SILENT], None)),
+    )  # fmt: skip
+
+    assert ["b", "d", "c", "old", "a"] == [one.name for one in found.nodes]
+    assert answer_line(found) == (
+        "1 of 5 nodes proven within 24 h; 1 condemned; 1 cannot tell; 1 doubtful; 1 unproven (the oldest proof is 9 d old)"
+    )
+    assert fleet_text(found).startswith(answer_line(found))
+    assert 1 == fleet_code(found)
+
+
+def test_a_gate_that_measures_less_answers_no_finding() -> None:
+    """A quick GO after a deep FAIL: the machine stays condemned until that check measures it again."""
+    deep = gate(
+        3 * HOUR_S, node("a", Standing.CONDEMNED, [replace(GEMM, check="dcgm.diag")]), profile=Profile.DEEP
+    )
+    quick = gate(HOUR_S, node("a"), checks=("compute.gemm", "system.clock"))
+    again = gate(60, node("a"), profile=Profile.DEEP)
+
+    assert NodeState.CONDEMNED is only(fleet(deep, quick)).state
+    assert ["dcgm.diag"] == [one.finding.check for one in only(fleet(deep, quick)).open]
+    assert (NodeState.PROVEN, ()) == (
+        only(fleet(deep, quick, again)).state,
+        only(fleet(deep, quick, again)).open,
+    )
+
+
+def test_a_warning_is_a_doubt_until_its_check_passes() -> None:
+    """Whatever else passes meanwhile."""
+    warned = gate(3 * HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]))
+    other = gate(HOUR_S, node("a"), checks=("compute.gemm",))
+
+    assert NodeState.DOUBTFUL is only(fleet(warned, other)).state
+    assert NodeState.PROVEN is only(fleet(warned, gate(HOUR_S, node("a")))).state
+
+
+def test_missing_evidence_ends_with_the_next_proof() -> None:
+    """It is no fault of the machine."""
+    silent = gate(3 * HOUR_S, node("a", Standing.CANNOT_TELL, [SILENT], None))
+
+    assert NodeState.CANNOT_TELL is only(fleet(gate(4 * HOUR_S, node("a")), silent)).state
+    assert NodeState.PROVEN is only(fleet(silent, gate(HOUR_S, node("a")))).state
+
+
+def test_a_node_that_never_reported_is_there() -> None:
+    """Declared, and nobody knows it."""
+    found = fleet(
+        gate(HOUR_S, node("a"), node("b", Standing.CANNOT_TELL, [replace(SILENT, subject="b")], None))
+    )
+
+    assert [("b", NodeState.CANNOT_TELL, None), ("a", NodeState.PROVEN, HOUR_S)] == [
+        (one.name, one.state, one.proof_age_s) for one in found.nodes
+    ]
+
+
+def test_a_silent_node_is_the_machine_that_had_its_name() -> None:
+    """One row, which says since when it is proven no more."""
+    found = fleet(
+        gate(5 * HOUR_S, node("a", machine="x")),
+        gate(HOUR_S, node("a", Standing.CANNOT_TELL, [SILENT], None)),
+    )
+
+    assert (NodeState.CANNOT_TELL, 2, 5 * HOUR_S) == (
+        only(found).state,
+        only(found).count,
+        only(found).proof_age_s,
+    )
+
+
+def test_a_replaced_machine_counts_for_nothing() -> None:
+    """Its name belongs to another one; what it was found to be is still listed."""
+    found = fleet(
+        gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x")),
+        gate(HOUR_S, node("a", machine="y")),
+    )
+
+    assert (NodeState.PROVEN, 0) == (only(found).state, fleet_code(found))
+    assert [("a", NodeState.CONDEMNED)] == [(one.name, one.state) for one in found.replaced]
+    assert "1 machine was replaced" in fleet_text(found)
+
+
+def test_a_renamed_machine_takes_its_findings_with_it() -> None:
+    """It is known by its GPUs."""
+    found = fleet(gate(5 * HOUR_S, node("a", Standing.CONDEMNED, [GEMM], machine="x")),
+                  gate(HOUR_S, node("b", machine="x"), checks=("system.clock",)))  # fmt: skip
+
+    assert ("b", NodeState.CONDEMNED, 2) == (only(found).name, only(found).state, only(found).count)
+
+
+def test_one_name_in_two_clusters_is_two_machines() -> None:
+    """Even if nothing but the name is known."""
+    bare = NodeRow("a", Standing.PROVEN, 0.0, 0, (), NodeIdentity())
+    found = fleet(gate(2 * HOUR_S, bare), gate(HOUR_S, bare, cluster="other"))
+
+    assert ["c", "other"] == sorted(one.cluster for one in found.nodes)
+
+
+def test_a_report_without_a_time_hides_no_node() -> None:
+    """Nothing is known of its course, and the node is there."""
+    bad = gate(HOUR_S, node("a"))
+    bad = replace(bad, numbers=replace(bad.numbers, measured_at="yesterday"))
+
+    assert NodeState.PROVEN is only(fleet(bad)).state
+
+
+def test_a_driver_that_changed_is_named() -> None:
+    """With the gate that first had it."""
+    found = only(fleet(gate(2 * HOUR_S, node("a")), gate(HOUR_S, node("a", driver="580"))))
+
+    assert [("driver", "570", "580")] == [(one.what, one.before, one.after) for one in found.changes]
+
+
+def machine(service: Service) -> MachineRow:
+    """What the scheduler says of a node without acts."""
+    return MachineRow("a", Machine("a", service, Holder.NOBODY, "IDLE"), OurState.UNTOUCHED, None)
+
+
+@pytest.mark.parametrize(
+    ("standing", "service", "differs"),
+    [
+        (Standing.CONDEMNED, Service.SERVING, SchedulerDifference.SERVES),
+        (Standing.PROVEN, Service.OUT, SchedulerDifference.OUT),
+        (Standing.PROVEN, Service.SERVING, None),
+        (Standing.CONDEMNED, Service.OUT, None),
+        (Standing.PROVEN, Service.UNKNOWN, None),
+    ],
+)
+def test_the_schedulers_word_is_beside_ours(
+    standing: Standing, service: Service, differs: SchedulerDifference | None
+) -> None:
+    """Where the two contradict each other, that is said."""
+    own = [GEMM] if standing is Standing.CONDEMNED else []
+    found = fleet(gate(HOUR_S, node("a", standing, own)), rows={"a": machine(service)})
+
+    assert differs is only(found).differs
+    assert ("differs from the scheduler" in answer_line(found)) is (differs is not None)
+    assert service.value in fleet_text(replace(found, asked=True))
+
+
+def test_what_could_not_be_read_is_in_the_first_line() -> None:
+    """And keeps a fleet from being proven."""
+    found = replace(fleet(gate(HOUR_S, node("a"))), problems=("a gate is broken",))
+
+    assert "NOT COMPLETE: 1 thing could not be read" in fleet_text(found).splitlines()[0]
+    assert 3 == fleet_code(found)
+    assert 3 == fleet_code(replace(found, problems=(), asked=False))
+
+
+def test_no_node_is_no_health() -> None:
+    """An empty fleet is not a proven one."""
+    assert (3, "No node is known") == (fleet_code(fleet()), answer_line(fleet()))
+
+
+def test_the_document_has_every_key_and_the_same_numbers() -> None:
+    """As the text says."""
+    found = fleet(gate(9 * DAY_S, node("old")), gate(HOUR_S, node("a", Standing.CONDEMNED, [GEMM])))
+    document = fleet_document(found)
+
+    assert answer_line(found) == document["said"]
+    assert {"condemned": 1, "cannot_tell": 0, "doubtful": 0, "unproven": 1, "proven": 0} == document["counts"]
+    assert "computes wrong sums" in node_text(found.nodes[0], found)
+
+
+STANDINGS = st.sampled_from((Standing.PROVEN, Standing.DOUBTFUL, Standing.CONDEMNED, Standing.CANNOT_TELL))
+ROUNDS = st.lists(st.tuples(STANDINGS, st.sets(st.sampled_from(ALL), min_size=1)), min_size=1, max_size=8)
+
+
+@settings(max_examples=200)
+@given(ROUNDS, st.data())
+def test_without_a_proof_nothing_is_ever_proven(
+    rounds: list[tuple[Standing, set[str]]], data: st.DataObject
+) -> None:
+    """Whatever gates there were: a proven node has a fresh proof as its newest word. A proof that is taken away helps nobody."""
+    found = {Standing.CONDEMNED: (GEMM,), Standing.DOUBTFUL: (CLOCK,), Standing.CANNOT_TELL: (SILENT,)}
+    gates = [
+        gate(
+            (len(rounds) - place) * HOUR_S,
+            node("a", standing, found.get(standing, ())),
+            checks=sorted(checks),
+        )
+        for place, (standing, checks) in enumerate(rounds)
+    ]
+    made = only(fleet(*gates))
+    proofs = [place for place, (standing, _) in enumerate(rounds) if standing is Standing.PROVEN]
+
+    assert (made.last_proof is not None) is bool(proofs)
+    if made.state is NodeState.PROVEN:
+        assert rounds[-1][0] is Standing.PROVEN and not made.open
+    if proofs and len(gates) > 1:
+        gone = data.draw(st.sampled_from(proofs))
+        left = only(fleet(*(one for place, one in enumerate(gates) if place != gone)))
+        assert left.state.rank <= made.state.rank or left.gates[-1].standing is not made.gates[-1].standing
