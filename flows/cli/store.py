@@ -19,6 +19,7 @@ from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.gate.outcome import Decision
 from tasks.gate.question import ApprovalAnswer
+from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import listed_text, pruned_text
 from tasks.reports.read import InputError, default_policy_of
 from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
@@ -199,7 +200,9 @@ def _policy_of(report: Report) -> Policy | None:
 
 
 def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
-    plan = planned(kept.store, arguments.older_than, arguments.keep_refused, time.time())
+    now = time.time()
+    needed = needed_gates(kept.store, kept.index(), now)
+    plan = planned(kept.store, arguments.older_than, arguments.keep_refused, now, needed)
     said = removed(kept.store, kept.index(), plan.old) if arguments.delete and plan.old else ""
     if arguments.format == "json":
         write_stdout(json_text(_pruned(plan, arguments.delete)))

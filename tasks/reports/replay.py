@@ -8,8 +8,9 @@ change and why, then the totals; as text, Markdown or JSON rows.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,6 +30,8 @@ from tasks.store.records import KeptFinding, KeptVerdict, Record
 from tasks.text.inert import one_line
 
 MOST = 100
+# Gates whose files are read while another one is judged, and with them the reports in memory.
+AHEAD = 8
 MESSAGE_CHARACTERS = 300
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
 LINES = 10
@@ -144,28 +147,69 @@ def replay(
 ) -> Iterator[ReplayedGate]:
     """Each gate that kept a report, a verdict or a record, by time. Without a policy: the shipped one of each report's type.
 
-    Raises StoreError if the store cannot be listed or does not answer; a gate that cannot be read is in the result.
+    A few gates are read ahead, because a store may be far away. Raises StoreError if the store cannot be listed or does not answer; a
+    gate that cannot be read is in the result.
     """
     recorded = set(records.recorded(store))
-    for gate_id, keys in kept_gates(store, recorded).items():
-        if gate_id in recorded or report_key(gate_id) in keys or verdict_key(gate_id) in keys:
-            yield _replayed(store, gate_id, policy, facts, baseline)
+    chosen = [
+        gate_id
+        for gate_id, keys in kept_gates(store, recorded).items()
+        if gate_id in recorded or report_key(gate_id) in keys or verdict_key(gate_id) in keys
+    ]
+    for gate_id, files in _read_ahead(store, chosen):
+        yield _replayed(gate_id, files, policy, facts, baseline)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What a store keeps of one gate; `error` is why it could not be read."""
+
+    record: Record | None = None
+    report: bytes | None = None
+    verdict: bytes | None = None
+    error: Exception | None = None
+
+
+def _read_ahead(store: Store, gates: Iterable[str]) -> Iterator[tuple[str, _Files]]:
+    """The files of the gates in their order; of at most AHEAD gates at a time."""
+    waiting: deque[tuple[str, Future[_Files]]] = deque()
+    with ThreadPoolExecutor(AHEAD) as pool:
+        try:
+            for gate_id in gates:
+                waiting.append((gate_id, pool.submit(_files_of, store, gate_id)))
+                if len(waiting) >= AHEAD:
+                    first, files = waiting.popleft()
+                    yield first, files.result()
+            while waiting:
+                first, files = waiting.popleft()
+                yield first, files.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _files_of(store: Store, gate_id: str) -> _Files:
+    try:
+        return _Files(
+            records.read(store, gate_id), store.get(report_key(gate_id)), store.get(verdict_key(gate_id))
+        )
+    except StoreUnreachable:
+        raise
+    except (DecodeError, StoreError) as error:
+        return _Files(error=error)
 
 
 def _replayed(
-    store: Store, gate_id: str, policy: Policy | None, facts: Facts, baseline: Baseline | None
+    gate_id: str, files: _Files, policy: Policy | None, facts: Facts, baseline: Baseline | None
 ) -> ReplayedGate:
+    record, data = files.record, files.report
     try:
-        record = records.read(store, gate_id)
-        data = store.get(report_key(gate_id))
+        if files.error is not None:
+            raise files.error
         if data is None:
             return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why="its report is missing")
-        kept = store.get(verdict_key(gate_id))
-        verdict = None if kept is None else records.load(kept)
+        verdict = None if files.verdict is None else records.load(files.verdict)
         report = load(data)
         rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
-    except StoreUnreachable:
-        raise
     except (DecodeError, InputError, StoreError) as error:
         return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, why=one_line(str(error), 500))
     cluster, when = (record.cluster, record.judged_at) if record else ("", report.measured_at)

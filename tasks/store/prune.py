@@ -1,8 +1,11 @@
-"""Deletes old gates from a store. What is in use stays: a cluster's PASS, the gate that holds the lock, and what has no known age."""
+"""Deletes old gates from a store. What is in use stays: a cluster's PASS, the gate that holds the lock, what has no known age, and
+what the caller still needs (the last proof of a machine, for example).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from checks.documents.decode import parse_json
@@ -27,6 +30,9 @@ from tasks.store.open import identity
 from tasks.store.records import Record, stamped_at
 
 DAY_S = 86400.0
+AT_ONCE = 16
+# Report, verdict and record.
+LAST = 3
 
 
 @dataclass(frozen=True)
@@ -47,15 +53,22 @@ class Pruning:
     stays: tuple[tuple[str, str], ...]
 
 
-def planned(store: Store, older_than_days: float, keep_refused: bool, now: float) -> Pruning:
-    """What a pruning would remove; nothing is removed. Raises StoreError, also where it cannot tell what is in use."""
-    used, gates = _in_use(store), kept_gates(store)
+def planned(
+    store: Store, older_than_days: float, keep_refused: bool, now: float, needed: Mapping[str, str]
+) -> Pruning:
+    """What a pruning would remove; nothing is removed. `needed` says by the id of a gate why it must stay. Raises StoreError, also
+    where it cannot tell what is in use.
+    """
+    used, gates = {**needed, **_in_use(store)}, kept_gates(store)
     for gate_id in records.recorded(store):
         gates.setdefault(gate_id, [])
     old: list[Old] = []
     stays: list[tuple[str, str]] = []
+    # A record is a file of its own, and a store may be far away.
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        read = dict(zip(gates, pool.map(lambda gate_id: _record(store, gate_id), gates), strict=True))
     for gate_id, keys in gates.items():
-        record, problem = _record(store, gate_id)
+        record, problem = read[gate_id]
         since = _newest(gate_id, record)
         if since is not None and now - since < older_than_days * DAY_S:
             continue
@@ -77,7 +90,10 @@ def removed(store: Store, index: Index, old: Sequence[Old]) -> str:
     """
     said = ""
     for one in old:
-        for key in one.keys:
+        # The last files of a gate say that it was there: they go when all others have gone.
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            _ = list(pool.map(store.delete, one.keys[:-LAST]))
+        for key in one.keys[-LAST:]:
             store.delete(key)
     try:
         index.forget(identity(store), [one.gate_id for one in old])

@@ -253,16 +253,19 @@ def test_a_gate_file_names_its_store(run: Run, store: FolderStore, tmp_path: Pat
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:
-    """Nothing goes without --delete."""
+    """Nothing goes without --delete, and never the last proof of a node."""
+    keep(store, 3, healthy())
     shown = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused")
     before = len(store.list(""))
     done = run("store", "prune", store.root, "--older-than", "0.0001", "--keep-refused", "--delete")
 
     assert (0, 0) == (shown[0], done[0])
-    assert "2 gates would go; --delete removes them" in shown[1] and "2 gates removed" in done[1]
+    assert "1 gate would go; --delete removes them" in shown[1] and "1 gate removed" in done[1]
     assert f"stays: {gate_id(1)}: it refused" in shown[1]
-    assert before == 12 and [gate_id(1)] == [key.split("/")[1] for key in store.list("gates")][:1]
-    assert 2 == len(store.list("gates"))
+    assert f"stays: {gate_id(3)}: it is the last proof of node-1" in shown[1]
+    assert before == 18 and [gate_id(1), gate_id(2), gate_id(3)] == sorted(
+        {key.split("/")[1] for key in store.list("gates")}
+    )
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "nan", "x"])

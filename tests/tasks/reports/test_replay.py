@@ -11,6 +11,7 @@ from checks.facts.builtin import builtin
 from checks.model import ANSWER_WORDS, Answer, Cause, Level
 from checks.policy import OnWarn, Policy, Rule
 from tasks.reports.replay import (
+    AHEAD,
     MOST,
     ChangeKind,
     ReplayedGate,
@@ -54,6 +55,33 @@ def looser(policy: Policy = POLICY) -> Policy:
 def run(store: FolderStore, policy: Policy | None = POLICY) -> list[ReplayedGate]:
     """All of a replay."""
     return list(replay(store, policy, FACTS, None))
+
+
+def test_many_gates_come_in_order_and_few_are_in_memory(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read ahead of what is judged, of a few gates; one that ends early leaves nothing behind."""
+    for number in range(30):
+        keep(store, number % 9, healthy()) if number < 9 else store.put(
+            f"gates/copy-{number}/verdict.json", b"{}"
+        )
+    read: list[str] = []
+    get = store.get
+
+    def noted(key: str) -> bytes | None:
+        read.append(key)
+        return get(key)
+
+    monkeypatch.setattr(store, "get", noted)
+    found = replay(store, POLICY, FACTS, None)
+    first = next(found)
+
+    assert len({key.split("/")[1] for key in read if key.startswith("gates/")}) <= AHEAD
+    rest = [one.gate_id for one in found]
+    assert 30 == len({first.gate_id, *rest})
+    assert [gate_id(number) for number in range(9)] == [
+        one for one in (first.gate_id, *rest) if "sample" in one
+    ]
 
 
 def test_the_same_policy_changes_nothing(store: FolderStore) -> None:

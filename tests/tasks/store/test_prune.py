@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> FolderStore:
 
 def olds(store: FolderStore, days: float = 5.5, keep_refused: bool = False) -> list[str]:
     """The gates that would go."""
-    return [one.gate_id for one in planned(store, days, keep_refused, NOW).old]
+    return [one.gate_id for one in planned(store, days, keep_refused, NOW, {}).old]
 
 
 def test_what_is_older_goes(store: FolderStore) -> None:
@@ -44,7 +44,7 @@ def test_what_is_older_goes(store: FolderStore) -> None:
 def test_refusals_may_be_kept(store: FolderStore) -> None:
     """They are what one learns from."""
     assert gate_id(1) not in olds(store, keep_refused=True)
-    assert (gate_id(1), "it refused") in planned(store, 5, True, NOW).stays
+    assert (gate_id(1), "it refused") in planned(store, 5, True, NOW, {}).stays
 
 
 def test_the_pass_in_use_stays(store: FolderStore) -> None:
@@ -52,7 +52,15 @@ def test_the_pass_in_use_stays(store: FolderStore) -> None:
     store.put("passes/c.json", json.dumps({"gate_id": gate_id(2)}).encode())
 
     assert gate_id(2) not in olds(store)
-    assert ((gate_id(2), "it is the PASS in use of c"),) == planned(store, 5, False, NOW).stays
+    assert ((gate_id(2), "it is the PASS in use of c"),) == planned(store, 5, False, NOW, {}).stays
+
+
+def test_what_the_caller_needs_stays(store: FolderStore) -> None:
+    """With the caller's reason."""
+    plan = planned(store, 5, False, NOW, {gate_id(3): "it is the last proof of node-1"})
+
+    assert ((gate_id(3), "it is the last proof of node-1"),) == plan.stays
+    assert gate_id(3) not in [one.gate_id for one in plan.old]
 
 
 def test_the_gate_that_runs_stays(store: FolderStore) -> None:
@@ -70,14 +78,14 @@ def test_where_the_use_is_not_known_nothing_goes(store: FolderStore, key: str, d
     store.put(key, data)
 
     with pytest.raises(StoreError, match="nothing is pruned"):
-        planned(store, 5, False, NOW)
+        planned(store, 5, False, NOW, {})
 
 
 def test_what_has_no_known_age_stays(store: FolderStore) -> None:
     """A folder of another name, without a record."""
     store.put("gates/other/health_check_metrics.json", b"{}")
 
-    assert (("other", "when it was judged is not known"),) == planned(store, 5, False, NOW).stays
+    assert (("other", "when it was judged is not known"),) == planned(store, 5, False, NOW, {}).stays
 
 
 def test_a_record_that_cannot_be_read_keeps_its_gate(store: FolderStore) -> None:
@@ -98,7 +106,7 @@ def test_removing_leaves_nothing_of_them_and_everything_of_the_others(
         index.write(identity(store), [record for record in [records.read(store, gate_id(number))] if record])
     store.put("passes/c.json", json.dumps({"gate_id": gate_id(4)}).encode())
 
-    assert "" == removed(store, index, planned(store, 9, False, NOW).old)
+    assert "" == removed(store, index, planned(store, 9, False, NOW, {}).old)
 
     left = store.list("")
     assert [] == [key for key in left if gate_id(0) in key]
@@ -109,20 +117,20 @@ def test_removing_leaves_nothing_of_them_and_everything_of_the_others(
 
 def test_a_removal_that_was_cut_short_is_found_again(store: FolderStore, tmp_path: Path) -> None:
     """The record goes last: it says what is left, and its age."""
-    (old,) = planned(store, 9.5, False, NOW).old
+    (old,) = planned(store, 9.5, False, NOW, {}).old
     for key in old.keys[:-1]:
         store.delete(key)
 
     assert record_key(gate_id(0)) == old.keys[-1]
     assert [gate_id(0)] == olds(store, 9.5)
-    removed(store, Index("", tmp_path / FILE), planned(store, 9.5, False, NOW).old)
+    removed(store, Index("", tmp_path / FILE), planned(store, 9.5, False, NOW, {}).old)
     assert gate_id(0) not in "".join(store.list(""))
 
 
 def test_an_index_that_fails_stops_no_pruning(store: FolderStore, tmp_path: Path) -> None:
     """It is said; its stale rows are never listed."""
     (tmp_path / "broken").write_bytes(b"no database\n" * 500)
-    said = removed(store, Index("", tmp_path / "broken"), planned(store, 9, False, NOW).old)
+    said = removed(store, Index("", tmp_path / "broken"), planned(store, 9, False, NOW, {}).old)
 
     assert "not a database" in said
     assert store.get(report_key(gate_id(0))) is None

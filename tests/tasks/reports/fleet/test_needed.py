@@ -1,0 +1,103 @@
+"""What a pruning must leave: the last proof, the newest gate and every open finding of each machine, and what nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.model import Report
+from tasks.reports.fleet.needed import UNKNOWN, needed_gates
+from tasks.reports.fleet.reading import read_fleet
+from tasks.store.folder import FolderStore
+from tasks.store.history import rebuild
+from tasks.store.index import FILE, Index
+from tasks.store.prune import planned, removed
+from tests.sample_reports import healthy, without_node, wrong_sums
+from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, sample_policy
+
+NOW = FIRST_S + 300 * DAY_S
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """An empty one."""
+    return FolderStore(tmp_path)
+
+
+def dated(number: int, report: Report) -> Report:
+    """The report of that day."""
+    return replace(report, measured_at=f"2025-11-{21 + number:02}T08:00:00Z")
+
+
+def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderStore, tmp_path: Path) -> None:
+    """Whatever their age; what is older than both may go."""
+    index = Index("", tmp_path / FILE)
+    for number in range(6):
+        report = healthy(3, 2)
+        report = wrong_sums(report, "node-1/rank-3") if number == 3 else report
+        keep(store, number, dated(number, without_node(report, "node-1") if number > 3 else report))
+    needed = needed_gates(store, index, NOW)
+
+    assert {
+        gate_id(2): "it is the last proof of node-1",
+        gate_id(3): "a finding about node-1 is open since then",
+        gate_id(5): "it is the last proof of node-2",
+    } == {key: why.replace("node-0", "node-2") for key, why in needed.items()}
+
+
+def test_pruning_makes_no_machine_look_better(store: FolderStore, tmp_path: Path) -> None:
+    """The same answer about every machine before and after all that may go has gone, and after the index is made anew."""
+    index = Index("", tmp_path / FILE)
+    for number in range(8):
+        report = healthy(3, 2)
+        report = wrong_sums(report, "node-1/rank-3") if number in (2, 4) else report
+        keep(store, number, dated(number, without_node(report, "node-2") if number > 5 else report))
+
+    def told() -> list[tuple[object, ...]]:
+        found = read_fleet(store, lambda: index, NOW)
+        assert () == found.problems
+        return [(one.name, one.state, one.last_proof, one.open, one.gates[-1].gate_id) for one in found.nodes]
+
+    before = told()
+    plan = planned(store, 1, False, NOW, needed_gates(store, index, NOW))
+    assert "" == removed(store, index, plan.old)
+
+    assert plan.old and before == told()
+    rebuild(store, index, sample_policy)
+    assert before == told()
+
+
+def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore, tmp_path: Path) -> None:
+    """An older version kept no rows of it; once they are made it may go. One whose report is gone proves nothing."""
+    index = Index("", tmp_path / FILE)
+    for number in range(3):
+        keep(store, number, dated(number, healthy()), nodes=False)
+    store.delete(f"gates/{gate_id(1)}/health_check_metrics.json")
+
+    assert {gate_id(0): UNKNOWN, gate_id(2): UNKNOWN} == needed_gates(store, index, NOW)
+    rebuild(store, index, sample_policy)
+    assert {gate_id(2)} == needed_gates(store, index, NOW).keys()
+
+
+def test_without_an_index_the_store_says_it(store: FolderStore, tmp_path: Path) -> None:
+    """More slowly."""
+    for number in range(3):
+        keep(store, number, dated(number, healthy()))
+    broken = tmp_path / "broken.sqlite"
+    broken.write_bytes(b"no database" * 200)
+
+    assert {gate_id(2)} == needed_gates(store, Index("", broken), NOW).keys()
+
+
+def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore, tmp_path: Path) -> None:
+    """Else the gates of machines that are rented for a day would stay for ever."""
+    for number in range(3):
+        report = healthy()
+        nodes = tuple(
+            replace(n, identity={**n.identity, "gpu_uuids": f"GPU-{number}-{n.name}"}) for n in report.nodes
+        )
+        keep(store, number, dated(number, replace(report, nodes=nodes)))
+
+    assert {gate_id(2)} == needed_gates(store, Index("", tmp_path / FILE), NOW).keys()
