@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
@@ -23,6 +24,9 @@ from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, 
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 
+if TYPE_CHECKING:
+    from tasks.gate_file.model import Gate
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --cluster C --fresh HOURS --format text|json --html FILE."""
@@ -30,11 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
         "gets worse, what changed, what was done to it, and its last gates. With a gate file whose [remediation] names machines of "
         "a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, 2 "
-        "rejected, 3 anything else is not known or not fresh, 5 the store or the index failed."
+        "rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
     )
     add_store(parser)
     parser.add_argument("--cluster", default=None, help="only nodes of this cluster")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
+    parser.add_argument(
+        "--notify", action="store_true",
+        help="also send the answer and the worst nodes to the owner, through the notifiers of the gate file that STORE has to be; "
+        "once per week, however often it runs",
+    )  # fmt: skip
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.html is not None:
             write_file(arguments.html, None)
+        gate = _gate(arguments.store) if arguments.notify else None
         named = open_named_store(arguments.store, os.environ)
-        found = read(arguments, named, arguments.cluster)
+        cluster = arguments.cluster if gate is None else gate.cluster.name
+        found = read(arguments, named, cluster)
         if arguments.html is not None:
             from tasks.reports.fleet.page import fleet_page
 
-            title = f"Fleet {arguments.cluster}" if arguments.cluster else "Fleet"
+            title = f"Fleet {cluster}" if cluster else "Fleet"
             write_file(arguments.html, fleet_page(found, report_links(named.store), title))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
@@ -75,7 +86,35 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout(fleet_text(found))
     say_problems(found)
+    if gate is not None and not _told(gate, named, found):
+        return int(Exit.NO_CAPACITY)
     return fleet_code(found)
+
+
+def _gate(argument: str) -> Gate:
+    """The gate file whose notifiers send the digest. Raises InputError."""
+    from tasks.gate_file.read import GateFileError, read_gate_file
+
+    if not argument.endswith(".toml"):
+        raise InputError(
+            "command line", "it needs a gate file as STORE, whose notifiers are used.", "--notify"
+        )
+    try:
+        return read_gate_file(Path(argument))
+    except GateFileError as error:
+        raise InputError(error.file, error.message, error.path, error.nearest) from error
+
+
+def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
+    """Whether the digest reached anybody."""
+    from tasks.paging.digest import send_digest
+
+    done = send_digest(gate, named.store, found)
+    for line in done.told:
+        write_stderr(f"prelaunch: told: {line}")
+    for line in done.failed:
+        write_stderr(f"prelaunch: not told: {line}")
+    return bool(done.where) or not done.failed
 
 
 def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, node: str = "") -> Fleet:

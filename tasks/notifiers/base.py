@@ -36,6 +36,7 @@ class Kind(StrEnum):
     LATE = "run late"
     REPAIR = "repair"
     NODES = "nodes between gates"
+    DIGEST = "fleet digest"
     TEST = "test"
 
 

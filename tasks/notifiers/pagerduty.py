@@ -146,6 +146,9 @@ class PagerDutyNotifier:
 
     def send(self, page: Notification) -> str:
         """Open the incident; a notification about an open incident is added to it. That of a test is resolved at once."""
+        if page.kind is Kind.DIGEST:
+            said = "a digest is no incident. Name slack or apprise among the notifiers as well."
+            raise NotifyError(said)
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)

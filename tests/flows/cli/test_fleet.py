@@ -185,6 +185,23 @@ def test_the_scheduler_of_a_gate_file_is_asked(
     assert "serving; DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
 
 
+def test_a_digest_is_sent_through_the_notifiers_of_a_gate_file(
+    store: FolderStore, tmp_path: Path, capsys: Captured
+) -> None:
+    """The exit code is the fleet's; a store alone has no notifiers."""
+    text = (GATES / "local.toml").read_text().replace("../", f"{GATES.parent}/")
+    file = tmp_path / "gate.toml"
+    file.write_text(
+        text.replace('path = ".prelaunch"', f'path = "{store.root}"').replace('name = "local"', 'name = "c"')
+    )
+
+    assert 1 == main(["fleet", str(file), "--notify", *LONG])
+    assert "prelaunch: told: " in capsys.readouterr().err
+    assert any("fleet-c-" in key for key in store.list("pages"))
+    assert 2 == main(["fleet", str(store.root), "--notify"])
+    assert "it needs a gate file as STORE" in capsys.readouterr().err
+
+
 def test_an_index_that_cannot_be_opened_is_a_service_error(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,68 @@
+"""The digest of a fleet: what its owner is told once a week, whether or not anything is wrong, so that silence means nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from checks.model import Cause
+from tasks.gate_file.model import Gate
+from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Kind, Notification, Severity
+from tasks.notifiers.deliver import DeliveryResult, deliver
+from tasks.paging.content import finish_page
+from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
+from tasks.reports.fleet.text import (
+    answer_line,
+    budget_line,
+    finding_words,
+    moved_line,
+    span,
+    state_words,
+    worse_words,
+)
+from tasks.store.base import Store
+from tasks.store.layout import fleet_key
+from tasks.text.inert import browsable
+
+# More are on the page.
+NODES = 10
+WORDS = {
+    NodeState.CONDEMNED: "FAIL",
+    NodeState.CANNOT_TELL: CANNOT_TELL,
+    NodeState.DOUBTFUL: "WARN",
+    NodeState.UNPROVEN: CANNOT_TELL,
+    NodeState.PROVEN: "WARN",
+}
+
+
+def send_digest(gate: Gate, store: Store, fleet: Fleet) -> DeliveryResult:
+    """Send it to the owner of the gate. The digest of the same week again is the same notification."""
+    return deliver(gate.notify, store, digest_of(gate, store, fleet))
+
+
+def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
+    """The notification: the answer, the worst nodes, and where the page is."""
+    cluster = gate.cluster.name
+    bad = [node for node in fleet.nodes if node.state is not NodeState.PROVEN or node.worse]
+    title = f"Fleet {cluster}: {answer_line(fleet)}"
+    facts = [
+        ("nodes", str(len(fleet.nodes))),
+        ("a proof counts for", span(fleet.fresh_s)),
+        ("chance", budget_line(fleet)),
+    ]
+    facts += [("all together", moved)] if (moved := moved_line(fleet)) else []
+    year, week, _ = datetime.fromtimestamp(fleet.now, UTC).isocalendar()
+    page = Notification(
+        f"fleet-{cluster}-{year}-w{week:02}", cluster, title, "", browsable(store.place(fleet_key(cluster))),
+        gate=gate.name, kind=Kind.DIGEST, audience=Audience.OWNER,
+        severity=Severity.WARNING if bad or fleet.problems or not fleet.nodes else Severity.INFO,
+        items=tuple(map(_item, bad[:NODES])), more_items=max(0, len(bad) - NODES), facts=tuple(facts),
+    )  # fmt: skip
+    return finish_page(page, title)
+
+
+def _item(node: FleetNode) -> Item:
+    more = [finding_words(one) for one in node.open[:1]] or worse_words(node)[:1]
+    said = "; ".join([f"{node.name} is {state_words(node)}", *more])
+    cause = node.open[0].finding.cause if node.open else Cause.EVIDENCE
+    remedy = f"Look at its history: prelaunch history STORE {node.name}"
+    return Item(WORDS[node.state], cause.value, node.name, "fleet", said, remedy, (), "")
