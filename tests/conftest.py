@@ -61,7 +61,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("prelaunch")
 # What .ci/system has only unpacked, because an installation would start it as a service.
-UNPACKED = Path(__file__).parents[1] / "build" / "monitoring" / "usr" / "bin"
+UNPACKED = Path(__file__).parents[1] / "build" / "unpacked" / "usr" / "bin"
 PARALLELCLUSTER = Path(__file__).parents[1] / "build" / "parallelcluster"
 SYSTEM_PATH = os.pathsep.join(
     (os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", str(UNPACKED), str(PARALLELCLUSTER))

@@ -57,6 +57,8 @@ LOCKED_OPTION_ENDS = (
     "command",
     "image",
     "mounts",
+    "arguments",
+    "engine",
     "prepared",
     "python",
     "role_arn",

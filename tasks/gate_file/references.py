@@ -61,13 +61,18 @@ class PolicyError(Exception):
 
 
 def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]:
-    """A launcher's options; a relative path of a file (`*_file`) is one from the gate file's folder, as every other path in it."""
-    return {
-        key: str(here / Path(value).expanduser())
-        if key.endswith("_file") and isinstance(value, str) and value
-        else value
-        for key, value in options.items()
-    }
+    """A launcher's options; a relative path of a file (`*_file`) is one from the gate file's folder, as every other path in it. In
+    lists {here} is that folder, as in the training's command.
+    """
+
+    def found(key: str, value: object) -> object:
+        if isinstance(value, str):
+            return str(here / Path(value).expanduser()) if value and key.endswith("_file") else value
+        if isinstance(value, tuple):
+            return [one.replace("{here}", str(here)) for one in value]
+        return value
+
+    return {key: found(key, value) for key, value in options.items()}
 
 
 def read_policy(path: Path) -> Policy:

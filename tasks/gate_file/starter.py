@@ -90,8 +90,9 @@ def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
 def _of_engine(engine: str) -> Iterator[Path]:
     for path in sorted(SHIPPED.glob("*.toml")):
         cluster = tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]
-        # `init` asks for a known type, for which nothing has to be described.
-        if cluster["launcher"] == engine and "machine" not in cluster:
+        # `init` asks for a known type, for which nothing has to be described, and for no image.
+        asks = "machine" in cluster or "container_image" in cluster.get("options", {})
+        if cluster["launcher"] == engine and not asks:
             yield path
 
 

@@ -182,7 +182,7 @@ def alerts() -> bytes:
     """The page of alerts of a real Prometheus: a GPU without values, an exporter that stopped, and a node that never existed."""
     from tests.deployments.monitoring.alert_world import CPU, GPU, NEVER, World, until
 
-    os.environ["PATH"] += f":{ROOT}/build/monitoring/usr/bin:/usr/sbin:/sbin"
+    os.environ["PATH"] += f":{ROOT}/build/unpacked/usr/bin:/usr/sbin:/sbin"
     with (
         tempfile.TemporaryDirectory() as folder,
         World(Path(folder)) as world,

@@ -13,6 +13,7 @@ from checks.check import CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
 from checks.model import Scope
 from checks.probes.host.environment_rules import SHM, Fault, Harm, LintContext, lint, listed, parse_file
+from checks.probes.host.system import shared_memory
 
 INTERFACES = Path("/sys/class/net")
 FILE_VARIABLE = "NCCL_CONF_FILE"
@@ -64,10 +65,10 @@ def settings(environ: Mapping[str, str], home: Path) -> tuple[dict[str, str], tu
 def lint_context_of(context: Context, variables: Mapping[str, str]) -> LintContext:
     """What the settings are judged by, as this node has it. Raises CheckError for what cannot be read."""
     try:
-        shm = os.statvfs(SHM)
         interfaces = frozenset(path.name for path in INTERFACES.iterdir())
     except OSError as error:
         raise CheckError(f"{error.filename} cannot be read: {error.strerror}") from error
+    shm = shared_memory(Path(SHM))
     return LintContext(
         gpus=context.declared.gpus_per_node,
         nodes=context.declared.nodes,

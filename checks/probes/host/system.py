@@ -136,7 +136,7 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
     except CgroupError as error:
         raise CheckError(str(error)) from error
     memory = parse_table(_read(root / "proc/meminfo"), "proc/meminfo")
-    disk, shm = _space(scratch), _space(root / "dev/shm")
+    disk, shm = _space(scratch), shared_memory(root / "dev/shm")
     return {
         **memory_metrics(memory, limits),
         "cpus": float(affinity) if limits.cpus is None else min(float(affinity), limits.cpus),
@@ -243,6 +243,13 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise CheckError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def shared_memory(folder: Path) -> os.statvfs_result:
+    """The space of /dev/shm. Raises CheckError, which says how a container gets one."""
+    if not folder.exists():
+        raise CheckError(f"there is no {folder}; a container gets one with --ipc=host or --shm-size=8g")
+    return _space(folder)
 
 
 def _space(folder: Path) -> os.statvfs_result:

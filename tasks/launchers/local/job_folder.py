@@ -35,7 +35,7 @@ class Submission:
 
     `deadline_s` is how long a health check's nodes may run, 0 if nothing but `max_runtime_s` bounds them. `withheld`
     names the variables whose values look secret: they reach the shepherd in its environment and
-    never a file.
+    never a file. `container_engine` is the program that runs the nodes' containers, "" where they are processes.
     """
 
     name: str
@@ -48,6 +48,8 @@ class Submission:
     prepared: bool
     withheld: tuple[str, ...]
     deadline_s: float = 0.0
+    container_engine: str = ""
+    container_label: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
+from checks.process import machine_state
 from checks.process.whole_file import write_whole
 from tasks.launchers.base import (
     Delays,
@@ -30,6 +30,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.local import network, start_stop
+from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
@@ -61,13 +62,16 @@ class LocalLauncher:
         self.root = root.absolute()
         self.options = options or LocalOptions()
         self.placement = Placement.IN_JOB if self.options.in_job else Placement.PINNED
+        state = machine_state.folder()
+        # Without the folder no watch ever found anything here, and an engine would refuse to mount it or make it.
+        self._submitter = Submitter(os.geteuid(), os.getegid(), state if state.is_dir() else None)
         self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return node_names(nodes)
 
     def plan(self, job: JobSpec) -> Plan:
-        return make_plan(job, self._folder(job.name).path, self.options)
+        return make_plan(job, self._folder(job.name).path, self.options, self._submitter)
 
     def submit(self, plan: Plan) -> JobHandle:
         name = plan.job.name
@@ -149,7 +153,7 @@ class LocalLauncher:
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return look(plans, self.options.python or sys.executable)
+        return look(plans, self.options, self._submitter)
 
     def hold(self, name: str) -> Hold:
         return Hold(Keeping.NOTHING)

@@ -10,13 +10,17 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Annotated
 
+from checks import bundle as bundles
 from checks.documents.decode import nearest
 from checks.exchange import secret_key
 from checks.process.environment import CODE
-from checks.value_types import Range, Text
+from checks.value_types import DecodeError, Range, Text
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
+from tasks.launchers.local import container
+from tasks.launchers.local.container import ContainerEngine, ContainerSettings, NodeContainer, Submitter
 
 # A script by itself, which needs nothing of this package: the nodes' interpreter may be another one.
+PACKAGES = Path(__file__).parents[3]
 ENTER = str(Path(__file__).with_name("enter_namespace.py"))
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
@@ -32,6 +36,7 @@ RESERVED = (
     "out",
     "nodes",
 )
+MOUNT = r"(/|\{here\})[^:]*:(/|\{here\})[^:]*(:[a-zA-Z,]+)?"  # {here}: the gate file's folder, which the gate has put in
 MAX_NODES = 240  # the last octets 10 to 249 of one /24
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
@@ -49,6 +54,9 @@ class LocalOptions:
 
     A node gets SIGTERM `grace_s` before SIGKILL, and keeps `log_bytes` of its log. `python` is the nodes'
     interpreter, "" this one. With `in_job`, checks and training are one job: nobody else's check stands between them.
+
+    With a `container_image` each node is a container of it, and `python` is the image's, "" its python3. The engine's client gets
+    `container_mounts` (source:target, or source:target:ro) and `container_arguments` as further words.
     """
 
     network: LocalNetwork = LocalNetwork.LOOPBACK
@@ -58,9 +66,13 @@ class LocalOptions:
     log_bytes: Annotated[int, Range(0, 1 << 40)] = 64 << 20
     python: str = ""
     in_job: bool = False
+    container_image: Annotated[str, Text(r"([a-z0-9][^\s]*)?", 1000)] = ""
+    container_engine: ContainerEngine = ContainerEngine.DOCKER
+    container_mounts: tuple[str, ...] = ()
+    container_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise LaunchRejected for a network of another name, or one prepared that nobody uses."""
+        """Raise LaunchRejected for a network of another name, one prepared that nobody uses, and for options that contradict."""
         kinds = tuple(kind.value for kind in LocalNetwork)
         if self.network not in kinds:
             near = nearest(self.network, kinds) or kinds[0]
@@ -69,6 +81,40 @@ class LocalOptions:
             )
         if self.prepared and self.network != LocalNetwork.NAMESPACES:
             raise LaunchRejected(f"prepared = {self.prepared!r} needs network = 'namespaces'.")
+        engines = tuple(engine.value for engine in ContainerEngine)
+        if self.container_engine not in engines:
+            near = nearest(self.container_engine, engines) or engines[0]
+            raise LaunchRejected(
+                f"container_engine {self.container_engine!r} is none of {', '.join(engines)}. Did you mean {near!r}?"
+            )
+        if (self.container_mounts or self.container_arguments) and not self.container_image:
+            raise LaunchRejected("container_mounts and container_arguments need a container_image. Name one.")
+        for mount in self.container_mounts:
+            if not re.fullmatch(MOUNT, mount):
+                raise LaunchRejected(
+                    f"container_mounts: {mount!r:.200} is not source:target or source:target:ro with two absolute paths."
+                )
+        if self._joins_namespaces and self.container_engine == ContainerEngine.DOCKER:
+            raise LaunchRejected(
+                "docker cannot join a network namespace that it did not make. "
+                "Set network = 'loopback', or container_engine = 'podman'."
+            )
+
+    @property
+    def _joins_namespaces(self) -> bool:
+        return bool(self.container_image) and self.network == LocalNetwork.NAMESPACES
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter of the nodes."""
+        return self.python or ("python3" if self.container_image else sys.executable)
+
+    def settings_for(self, job: JobSpec) -> ContainerSettings:
+        """What the job's containers are made of. A training may have an image of its own."""
+        image = (job.image if job.work.trains else "") or self.container_image
+        return ContainerSettings(
+            ContainerEngine(self.container_engine), image, self.container_mounts, self.container_arguments
+        )
 
 
 def node_names(nodes: int) -> tuple[str, ...]:
@@ -80,34 +126,89 @@ def network_name(folder: Path, options: LocalOptions) -> str:
     """The name that the job's namespaces begin with; "" on loopback. One job folder, one name."""
     if options.network == LocalNetwork.LOOPBACK:
         return ""
-    return options.prepared or f"pl-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+    return options.prepared or f"pl-{_digest(folder)}"
 
 
-def make_plan(job: JobSpec, folder: Path, options: LocalOptions) -> Plan:
-    """One process per node. PRELAUNCH_ATTEMPT is known only at the start, so it reads "{attempt}" here.
+def label_value(folder: Path, options: LocalOptions) -> str:
+    """The label of the job's containers; "" where nodes are processes."""
+    return f"pl-{_digest(folder)}" if options.container_image else ""
 
-    Raises LaunchRejected. The process also gets the submitter's environment, cleaned (see nodes.py).
+
+def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Submitter) -> Plan:
+    """One process per node, be it the node or the client of its container. PRELAUNCH_ATTEMPT is known only at the start, so it reads
+    "{attempt}" here.
+
+    Raises LaunchRejected. The process also gets the submitter's environment, cleaned (see nodes.py); a container does not.
     """
     _check(job)
-    python = options.python or sys.executable
-    words = {"{job}": str(folder), "{out}": str(folder / "out"), "{python}": python}
+    words = {"{job}": str(folder), "{out}": str(folder / "out"), "{python}": options.interpreter}
     command = tuple(
         re.sub(r"\{(job|out|python)\}", lambda found: words[found[0]], part) for part in job.command
     )
-    network = network_name(folder, options)
     requests = []
     for index, node in enumerate(node_names(job.nodes)):
-        argv = (*_enter(python, f"{network}-{index}", node, folder), *command) if network else command
-        requests.append(
-            Request(
-                "process", job.name, node, argv, _environment(job, node, folder), str(folder / "nodes" / node)
-            )
-        )
+        environment = _environment(job, node, folder)
+        if options.container_image:
+            environment.pop(CODE, None)  # the container finds it by the words that start the checks
+            argv = _contained(job, folder, options, submitter, index, command, tuple(environment))
+        else:
+            argv = (*_entered(options, folder, index), *command)
+        requests.append(Request("process", job.name, node, argv, environment, str(folder / "nodes" / node)))
     return Plan(job, tuple(requests))
 
 
-def _enter(python: str, namespace: str, node: str, folder: Path) -> tuple[str, ...]:
-    return (python, "-I", ENTER, namespace, node, str(folder / "hosts"))
+def _entered(options: LocalOptions, folder: Path, index: int) -> tuple[str, ...]:
+    """The words before a process that is to run in a namespace of its own."""
+    if not (network := network_name(folder, options)):
+        return ()
+    return (
+        options.interpreter,
+        "-I",
+        ENTER,
+        f"{network}-{index}",
+        node_names(index + 1)[index],
+        str(folder / "hosts"),
+    )
+
+
+def _contained(
+    job: JobSpec,
+    folder: Path,
+    options: LocalOptions,
+    submitter: Submitter,
+    index: int,
+    command: tuple[str, ...],
+    variables: tuple[str, ...],
+) -> tuple[str, ...]:
+    node, network = node_names(index + 1)[index], network_name(folder, options)
+    label = label_value(folder, options)
+    own = NodeContainer(
+        name=f"{label}-{index}",
+        label=label,
+        node=node,
+        folder=folder,
+        working_directory=folder / "nodes" / node,
+        variables=variables,
+        gpus=declared_gpus(job),
+        namespace=f"{network}-{index}" if network else "",
+        hosts=folder / "hosts" if network else None,
+    )
+    start = (
+        () if job.work is Work.COMMAND else (options.interpreter, "-c", container.ENTER, str(folder / "code"))
+    )
+    return container.command(options.settings_for(job), submitter, PACKAGES, own, (*start, *command))
+
+
+def declared_gpus(job: JobSpec) -> int:
+    """The GPUs of a node that the gate declares; 0 for a job without a bundle."""
+    try:
+        return bundles.load(job.files["bundle.json"]).declared.gpus_per_node
+    except (KeyError, DecodeError):
+        return 0
+
+
+def _digest(folder: Path) -> str:
+    return hashlib.sha256(str(folder).encode()).hexdigest()[:8]
 
 
 def _environment(job: JobSpec, node: str, folder: Path) -> dict[str, str]:

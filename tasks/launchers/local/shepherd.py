@@ -23,6 +23,7 @@ from pathlib import Path
 
 from checks.process.tree import become_subreaper, die_with_parent, end_children, reap
 from tasks.launchers.base import JobState
+from tasks.launchers.local import container
 from tasks.launchers.local import network as local_network
 from tasks.launchers.local.job_folder import JobFolder, Progress, Submission
 from tasks.launchers.local.network import NetworkError
@@ -66,9 +67,8 @@ def _be_guard(folder: JobFolder, submission: Submission, shepherd: int) -> int:
     keepers = folder.keepers()
     if keepers is None or folder.final():
         return code
-    network = _remove_network(submission)
-    keys = _remove_keys(folder)
-    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *network, *keys]
+    resources = [*_remove_containers(submission), *_remove_network(submission), *_remove_keys(folder)]
+    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *resources]
     folder.write_progress(Progress(JobState.FAILED, "; ".join(said), keepers.attempt))
     return 1
 
@@ -204,8 +204,13 @@ class Shepherd:
             print(f"{self.submission.name}: {error}", file=sys.stderr)
 
     def _finish(self, progress: Progress) -> None:
-        """Remove the network, then write the last state, for some seconds where the disk is full."""
-        said = "; ".join([progress.detail, *_remove_network(self.submission), *_remove_keys(self.folder)])
+        """Remove containers, network and keys, then write the last state, for some seconds where the disk is full."""
+        left = (
+            *_remove_containers(self.submission),
+            *_remove_network(self.submission),
+            *_remove_keys(self.folder),
+        )
+        said = "; ".join([progress.detail, *left])
         deadline = time.monotonic() + FINAL_TRIES_S
         while True:
             try:
@@ -214,6 +219,11 @@ class Shepherd:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+
+
+def _remove_containers(submission: Submission) -> tuple[str, ...]:
+    left = container.remove(submission.container_engine, submission.container_label)
+    return (left,) if left else ()
 
 
 def _remove_network(submission: Submission) -> tuple[str, ...]:

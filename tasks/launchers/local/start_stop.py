@@ -21,14 +21,14 @@ from checks.exchange import secret_key
 from checks.process.tree import alive, end_marked, end_tree, start_ticks
 from checks.runner.deadline import ANSWER_S
 from tasks.launchers.base import JobState, LaunchError, Plan
-from tasks.launchers.local import network
+from tasks.launchers.local import container, network
 from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Progress, Submission, boot_id
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import WITHHELD
-from tasks.launchers.local.plan import SECRET, LocalOptions, network_name
+from tasks.launchers.local.plan import PACKAGES, SECRET, LocalOptions, label_value, network_name
 from tasks.launchers.local.shepherd import BUSY
+from tasks.launchers.node_code import vendored
 
-PACKAGES = Path(__file__).parents[3]
 # Without PYTHONPATH, which the nodes would inherit.
 RUN_MODULE = """\
 import runpy, sys
@@ -54,6 +54,8 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
         made.life_lock.touch()
         made.code.mkdir()
         (made.code / "checks").symlink_to(PACKAGES / "checks")
+        if options.container_image:  # an image need not have what the checks bring along
+            _add_vendored(made.code)
         key = secret_key.make()
         for request in plan.processes:
             (made.nodes / request.node).mkdir(parents=True)
@@ -66,6 +68,13 @@ def stage(plan: Plan, folder: JobFolder, staging: Path, options: LocalOptions) -
     except OSError:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def _add_vendored(code: Path) -> None:
+    for name, data in vendored().items():
+        path = code / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def start(plan: Plan, folder: JobFolder, *, remove: bool) -> None:
@@ -138,6 +147,8 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
         subnet=options.subnet,
         prepared=bool(options.prepared),
         withheld=secrets,
+        container_engine=str(options.container_engine) if options.container_image else "",
+        container_label=label_value(folder.path, options),
         deadline_s=plan.job.deadline_s and plan.job.deadline_s + ANSWER_S + START_MARGIN_S,
     )
 
@@ -172,7 +183,7 @@ def bury(folder: JobFolder, keepers: Keepers, state: JobState, why: str) -> Prog
         for pid, started in (keepers.guard, keepers.shepherd):
             left.update(end_tree(pid, 0.0, started))
         left.update(end_marked("PRELAUNCH_ATTEMPT", keepers.attempt, 0.0))
-    said = [why, *_remove_network(folder)]
+    said = [why, *_remove_containers(folder), *_remove_network(folder)]
     with suppress(OSError):
         folder.remove_keys()
     said += [f"these processes cannot be ended: {sorted(left)}"] if left else []
@@ -222,6 +233,12 @@ def _collect(keepers: Keepers) -> None:
     if start_ticks(pid) == started and not alive(pid, started):
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def _remove_containers(folder: JobFolder) -> Sequence[str]:
+    submission = folder.submission()
+    left = container.remove(submission.container_engine, submission.container_label) if submission else ""
+    return (left,) if left else ()
 
 
 def _remove_network(folder: JobFolder) -> Sequence[str]:

@@ -68,6 +68,12 @@ def test_a_resource_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
         system.resource_metrics(root, tmp_path, 8)
 
 
+def test_a_container_without_shared_memory_is_told_how_it_gets_some(tmp_path: Path) -> None:
+    """docker run --ipc=none: there is no /dev/shm, and to run the gate again does not help."""
+    with pytest.raises(CheckError, match=r"there is no .*/dev/shm; a container gets one with --ipc=host"):
+        system.shared_memory(tmp_path / "dev/shm")
+
+
 def test_this_machine_has_resources(tmp_path: Path) -> None:
     """The check itself, here: everything it promises, and numbers that can be."""
     result = system.resources.body(context(tmp_path))

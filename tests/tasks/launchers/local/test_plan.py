@@ -12,7 +12,7 @@ import pytest
 
 from tasks.launchers.base import JobSpec, LaunchRejected, Work
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.local.start_stop import PACKAGES
+from tasks.launchers.local.plan import PACKAGES
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden"
 UPDATE = "UPDATE_GOLDEN"  # set it to write the golden files anew, then read the difference

@@ -1,0 +1,190 @@
+"""A local job's nodes in containers of docker or podman: the command that starts one, and the end of those that are left.
+
+The container gets the job's folder, the checks of this installation, the folder of the machine's open findings and the kernel log. Of
+the submitter's environment it gets only the job's own variables. A container of docker belongs to its daemon, so that a signal to
+the client may leave it running: whoever ends the job also removes what bears its label.
+
+Sources: docker-run(1) of Docker 27, podman-run(1) of Podman 4.3 and 5; NVIDIA Container Toolkit,
+"Support for Container Device Interface".
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+LABEL = "dev.prelaunch.job"
+# Run by the image's own Python, which is 3.10 or newer: what the image set for the training is put aside for it, as by every engine.
+ENTER = """\
+import os, sys
+code, *command = sys.argv[1:]
+sys.path.insert(0, code)
+from checks.process.environment import for_checks
+os.execvpe(command[0], command, for_checks(os.environ, code, {"OMP_NUM_THREADS": "1"}))
+"""
+REMOVE_S = 30.0
+# podman fails once for a container whose conmon was killed, and then knows that it has ended. The last look finds none.
+REMOVE_TRIES = 4
+
+
+class ContainerEngine(StrEnum):
+    """The program that starts containers. Others that take docker's options, such as nerdctl, were not tried."""
+
+    DOCKER = "docker"
+    PODMAN = "podman"
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """What [cluster.options] says of containers."""
+
+    engine: ContainerEngine
+    image: str
+    mounts: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Who starts the containers: the user and group, and the folder of this machine's state, None if there is none."""
+
+    user: int
+    group: int
+    state: Path | None
+
+
+@dataclass(frozen=True)
+class NodeContainer:
+    """One node's container: its name, the job's label, its folders, variables and GPUs.
+
+    `namespace` is the network namespace that it joins, and `hosts` that network's file of names. Without one it has the machine's
+    network.
+    """
+
+    name: str
+    label: str
+    node: str
+    folder: Path
+    working_directory: Path
+    variables: tuple[str, ...]
+    gpus: int
+    namespace: str = ""
+    hosts: Path | None = None
+
+
+def label_of(folder_name: str) -> str:
+    """The value of the label that the containers of a job bear."""
+    return f"{LABEL}={folder_name}"
+
+
+def command(
+    settings: ContainerSettings,
+    submitter: Submitter,
+    packages: Path,
+    node: NodeContainer,
+    inside: Sequence[str],
+) -> tuple[str, ...]:
+    """The command that runs `inside` in the node's container, in the foreground. Pure."""
+    words = [
+        *started(settings, submitter, node.gpus),
+        *("--name", node.name, "--label", label_of(node.label)),
+        *_network(node),
+        *_mounted(node.folder),
+        *_mounted(packages / "checks", "ro"),
+        *(() if submitter.state is None else _mounted(submitter.state)),
+        *("--workdir", str(node.working_directory)),
+    ]
+    for name in (
+        node.variables
+    ):  # the client takes the values from its own environment, so that no list of processes shows them
+        words += ["--env", name]
+    return (*words, *own_words(settings), settings.image, *inside)
+
+
+def started(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tuple[str, ...]:
+    """The first words of every container, up to where it gets a name.
+
+    An init is process 1, which hands signals on and reaps. The image is never pulled: a gate waits for no download. Shared memory is
+    the machine's, for NCCL and data loaders want more than an engine's 64 MiB. The kernel log needs its device and a capability.
+    """
+    root = submitter.user == 0
+    owner = f"{submitter.user}:{submitter.group}" if settings.engine is ContainerEngine.DOCKER else "0:0"
+    words = [
+        settings.engine.value,
+        "run",
+        "--rm",
+        "--init",
+        "--pull",
+        "never",
+        "--user",
+        owner,
+        "--ipc",
+        "host",
+    ]
+    if root or settings.engine is ContainerEngine.DOCKER:
+        words += ["--device", "/dev/kmsg:/dev/kmsg:r", "--cap-add", "SYSLOG"]
+    if gpus:
+        words += (
+            ["--gpus", "all"]
+            if settings.engine is ContainerEngine.DOCKER
+            else ["--device", "nvidia.com/gpu=all"]
+        )
+        if root or settings.engine is ContainerEngine.DOCKER:
+            words += ["--ulimit", "memlock=-1:-1"]
+    return tuple(words)
+
+
+def own_words(settings: ContainerSettings) -> tuple[str, ...]:
+    """The operator's own words, which come last: of an option that is given twice the engines take the last."""
+    mounts = (word for mount in settings.mounts for word in ("--volume", mount))
+    return (*mounts, *settings.arguments)
+
+
+def remove(engine: str, label: str) -> str:
+    """End and remove every container with that label. Returns "" once there is none, else why it cannot be said or done."""
+    if not engine:
+        return ""
+    if shutil.which(engine) is None:
+        return f"its containers may be left: there is no {engine} on the PATH"
+    said = ""
+    for _ in range(REMOVE_TRIES):
+        try:
+            found = _asked(engine, "ps", "--all", "--quiet", "--filter", f"label={label_of(label)}")
+            if found.returncode == 0:
+                left = found.stdout.split()
+                if not left:
+                    return ""
+                # podman waits 10 s for the end of what ignores SIGTERM, docker kills at once.
+                at_once = ("--time", "0") if engine == ContainerEngine.PODMAN else ()
+                found = _asked(engine, "rm", "--force", *at_once, "--volumes", *left)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"its containers may be left: {engine}: {error}"
+        said = " ".join(found.stderr.split())[:300]
+    return f"its containers may be left: {engine}: {said}"
+
+
+def _asked(engine: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (engine, *words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=REMOVE_S,
+        check=False,
+    )
+
+
+def _network(node: NodeContainer) -> tuple[str, ...]:
+    if not node.namespace or node.hosts is None:
+        return ("--network", "host")
+    named = ("--network", f"ns:/run/netns/{node.namespace}", "--hostname", node.node)
+    return (*named, "--volume", f"{node.hosts}:/etc/hosts:ro")
+
+
+def _mounted(path: Path, mode: str = "rw") -> tuple[str, str]:
+    return "--volume", f"{path}:{path}:{mode}"
