@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -327,9 +328,26 @@ def _kept_picture(session: Session, png: bytes) -> str:
 
 
 async def export_report(session: Session, judged: JudgedReport) -> None:
-    """Write the merged report beside the job that wrote it; a reused report is there already."""
+    """Write the merged report beside the job that wrote it, and log it in MLflow if the gate file says so; a reused report is there
+    already.
+    """
     if not judged.reused:
         await run_to_end(_hand_out, session, judged)
+        if session.setting.gate.mlflow.uri:
+            await run_to_end(_log_in_mlflow, session, judged)
+
+
+def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
+    """A server that fails changes no verdict, and costs a few seconds."""
+    from tasks.reports.mlflow.export import export
+    from tasks.reports.mlflow.run import run_of
+
+    table = session.setting.gate.mlflow
+    try:
+        made = run_of(judged.report, judged.verdict, session.setting.policy, session.gate_id)
+        LOG.info("logged in MLflow: %s", export(made, table.uri, table.experiment_name, os.environ))
+    except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
+        LOG.warning("the report is stored, but not in MLflow: %s", error)
 
 
 def _hand_out(session: Session, judged: JudgedReport) -> None:

@@ -59,7 +59,7 @@ INTENTIONS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("list", "ls", "runs", "gates", "past"), _PAST),
     **dict.fromkeys(("validate", "lint", "verify", "dry-run", "dryrun", "preview", "cost", "price"), _BEFORE),
     **dict.fromkeys(("run", "start", "launch", "submit", "go"), _START),
-    **dict.fromkeys(("report", "show", "html", "open", "view", "export"), _SHOW),
+    **dict.fromkeys(("report", "show", "html", "open", "view"), _SHOW),
     **dict.fromkeys(("nodes", "cluster", "inventory"), _NODES),
     **dict.fromkeys(("repair", "fix", "heal", "drain", "reboot"), _MEND),
     **dict.fromkeys(("cancel", "stop", "abort", "kill"), _END),

@@ -68,6 +68,7 @@ VERBS = {
     ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
     "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
+    "export": ("flows.cli.export", "send a report and its verdict to MLflow, as a run of an experiment"),
     "examples": (
         "flows.cli.examples",
         "copy the files that you edit (gate files, policies, prefect.yaml, systemd units) to a folder",

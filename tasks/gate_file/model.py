@@ -46,6 +46,7 @@ LOCKED: dict[str, str] = {
     "store.path": "it is a path",
     "store.work": "it is a path",
     "store.index": "it may contain a password",
+    "mlflow": "it decides where reports are sent",
 }
 # Launchers bring their own options; those that name files or programs are known by the end of their key.
 LOCKED_OPTION_ENDS = (
@@ -299,6 +300,18 @@ class StoreTable(Table):
     index: Annotated[str, Field(repr=False)] = ""
 
 
+class MlflowTable(Table):
+    """Where each gate is logged as a run of MLflow: `uri` is http(s)://host or the ARN of a tracking server of SageMaker.
+
+    Credentials are in the environment (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD).
+    """
+
+    uri: Annotated[
+        str, Field(pattern=r"^(|https?://[^/@\s]+(/[^@\s]*)?|arn:aws[a-z-]*:sagemaker:\S+)$", max_length=4096)
+    ] = ""
+    experiment_name: Annotated[str, Field(min_length=1, max_length=250)] = "sagemaker-health-checks"
+
+
 class Gate(Table):
     """One gate file."""
 
@@ -312,6 +325,7 @@ class Gate(Table):
     approval: Approval = Approval()
     remediation: RemediationTable = RemediationTable()
     store: StoreTable = StoreTable()
+    mlflow: MlflowTable = MlflowTable()
 
     @model_validator(mode="after")
     def one_starts_again(self) -> Gate:

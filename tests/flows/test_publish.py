@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from prefect import flow
 
 from tasks import publish
-from tasks.gate.outcome import Decision, JudgedReport
+from tasks.gate.outcome import Decision, JudgedReport, Outcome
 from tasks.orchestration import artifacts
 from tasks.render.context import VerdictContext
 from tasks.render.picture.canvas import PictureUnavailable
@@ -23,6 +24,7 @@ from tasks.store.folder import FolderStore
 from tasks.store.index import FILE, Index
 from tasks.store.node_rows import Standing
 from tasks.store.open import identity
+from tests.fakes.mlflow import Failure, mlflow_server
 from tests.flows.driving import PIXEL, drawn, gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -191,15 +193,55 @@ def test_nodes_that_cannot_be_kept_change_no_verdict(tmp_path: Path, monkeypatch
     assert () == node_rows.kept(FolderStore(tmp_path / "store"))
 
 
+def logged(folder: Path, uri: str) -> Outcome:
+    """The end of a gate whose file names that tracking server."""
+    path = fake_gate(folder)
+    path.write_text(path.read_text() + f'\n[mlflow]\nuri = "{uri}"\nexperiment_name = "gates"\n')
+    _, outcome = gate_it(path)
+    return outcome
+
+
+def test_a_gate_is_logged_in_mlflow(tmp_path: Path) -> None:
+    """Under its id, with the report that the store has."""
+    with mlflow_server() as server:
+        outcome = logged(tmp_path, server.uri)
+    (gate,) = _gates(tmp_path)
+    (run,) = server.runs
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert (gate.name, "go", "FINISHED") == (
+        run.params["prelaunch_gate_id"],
+        run.params["prelaunch_answer"],
+        run.status,
+    )
+    assert {"gates"} == set(server.experiments)
+
+
+def test_a_dead_mlflow_changes_no_verdict_and_costs_seconds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It accepts the connection and never answers."""
+    with mlflow_server() as server:
+        server.failure = Failure.HANG
+        begun = time.monotonic()
+        outcome = logged(tmp_path, server.uri)
+        taken = time.monotonic() - begun
+
+    assert Decision.LAUNCHED is outcome.decision
+    assert "the report is stored, but not in MLflow" in caplog.text
+    assert taken < 30
+
+
 @pytest.mark.long
 def test_a_second_gate_shows_the_first(tmp_path: Path, engine: Engine) -> None:
     """The page has the cluster's earlier verdict and what changed since, and each of the two leads to the other."""
     path = fake_gate(tmp_path)
     engine.parts = ["healthy"]
     gate_it(path)
+    (first,) = _gates(tmp_path)
     engine.parts = ["wrong"]
     gate_it(path)
-    first, second = sorted((tmp_path / "store" / "gates").iterdir(), key=lambda folder: folder.name)
+    (second,) = (gate for gate in _gates(tmp_path) if gate != first)  # both may be of the same second
     old, page = ((gate / "report.html").read_text() for gate in (first, second))
     strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
 

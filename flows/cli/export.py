@@ -1,0 +1,87 @@
+"""`prelaunch export REPORT`: sends a report and its verdict to MLflow, as a run of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from checks.exit_codes import Exit
+from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.rejection import report_rejection
+from tasks.reports.mlflow.errors import ExportError, ExportRejected
+from tasks.reports.read import InputError, judge_file, policy_of
+
+EXPERIMENT, URI_VARIABLE, SECONDS = "sagemaker-health-checks", "MLFLOW_TRACKING_URI", 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """REPORT --mlflow-uri URI --mlflow-experiment-name NAME --policy FILE --format text|json."""
+    parser.description = (
+        "Judges a report and logs it as a run of an experiment of MLflow: parameters, metrics (a value that was not measured is not "
+        "logged), and the report as health_check_metrics.json. The same gate again is the same run. An http(s) server needs no "
+        "package; MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are used if they are set. The ARN of a "
+        "tracking server of SageMaker needs the extra mlflow. Exit codes: 0 logged, 2 rejected, 5 the server failed."
+    )
+    parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
+    parser.add_argument(
+        "--export-mlflow",
+        action="store_true",
+        help="accepted, because others need it; this verb does nothing else",
+    )
+    parser.add_argument(
+        "--mlflow-uri", default="", metavar="URI", help=f"the tracking server (default: {URI_VARIABLE})"
+    )
+    parser.add_argument(
+        "--mlflow-experiment-name", default=EXPERIMENT, metavar="NAME", type=_name,
+        help=f"the experiment, which is made if there is none of that name (default {EXPERIMENT})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--policy", type=Path, metavar="FILE",
+        help="policy (TOML or JSON) that the report is judged with (default: the shipped policy of the declared type)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export; prints where the run is."""
+    from tasks.reports.mlflow.export import export, require_address
+    from tasks.reports.mlflow.run import run_of
+    from tasks.reports.read import default_policy_of
+
+    uri = arguments.mlflow_uri or os.environ.get(URI_VARIABLE, "")
+    try:
+        require_address(uri)
+        policy = policy_of(arguments.policy)
+        judged = judge_file(arguments.report, policy)
+        if judged.report is None:
+            raise InputError(
+                arguments.report, "it is no report of Prelaunch, so that there is nothing to export."
+            )
+        declared = judged.report.declared
+        rules = policy or default_policy_of(declared.instance_type, declared)[0]
+        made = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
+        place = export(made, uri, arguments.mlflow_experiment_name, os.environ, SECONDS)
+    except ExportRejected as error:
+        return report_rejection(arguments.format, InputError("--mlflow-uri", str(error)))
+    except InputError as error:
+        return report_rejection(arguments.format, error)
+    except ExportError as error:
+        if arguments.format == "json":
+            write_stdout(json_text(rejection(None, None, str(error))))
+        write_stderr(f"prelaunch: {error}")
+        return int(Exit.NO_CAPACITY)
+    if arguments.format == "json":
+        write_stdout(json_text({"run": place, "metrics": len(made.metrics), "error": None}))
+    else:
+        write_stdout(f"{place}\n")
+    return int(Exit.GO)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,250}", text):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not the name of an experiment")
+    return text

@@ -1,0 +1,78 @@
+"""`prelaunch export`: the run that it makes, what it rejects before anybody is asked, and a server that fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import dump, dump_plain
+from checks.process.free_ports import free_port
+from flows.cli.main import main
+from tests.fakes.mlflow import mlflow_server
+from tests.sample_reports import POLICY, healthy
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """The command on a healthy report."""
+    (tmp_path / "r.json").write_bytes(dump(healthy()))
+    (tmp_path / "policy.json").write_bytes(dump_plain(POLICY))
+    return ["export", str(tmp_path / "r.json"), "--policy", str(tmp_path / "policy.json")]
+
+
+def test_a_report_becomes_a_run(words: list[str], capsys: Captured) -> None:
+    """The words of the other tool are taken; the address of the run is the result."""
+    with mlflow_server() as server:
+        flags = [
+            "--export-mlflow",
+            "--mlflow-uri",
+            server.uri,
+            "--mlflow-experiment-name",
+            "sagemaker-cluster-test",
+        ]
+        assert 0 == main([*words, *flags])
+        out = capsys.readouterr().out
+        assert 0 == main([*words, *flags, "--format", "json"])
+
+    assert f"{server.uri}/#/experiments/1/runs/{server.runs[0].run_id}\n" == out
+    assert ["PASS"] == [run.params["overall_status"] for run in server.runs]
+    assert out.strip() == json.loads(capsys.readouterr().out)["run"]
+    assert {"sagemaker-cluster-test"} == set(server.experiments)
+
+
+def test_the_address_may_come_from_the_environment(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As MLflow's own client takes it; the experiment is that of the other tool."""
+    with mlflow_server() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        assert 0 == main(words)
+
+    assert {"sagemaker-health-checks"} == set(server.experiments)
+
+
+@pytest.mark.parametrize("uri", ["", "file:///tmp/x", "https://me:hunter22@host"])
+def test_what_is_no_address_is_rejected(
+    words: list[str], uri: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, and a password is not repeated."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    assert 2 == main([*words, "--mlflow-uri", uri])
+    assert "hunter22" not in "".join(capsys.readouterr())
+
+
+def test_what_is_no_report_is_rejected(tmp_path: Path) -> None:
+    """Nothing is exported of it."""
+    (tmp_path / "x.json").write_text("{")
+
+    assert 2 == main(["export", str(tmp_path / "x.json"), "--mlflow-uri", "http://127.0.0.1:9"])
+    assert 2 == main(["export", str(tmp_path / "none.json"), "--mlflow-uri", "http://127.0.0.1:9"])
+
+
+def test_a_server_that_is_not_there_is_a_service_error(words: list[str], capsys: Captured) -> None:
+    """Exit code 5."""
+    assert 5 == main([*words, "--mlflow-uri", f"http://127.0.0.1:{free_port()}"])
+    assert "Check that it runs" in capsys.readouterr().err

@@ -1,0 +1,167 @@
+"""A gate as a run of MLflow: the names that others have, a value that is missing is no zero, and a server that fails costs seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from checks.documents.report import load
+from checks.model import Outcome, Planned, Report, Scope, Value
+from checks.process.free_ports import free_port
+from tasks.reports.mlflow.errors import ExportError, ExportRejected
+from tasks.reports.mlflow.export import export, require_address
+from tasks.reports.mlflow.run import ARTIFACT, MlflowRun, run_of
+from tests.fakes.mlflow import Failure, MlflowServer, mlflow_server
+from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
+
+GPUS = ("gpu.inventory", "gpu.memory", "gpu.thermal", "gpu.utilisation")
+ARN = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/checks"
+
+
+@pytest.fixture
+def server() -> Iterator[MlflowServer]:
+    """A stand-in that serves."""
+    with mlflow_server() as made:
+        yield made
+
+
+def report(temperatures: tuple[int | None, ...] = (31, None, 0)) -> Report:
+    """Two nodes; node-0 has three GPUs, of which one shows no temperature and one shows zero degrees."""
+    made = wrong_sums(healthy(6, 2), "node-1/rank-3")
+    values: dict[str, dict[str, Value]] = {
+        "gpu.inventory": {"models": ("A", "A", "A"), "driver": "570"},
+        "gpu.memory": {"memory_total_mib": (100, 100, 100), "memory_used_mib": (1, 2, 3)},
+        "gpu.thermal": {"temperature_c": temperatures},
+        "gpu.utilisation": {"utilisation_percent": (None, None, 7)},
+    }
+    first = made.observations[0]
+    rows = [
+        replace(first, check=check, subject="node-0", outcome=Outcome.MEASURED, metrics=values[check])
+        for check in GPUS
+    ]
+    plan = [Planned(check, Scope.NODE, tuple(values[check])) for check in GPUS]
+    return replace(made, plan=(*made.plan, *plan), observations=(*made.observations, *rows))
+
+
+def run(gate_id: str = "g-1") -> MlflowRun:
+    """The run of that report."""
+    made = report()
+    return run_of(made, verdict_of(made), POLICY, gate_id)
+
+
+def test_the_names_are_those_of_the_other_tool_and_ours() -> None:
+    """Parameters, tests as 0 or 1, numbers of nodes and GPUs."""
+    made = run()
+
+    assert "health-check-2026-11-21-08-00" == made.name
+    assert {"total_nodes": "6", "gpus_per_node": "0", "expected_total_gpus": "0", "overall_status": "FAIL",
+            "prelaunch_answer": "no_go", "prelaunch_gate_id": "g-1"}.items() <= made.params.items()  # fmt: skip
+    assert (0.0, 31.0, 2.0) == tuple(
+        made.metrics[name]
+        for name in ("test_nccl_communication", "node_0_gpu_0_temperature_c", "node_0_gpu_1_memory_used_mb")
+    )
+    assert (1.0, 6.0) == (made.metrics["prelaunch_nodes_condemned"], made.metrics["prelaunch_nodes_observed"])
+    assert (
+        made.metrics["prelaunch/compute.gemm/gflops/worst"]
+        <= made.metrics["prelaunch/compute.gemm/gflops/median"]
+    )
+
+
+def test_what_was_not_measured_is_not_zero() -> None:
+    """A GPU without a temperature has none; one of zero degrees has zero."""
+    metrics = run().metrics
+
+    assert "node_0_gpu_1_temperature_c" not in metrics
+    assert 0.0 == metrics["node_0_gpu_2_temperature_c"]
+    assert ["node_0_gpu_2_utilization_percent"] == [
+        name for name in metrics if name.endswith("utilization_percent")
+    ]
+
+
+def test_a_run_is_logged_completely(server: MlflowServer) -> None:
+    """Experiment, parameters, metrics, the report as it is judged again, and an end; where it is, is said."""
+    place = export(run(), server.uri, "checks", {})
+    (made,) = server.runs
+
+    assert {"checks": "1"} == server.experiments
+    assert ("FINISHED", "health-check-2026-11-21-08-00") == (made.status, made.name)
+    assert (run().params, run().metrics) == (made.params, made.metrics)
+    assert report().gate_id == load(made.artifacts[ARTIFACT]).gate_id
+    assert f"{server.uri}/#/experiments/1/runs/{made.run_id}" == place
+
+
+def test_a_gate_that_is_exported_again_has_one_run(server: MlflowServer) -> None:
+    """A step of a flow may run twice; another gate has its own."""
+    assert export(run(), server.uri, "checks", {}) == export(run(), server.uri, "checks", {})
+    export(run("g-2"), server.uri, "checks", {})
+
+    assert ["g-1", "g-2"] == [made.tags["prelaunch.gate_id"] for made in server.runs]
+
+
+def test_many_metrics_go_in_several_calls(server: MlflowServer) -> None:
+    """At most a thousand each, as MLflow takes them."""
+    many = replace(run(), metrics={f"m/{place}": float(place) for place in range(2500)})
+    export(many, server.uri, "checks", {})
+
+    assert 2500 == len(server.runs[0].metrics)
+    assert 4 == sum("log-batch" in call for call in server.calls)
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+@pytest.mark.parametrize("at", ["get-by-name", "runs/create", "log-batch", "mlflow-artifacts"])
+def test_a_server_that_fails_is_an_error_in_time(server: MlflowServer, failure: Failure, at: str) -> None:
+    """Whatever it does, and wherever: an error with the address and no secret, within the time; no run is called finished."""
+    if at != "runs/create" and failure is Failure.NO_ARTIFACTS:
+        return
+    if at in ("log-batch", "mlflow-artifacts") and failure in (Failure.EMPTY, Failure.HTML, Failure.NOT_JSON):
+        return  # the answers to these have no content that is used
+    server.failure, server.at = failure, at
+    begun = time.monotonic()
+    with pytest.raises(ExportError) as caught:
+        export(run(), server.uri, "checks", {"MLFLOW_TRACKING_TOKEN": "hunter22-of-the-test"}, 1.0)
+
+    assert time.monotonic() - begun < 4
+    assert "hunter22" not in str(caught.value)
+    assert "FINISHED" not in [made.status for made in server.runs]
+
+
+def test_a_server_that_is_not_there_is_an_error() -> None:
+    """With what to look at."""
+    with pytest.raises(ExportError, match="Check that it runs"):
+        export(run(), f"http://127.0.0.1:{free_port()}", "checks", {})
+
+
+def test_a_token_is_sent_and_a_missing_one_is_said(server: MlflowServer) -> None:
+    """As MLflow's own client takes it from the environment."""
+    server.token = "hunter22-of-the-test"
+    with pytest.raises(ExportError, match="MLFLOW_TRACKING_TOKEN"):
+        export(run(), server.uri, "checks", {})
+    export(run(), server.uri, "checks", {"MLFLOW_TRACKING_TOKEN": server.token})
+
+    assert ["FINISHED"] == [made.status for made in server.runs]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "file:///tmp/mlruns", "sqlite:///x.db", "databricks", "http://", "https://h?x=1", "http://h:port", "arn:aws:s3:::bucket",
+     "https://me:hunter22@host", "ftp://host"],
+)  # fmt: skip
+def test_an_address_that_cannot_be_used_is_rejected(uri: str) -> None:
+    """Before anybody is asked, and without repeating a password."""
+    with pytest.raises(ExportRejected) as caught:
+        export(run(), uri, "checks", {})
+
+    assert "hunter22" not in str(caught.value)
+
+
+def test_an_arn_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy names it."""
+    require_address(ARN)
+    monkeypatch.setitem(sys.modules, "sagemaker_mlflow", None)
+
+    with pytest.raises(ExportRejected, match=r"pip install 'prelaunch\[mlflow\]'"):
+        export(run(), ARN, "checks", {})
