@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Judges a report and logs it as a run of an experiment of MLflow: parameters, metrics (a value that was not measured is not "
         "logged), and the report as health_check_metrics.json. The same gate again is the same run. An http(s) server needs no "
-        "package; MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are used if they are set. The ARN of a "
-        "tracking server of SageMaker needs the extra mlflow. Exit codes: 0 logged, 2 rejected, 5 the server failed."
+        "package; MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are used if they are set. The "
+        "ARN of a tracking server of SageMaker needs the extra mlflow. Exit codes: 0 logged, 2 rejected, 5 the server failed."
     )
     parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
     parser.add_argument(

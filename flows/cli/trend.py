@@ -8,15 +8,18 @@ from pathlib import Path
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
+from flows.cli.fleet import index_failed
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.render.trend_text import trend_document, trend_markdown, trend_text
+from tasks.reports.baseline import UnreadableReport
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError, policy_of
 from tasks.reports.store_argument import DEFAULT
-from tasks.reports.trend import dated_of, trend_code
+from tasks.reports.trend import dated_of, kept_trend, trend_code
 from tasks.store.base import StoreError
+from tasks.store.index import IndexFailed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.html is not None:
             write_file(arguments.html, None)
-        dated, bad = dated_of(arguments.reports, policy_of(arguments.policy))
-        made = trend(dated)
+        made, bad, count = _followed(arguments)
         if arguments.html is not None:
             from tasks.render.trend_page import trend_page
 
@@ -62,14 +64,26 @@ def run(arguments: argparse.Namespace) -> int:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
+    except IndexFailed as error:
+        return index_failed(arguments.format, error)
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
-        unread = f"{len(bad)} of {len(bad) + len(dated)} files could not be read"
+        unread = f"{len(bad)} of {len(bad) + count} files could not be read"
         text = f"{ANSWER_WORDS[Answer.CANNOT_TELL]}: {unread}. The rest of this output covers the other files.\n\n{text}"
     write_stdout(text)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
     return trend_code(made, bad)
+
+
+def _followed(arguments: argparse.Namespace) -> tuple[Trend, list[UnreadableReport], int]:
+    """The trend, what is no report, and how many reports there are. Of one store what it keeps of each node is enough."""
+    policy = policy_of(arguments.policy)
+    kept = kept_trend(arguments.reports[0]) if policy is None and len(arguments.reports) == 1 else None
+    if kept is not None:
+        return kept, [], kept.reports
+    dated, bad = dated_of(arguments.reports, policy)
+    return trend(dated), bad, len(dated)
 
 
 def _text(made: Trend, form: str) -> str:

@@ -26,10 +26,10 @@ from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
 from tasks.reports.fleet.links import fleet_link
 from tasks.reports.read import default_policy_of, not_a_report
-from tasks.reports.store_argument import inputs_of
+from tasks.reports.store_argument import inputs_of, is_store, open_named_store, require_gates
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.history import Listed, known_nodes
+from tasks.store.history import Listed, known_nodes, listed
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import html_key
 from tasks.store.open import identity
@@ -189,6 +189,19 @@ def _trend(
     more = f" ({len(said) - 1} more gates are not compared either)" if len(said) > 1 else ""
     problems += [f"{said[0]}{more}"] if said else []
     return found
+
+
+def kept_trend(argument: str) -> Trend | None:
+    """The trend of a store by the rows that it keeps of each node: the first and the newest gates of each machine. None for what is no
+    store, or keeps no rows of some of its gates, whose reports have to be read then. Raises InputError, StoreError, IndexFailed.
+    """
+    if not is_store(argument):
+        return None
+    named = open_named_store(argument, os.environ)
+    require_gates(named)
+    index = named.index()
+    known = known_nodes(named.store, index, listed(named.store, index))
+    return None if known.problems else follow([gate.numbers for gate in known.history.gates])
 
 
 def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedReport], list[UnreadableReport]]:

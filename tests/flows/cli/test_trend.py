@@ -19,7 +19,9 @@ from checks.judge.trend.degradation import Motion
 from checks.judge.trend.model import Course, Point
 from flows.cli.main import main
 from tasks.render.trend_text import course_text
+from tasks.store.folder import FolderStore
 from tests.sample_reports import POLICY, healthy, with_metric
+from tests.tasks.kept_gates import keep
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
 
@@ -53,9 +55,15 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
 MANY = 14
 
 
+def policy_file(folder: Path) -> Path:
+    """The policy of the sample reports."""
+    (folder / "policy.json").write_bytes(dump_plain(POLICY))
+    return folder / "policy.json"
+
+
 def reports(folder: Path, fall: float, many: int = MANY, gate: str = "g") -> list[Path]:
     """Reports of six nodes; node-1's GEMM falls by so much a day after eight days. And the policy."""
-    (folder / "policy.json").write_bytes(dump_plain(POLICY))
+    policy_file(folder)
     files = []
     for number in range(many):
         value = 42.0 - fall * max(0, number - 7)
@@ -117,6 +125,23 @@ def test_too_few_reports_is_another(run: Run, tmp_path: Path) -> None:
 
     assert 3 == done.code
     assert "Cannot tell: " in done.out and "a trend needs 11 reports" in done.out
+
+
+def test_of_a_store_the_rows_of_its_nodes_are_enough(run: Run, tmp_path: Path) -> None:
+    """No report is read; where rows are missing, the reports are, and say the same."""
+    store = FolderStore(tmp_path / "store")
+    for number in range(9):
+        made = with_metric(healthy(6, 2), "compute.gemm", "node-1/rank-3", "gflops", 42.0)
+        keep(store, number, replace(made, measured_at=f"2025-11-{21 + number:02}T08:00:00Z"))
+    with_reports = run("trend", tmp_path / "store", "--policy", policy_file(tmp_path))
+    for key in [key for key in store.list("gates") if key.endswith("metrics.json")]:
+        store.delete(key)
+    kept = run("trend", tmp_path / "store")
+
+    assert (with_reports.code, with_reports.out) == (kept.code, kept.out)
+    assert kept.out.startswith(
+        "cannot tell: too few reports or nodes for 7 of 7 machines and groups (9 reports"
+    )
 
 
 def test_a_file_that_is_no_report_is_named_and_keeps_it_from_a_zero(run: Run, tmp_path: Path) -> None:
