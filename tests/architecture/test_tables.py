@@ -22,6 +22,7 @@ FOLDERS = {
     *(
         layout.GATES,
         layout.RECORDS,
+        layout.FLEET,
         layout.PAGES,
         layout.LEASES,
         layout.PASSES,

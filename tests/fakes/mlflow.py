@@ -18,7 +18,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -147,87 +147,99 @@ def _log(run: Run, table: dict[str, Any]) -> None:
     run.metrics |= {one["key"]: one["value"] for one in metrics}
 
 
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def state(self) -> MlflowServer:
+        found: MlflowServer = self.server.state  # type: ignore[attr-defined]
+        return found
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+    def _serve(self) -> None:
+        state = self.state
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urlsplit(self.path)
+        state.calls.append(parts.path)
+        if state.token and self.headers.get("Authorization") != f"Bearer {state.token}":
+            return self._say(401, b"You are not authenticated.")
+        if state.failure is not None and state.at in parts.path and self._fails(state.failure):
+            return None
+        try:
+            found = _answer(state, self.command, parts.path, parse_qs(parts.query), body)
+            return self._say(200, json.dumps(found).encode())
+        except _Refusal as error:
+            said = {"error_code": error.code, "message": str(error)}
+            return self._say(error.status, json.dumps(said).encode())
+
+    do_GET = do_POST = do_PUT = _serve
+
+    def _say(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _fails(self, failure: Failure) -> bool:
+        if failure in ANSWERS:
+            self._say(*ANSWERS[failure])
+        elif failure is Failure.REDIRECT:
+            self._say(302, b"", ("Location", "http://127.0.0.1:9/elsewhere"))
+        elif failure is Failure.HANG:
+            self.state.ends.wait(60)
+        elif failure is Failure.RESET:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+        elif failure in (Failure.TRICKLE, Failure.ENDLESS):
+            self._pour(failure is Failure.ENDLESS)
+        else:
+            return False
+        return True
+
+    def _pour(self, fast: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(1 << 40))
+        self.end_headers()
+        until = time.monotonic() + 60
+        try:
+            while time.monotonic() < until and not self.state.ends.wait(0 if fast else 0.05):
+                self.wfile.write(b" " * (65536 if fast else 1))
+        except OSError:
+            self.close_connection = True
+
+    def handle(self) -> None:
+        with suppress(OSError):  # the client left
+            super().handle()
+
+
+# Whole answers that are wrong.
+ANSWERS: dict[Failure, tuple[int, bytes]] = {
+    Failure.HTML: (200, b"<html>Sign in</html>"),
+    Failure.ERROR: (500, b"Internal Server Error"),
+    Failure.UNAUTHORISED: (401, b"You are not authenticated."),
+    Failure.EMPTY: (200, b"{}"),
+    Failure.NOT_JSON: (200, b'{"experiment": {"exp'),
+}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, state: MlflowServer) -> None:
+        self.state = state
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
 @contextmanager
 def mlflow_server() -> Iterator[MlflowServer]:
     """A server that serves until the end of the block."""
     state = MlflowServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
-
-        def _serve(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = self.rfile.read(length)
-            parts = urlsplit(self.path)
-            state.calls.append(parts.path)
-            if state.token and self.headers.get("Authorization") != f"Bearer {state.token}":
-                return self._say(401, b"You are not authenticated.")
-            if state.failure is not None and state.at in parts.path and self._fails(state.failure):
-                return None
-            try:
-                found = _answer(state, self.command, parts.path, parse_qs(parts.query), body)
-                return self._say(200, json.dumps(found).encode())
-            except _Refusal as error:
-                return self._say(
-                    error.status, json.dumps({"error_code": error.code, "message": str(error)}).encode()
-                )
-
-        do_GET = do_POST = do_PUT = _serve
-
-        def _say(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
-            self.send_response(status)
-            for name, value in headers:
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def _fails(self, failure: Failure) -> bool:
-            plain: dict[Failure, tuple[int, bytes]] = {
-                Failure.HTML: (200, b"<html>Sign in</html>"),
-                Failure.ERROR: (500, b"Internal Server Error"),
-                Failure.UNAUTHORISED: (401, b"You are not authenticated."),
-                Failure.EMPTY: (200, b"{}"),
-                Failure.NOT_JSON: (200, b'{"experiment": {"exp'),
-            }
-            if failure in plain:
-                self._say(*plain[failure])
-            elif failure is Failure.REDIRECT:
-                self._say(302, b"", ("Location", "http://127.0.0.1:9/elsewhere"))
-            elif failure is Failure.HANG:
-                state.ends.wait(60)
-            elif failure is Failure.RESET:
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                self.connection.close()
-                self.close_connection = True
-            elif failure in (Failure.TRICKLE, Failure.ENDLESS):
-                self._pour(failure is Failure.ENDLESS)
-            else:
-                return False
-            return True
-
-        def _pour(self, fast: bool) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(1 << 40))
-            self.end_headers()
-            until = time.monotonic() + 60
-            try:
-                while time.monotonic() < until and not state.ends.wait(0 if fast else 0.05):
-                    self.wfile.write(b" " * (65536 if fast else 1))
-            except OSError:
-                self.close_connection = True
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except OSError:
-                """The client left."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(state)
     state.uri = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

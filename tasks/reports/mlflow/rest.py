@@ -16,7 +16,7 @@ from tasks.reports.mlflow.errors import ExportError
 from tasks.reports.mlflow.run import ARTIFACT, MlflowRun
 from tasks.text.redact import redact
 
-API = "/api/2.0/mlflow/"
+EXPERIMENTS, RUNS = "/api/2.0/mlflow/experiments/", "/api/2.0/mlflow/runs/"
 PROXY, PROXY_PATH = "mlflow-artifacts:", "/api/2.0/mlflow-artifacts/artifacts/"
 TAG = "prelaunch.gate_id"
 METRICS, PARAMS = 1000, 100
@@ -47,7 +47,7 @@ class RestServer:
             return self._place(number, known)
         body = {"experiment_id": number, "run_name": run.name, "start_time": run.measured_ms,
                 "tags": [{"key": TAG, "value": run.gate_id}, {"key": "mlflow.runName", "value": run.name}]}  # fmt: skip
-        info = _table(_table(self._call("POST", "runs/create", body), "run"), "info")
+        info = _table(_table(self._call("POST", f"{RUNS}create", body), "run"), "info")
         run_id, artifacts = _text(info, "run_id"), str(info.get("artifact_uri", ""))
         try:
             self._log(run, run_id)
@@ -65,21 +65,21 @@ class RestServer:
             if error.code != MISSING:
                 raise
         try:
-            return _text(self._call("POST", "experiments/create", {"name": name}), "experiment_id")
+            return _text(self._call("POST", f"{EXPERIMENTS}create", {"name": name}), "experiment_id")
         except _Refused as error:
             if error.code != EXISTS:  # another gate was faster
                 raise
         return self._experiment_of(name)
 
     def _experiment_of(self, name: str) -> str:
-        found = self._call("GET", f"experiments/get-by-name?experiment_name={quote(name, safe='')}")
+        found = self._call("GET", f"{EXPERIMENTS}get-by-name?experiment_name={quote(name, safe='')}")
         return _text(_table(found, "experiment"), "experiment_id")
 
     def _known(self, experiment: str, gate_id: str) -> str:
         """The run of the gate, so that one that is exported again is there once; "" if there is none that was finished."""
         query = f"tags.`{TAG}` = '{gate_id}' and attributes.status = 'FINISHED'"
         body = {"experiment_ids": [experiment], "filter": query, "max_results": 1}
-        runs = self._call("POST", "runs/search", body).get("runs")
+        runs = self._call("POST", f"{RUNS}search", body).get("runs")
         first = runs[0] if isinstance(runs, list) and runs else None
         return _text(_table(first, "info"), "run_id") if isinstance(first, dict) else ""
 
@@ -89,10 +89,10 @@ class RestServer:
             for key, value in run.metrics.items()
         ]
         params = [{"key": key, "value": value} for key, value in run.params.items()][:PARAMS]
-        self._call("POST", "runs/log-batch", {"run_id": run_id, "params": params})
+        self._call("POST", f"{RUNS}log-batch", {"run_id": run_id, "params": params})
         for begin in range(0, len(metrics), METRICS):
             self._call(
-                "POST", "runs/log-batch", {"run_id": run_id, "metrics": metrics[begin : begin + METRICS]}
+                "POST", f"{RUNS}log-batch", {"run_id": run_id, "metrics": metrics[begin : begin + METRICS]}
             )
 
     def _artifact(self, place: str, data: bytes) -> None:
@@ -107,7 +107,7 @@ class RestServer:
     def _end(self, run_id: str, status: str, required: bool = False) -> None:
         body = {"run_id": run_id, "status": status, "end_time": int(time.time() * 1000)}
         try:
-            self._call("POST", "runs/update", body)
+            self._call("POST", f"{RUNS}update", body)
         except ExportError:
             if required:
                 raise
@@ -117,7 +117,7 @@ class RestServer:
 
     def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        answer = self._request(method, API + path, data)
+        answer = self._request(method, path, data)
         try:
             found = json.loads(answer)
         except ValueError:
