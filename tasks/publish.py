@@ -263,7 +263,7 @@ def keep_fleet_page(session: Session) -> str:
     kept, cluster = session.setting.store, session.setting.gate.cluster.name
 
     def made() -> str:
-        found = read_fleet(kept, lambda: session.setting.index, time.time(), cluster=cluster)
+        found = read_fleet(kept, lambda: session.setting.index, time.time(), cluster=cluster, whole=False)
         return fleet_page(found, report_links(kept, in_store=True), f"Fleet {cluster}")
 
     try:

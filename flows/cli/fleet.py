@@ -16,7 +16,7 @@ from flows.cli.replay import failed
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.links import report_links
 from tasks.reports.fleet.model import Fleet
-from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
+from tasks.reports.fleet.reading import FRESH_S, SEEN_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
 from tasks.reports.read import InputError
@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("--cluster", default=None, help="only nodes of this cluster")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
+    parser.add_argument(
+        "--unseen", type=_days, default=SEEN_S, metavar="DAYS",
+        help="list nodes that no gate has named for so many days apart, where they count for nothing "
+        f"(default {SEEN_S / HOUR_S / 24:g})",
+    )  # fmt: skip
     parser.add_argument(
         "--notify", action="store_true",
         help="also send the answer and the worst nodes to the owner, through the notifiers of the gate file that STORE has to be; "
@@ -121,7 +126,10 @@ def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, 
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError, IndexFailed."""
     require_gates(named)
     engine = engine_of(arguments.store)
-    return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
+    seen_s = getattr(arguments, "unseen", SEEN_S)
+    return read_fleet(
+        named.store, named.index, time.time(), arguments.fresh, cluster, node, engine, seen_s=seen_s
+    )
 
 
 def say_problems(found: Fleet) -> None:
@@ -138,8 +146,13 @@ def index_failed(form: str, error: IndexFailed) -> int:
     return int(Exit.NO_CAPACITY)
 
 
+def _days(text: str) -> float:
+    """Days as seconds."""
+    return 24 * _hours(text)
+
+
 def _hours(text: str) -> float:
     """Hours as seconds."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of hours above 0, such as 24")
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0, such as 24")
     return float(text) * HOUR_S

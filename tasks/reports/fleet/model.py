@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,7 +111,8 @@ class FleetNode:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All machines, the worst first; `replaced` are those whose name another machine has taken.
+    """All machines, the worst first; `replaced` are those whose name another machine has taken, and `unseen` those that no gate has
+    named for `seen_s`. Both count for nothing.
 
     `groups` are numbers that nodes reach together and that get worse, `moved` those that moved on all machines. `now` is a Unix time.
     `problems` say what could not be read: a short list must not look like a short fleet. `asked` is whether the scheduler answered;
@@ -128,6 +130,8 @@ class Fleet:
     fresh_s: float
     problems: tuple[str, ...] = ()
     asked: bool | None = None
+    unseen: tuple[FleetNode, ...] = ()
+    seen_s: float = math.inf
 
     def count(self, state: NodeState) -> int:
         """How many machines are in this state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from tasks.text.inert import one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
+# Longer than most machines are out for a repair.
+SEEN_S = 90 * 24 * HOUR_S
 # The back end that knows no scheduler.
 LOG = "log"
 # Of each machine so many of the newest acts.
@@ -35,17 +38,20 @@ def read_fleet(
     cluster: str | None = None,
     node: str = "",
     engine: tuple[str, Machines] | None = None,
+    whole: bool = True,
+    seen_s: float = SEEN_S,
 ) -> Fleet:
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
-    do not move). `engine` is the cluster whose scheduler is asked. Raises StoreError, IndexFailed.
+    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`, `seen_s` as in `fleet_of`. Raises
+    StoreError, IndexFailed.
     """
-    found = listed(store, index())
+    found = listed(store, index(), whole)
     known = known_nodes(store, index(), found, cluster, node)
     problems = [*known.problems, *([known.index_problem] if known.index_problem else [])]
     acts = _acts(store, cluster, node, problems)
     rows = None if engine is None else _rows(engine, acts, problems)
     mine = [record for record in found.records if cluster in (None, record.cluster)]
-    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, every_point=bool(node))
+    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, bool(node), math.inf if node else seen_s)
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
 

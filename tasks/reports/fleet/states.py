@@ -7,6 +7,7 @@ than the reader allows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,9 +57,10 @@ def fleet_of(
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
     rows: Mapping[str, MachineRow] | None = None,
     every_point: bool = False,
+    seen_s: float = math.inf,
 ) -> Fleet:
     """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `rows` are what the engine of
-    the one cluster shows, by node; None if it was not asked.
+    the one cluster shows, by node; None if it was not asked. A machine that no gate has named for `seen_s` counts for nothing.
     """
     made = follow([gate.numbers for gate in history.gates], every_point)
     known = _machines(history, made)
@@ -68,13 +70,16 @@ def fleet_of(
     of_gates = {(record.cluster, record.judged_at): record for record in records}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
+    unseen: list[FleetNode] = []
     for one in known:
-        _, cluster, name = one.last
-        mine = owners[cluster, name] is one
+        last, cluster, name = one.last
         node = _node(one, of_gates, now, fresh_s)
-        if mine:
-            node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
-        (nodes if mine else replaced).append(node)
+        if owners[cluster, name] is not one:
+            replaced.append(node)
+            continue
+        node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
+        named = moment(last)
+        (unseen if named is not None and now - named > seen_s else nodes).append(node)
     groups = {
         one.name: moving
         for one in made.machines
@@ -82,7 +87,7 @@ def fleet_of(
     }
     return Fleet(
         tuple(sorted(nodes, key=_turn)), tuple(sorted(replaced, key=_turn)), groups, made.fleet, made.series,
-        made.gates_a_month, len(records), now, fresh_s,
+        made.gates_a_month, len(records), now, fresh_s, unseen=tuple(sorted(unseen, key=_turn)), seen_s=seen_s,
     )  # fmt: skip
 
 

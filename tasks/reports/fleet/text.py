@@ -38,8 +38,11 @@ COLUMNS = (
 def answer_line(fleet: Fleet) -> str:
     """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 d old)"."""
     many = len(fleet.nodes)
+    gone = (
+        f"; {len(fleet.unseen)} more not named by any gate for {span(fleet.seen_s)}" if fleet.unseen else ""
+    )
     if not many:
-        return "No node is known" + _incomplete(fleet)
+        return "No node is known" + gone + _incomplete(fleet)
     parts = [
         f"{fleet.count(NodeState.PROVEN)} of {many} node{'' if many == 1 else 's'} proven within {span(fleet.fresh_s)}"
     ]
@@ -51,7 +54,7 @@ def answer_line(fleet: Fleet) -> str:
     parts += [f"{worse} get{'s' if worse == 1 else ''} worse"] if worse else []
     differ = sum(node.differs is not None for node in fleet.nodes)
     parts += [f"{differ} differ{'s' if differ == 1 else ''} from the scheduler"] if differ else []
-    return "; ".join(parts) + _incomplete(fleet)
+    return "; ".join(parts) + gone + _incomplete(fleet)
 
 
 def moved_line(fleet: Fleet) -> str:
@@ -100,6 +103,10 @@ def fleet_text(fleet: Fleet) -> str:
         ]
         lines += ["", LEGEND]
     lines += [budget_line(fleet)] if fleet.series else []
+    if fleet.unseen:
+        named = ", ".join(one_line(node.name, 60) for node in fleet.unseen[:NAMED])
+        more = f" and {len(fleet.unseen) - NAMED} more" if len(fleet.unseen) > NAMED else ""
+        lines.append(f"Not named by any gate for {span(fleet.seen_s)}: {named}{more}")
     gone = len(fleet.replaced)
     lines += (
         [f"{gone} machine{' was' if gone == 1 else 's were'} replaced: another one has the name now."]
@@ -152,6 +159,7 @@ def fleet_document(fleet: Fleet) -> dict[str, object]:
         "counts": {state.name.lower(): fleet.count(state) for state in NodeState},
         "nodes": [node_document(node) for node in fleet.nodes],
         "replaced": [node_document(node) for node in fleet.replaced],
+        "unseen": [node_document(node) for node in fleet.unseen],
         "moved": [{**_table(one), "worse": one.worse} for one in fleet.moved],
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
         "series": fleet.series,

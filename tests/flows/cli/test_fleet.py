@@ -23,7 +23,7 @@ ATTACK = "<script>alert(1)</script>\x1b[31m"
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 Captured = pytest.CaptureFixture[str]
 # A proof of a test is a year old.
-LONG = ("--fresh", "900000")
+LONG = ("--fresh", "900000", "--unseen", "40000")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_answer_comes_first_and_a_page_is_written(
 
 def test_old_proofs_are_not_proven(store: FolderStore, capsys: Captured) -> None:
     """The gates were long ago: exit code 1 for the condemned node, and nobody is green."""
-    assert 1 == main(["fleet", str(store.root), "--format", "json"])
+    assert 1 == main(["fleet", str(store.root), "--format", "json", *LONG[2:]])
     document = json.loads(capsys.readouterr().out)
 
     assert {"proven": 0, "unproven": 2, "condemned": 1, "cannot_tell": 0, "doubtful": 0} == document["counts"]
@@ -71,7 +71,7 @@ def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured
 
     assert 0 == main(["fleet", str(made.root), *LONG])
     assert capsys.readouterr().out.startswith("2 of 2 nodes proven")
-    assert 3 == main(["fleet", str(made.root), "--fresh", "1"])
+    assert 3 == main(["fleet", str(made.root), "--fresh", "1", *LONG[2:]])
     assert capsys.readouterr().out.startswith(
         "0 of 2 nodes proven within 1 h; 2 unproven (the oldest proof is "
     )
@@ -145,7 +145,7 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 
-    assert 1 == main(["history", str(store.root), "node-1", *LONG, "--html", str(tmp_path / "n.html")])
+    assert 1 == main(["history", str(store.root), "node-1", *LONG[:2], "--html", str(tmp_path / "n.html")])
     out = capsys.readouterr().out
     assert out.startswith("node-1 of c: condemned; proven ")
     assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out

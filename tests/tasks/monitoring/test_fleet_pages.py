@@ -6,12 +6,14 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tasks.monitoring.fleet_pages import FleetPages
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.index import FILE, Index
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.kept_gates import keep
+from tests.tasks.kept_gates import DAY_S, FIRST_S, keep
 
 
 def pages(folder: Path, seconds: float = 30.0) -> tuple[FolderStore, FleetPages]:
@@ -20,8 +22,9 @@ def pages(folder: Path, seconds: float = 30.0) -> tuple[FolderStore, FleetPages]
     return store, FleetPages(store, lambda: Index("", folder / FILE), seconds)
 
 
-def test_the_fleet_and_each_node_have_a_page(tmp_path: Path) -> None:
+def test_the_fleet_and_each_node_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a gate found since is on it; other paths have none."""
+    monkeypatch.setattr("tasks.monitoring.fleet_pages.time.time", lambda: FIRST_S + 3 * DAY_S)
     store, served = pages(tmp_path)
     keep(store, 0, healthy())
     first = served("/") or ""
@@ -34,7 +37,7 @@ def test_the_fleet_and_each_node_have_a_page(tmp_path: Path) -> None:
     assert [None] * 4 == [served(path) for path in ("/nodes/", "/nodes/other", "/x", "/nodes/../x")]
 
 
-def test_a_store_that_does_not_answer_is_said(tmp_path: Path, monkeypatch: object) -> None:
+def test_a_store_that_does_not_answer_is_said(tmp_path: Path) -> None:
     """In a page that is no fleet."""
     store, served = pages(tmp_path)
     keep(store, 0, healthy())

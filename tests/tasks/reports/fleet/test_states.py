@@ -198,6 +198,22 @@ def test_one_name_in_two_clusters_is_two_machines() -> None:
     assert ["c", "other"] == sorted(one.cluster for one in found.nodes)
 
 
+def test_a_machine_that_no_gate_names_any_more_is_counted_apart() -> None:
+    """It is in the first line, and neither proven nor a reason to refuse for ever; a day earlier it still is one."""
+    gates = (gate(100 * DAY_S, node("old", Standing.CONDEMNED, [GEMM])), gate(HOUR_S, node("a")))
+    found = fleet_of(history_of(gates), (), NOW, DAY_S, seen_s=90 * DAY_S)
+    before = fleet_of(history_of(gates), (), NOW, DAY_S, seen_s=101 * DAY_S)
+
+    assert (["a"], ["old"], 0) == (
+        [one.name for one in found.nodes],
+        [one.name for one in found.unseen],
+        fleet_code(found),
+    )
+    assert answer_line(found) == "1 of 1 node proven within 24 h; 1 more not named by any gate for 90 d"
+    assert "Not named by any gate for 90 d: old" in fleet_text(found)
+    assert (1, 0) == (fleet_code(before), len(before.unseen))
+
+
 def test_a_report_without_a_time_hides_no_node() -> None:
     """Nothing is known of its course, and the node is there."""
     bad = gate(HOUR_S, node("a"))
