@@ -15,7 +15,7 @@ from checks.documents.report import dump_plain
 from flows.cli.main import main
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.store.folder import FolderStore
-from tasks.store.layout import outcome_key, report_key, verdict_key
+from tasks.store.layout import nodes_key, outcome_key, report_key, verdict_key
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
@@ -165,8 +165,11 @@ def test_a_store_takes_the_place_of_its_reports(
 def test_a_store_that_is_not_whole_is_no_input(
     run: Run, store: FolderStore, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """A trend or a baseline of a part would pass for that of all. From a store that is empty yet a baseline can be learned later."""
+    """A trend or a baseline of a part would pass for that of all; a trend needs the rows of the nodes, or else the report. From a
+    store that is empty yet a baseline can be learned later.
+    """
     store.delete(report_key(gate_id(1)))
+    store.delete(nodes_key(gate_id(1)))
     gone = run(*words, store.root)
     store.put("records/x.json", b"{")
     broken = run(*words, store.root)
