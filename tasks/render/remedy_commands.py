@@ -98,8 +98,9 @@ NOWHERE = Place()
 
 
 def engine_of(launcher: str, options: Mapping[str, object]) -> str:
-    """The row of COMMANDS for a launcher with these options. auto_resume is for HyperPod, which repairs the nodes of its Slurm."""
-    return "hyperpod-slurm" if launcher == "slurm" and options.get("auto_resume") is True else launcher
+    """The row of COMMANDS for a launcher with these options. auto_resume is for HyperPod, which repairs the nodes of its cluster."""
+    hyperpod = {"slurm": "hyperpod-slurm", "kubernetes": "hyperpod"}
+    return hyperpod.get(launcher, launcher) if options.get("auto_resume") is True else launcher
 
 
 def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...]:

@@ -40,6 +40,11 @@ def test_the_nodes_are_the_pods_in_their_order(tmp_path: Path) -> None:
     ]
 
 
+def test_a_pod_of_an_operator_has_its_number_at_the_end_of_its_name(tmp_path: Path) -> None:
+    """So do those of PyTorchJobs."""
+    assert roster_source.find(settings(tmp_path, PRELAUNCH_POD="gate-1-worker-2"), None).node == "node-2"
+
+
 def test_peers_are_found_by_the_names_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their own names resolve nowhere."""
     known = {f"node-{index}.gate-1": f"10.0.0.{index + 1}" for index in range(3)}
@@ -55,7 +60,7 @@ def test_peers_are_found_by_the_names_of_the_service(tmp_path: Path, monkeypatch
     [
         {"PRELAUNCH_POD": "3"},
         {"PRELAUNCH_POD": ""},
-        {"PRELAUNCH_POD": "-1"},
+        {"PRELAUNCH_POD": "gate-1-worker"},
         {"PRELAUNCH_POD_ADDRESS": "gate-1"},
     ],
 )

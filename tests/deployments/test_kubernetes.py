@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tasks.launchers.kubernetes.preflight import RIGHTS
+from tasks.launchers.kubernetes.options import Workload
+from tasks.launchers.kubernetes.preflight import rights
+from tasks.launchers.kubernetes.workload_forms import FORMS
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "kubernetes"
 BASES = sorted(path.parent for path in FOLDER.glob("*/kustomization.yaml"))
@@ -48,11 +51,19 @@ def test_the_role_of_a_gate_has_just_the_rights_that_it_uses() -> None:
     }
     used = {
         (kind.group, f"{kind.plural}/{part}" if part else kind.plural, verb)
-        for kind, verbs, part in RIGHTS
+        for kind, verbs, part in rights(FORMS[Workload.JOBS])
         for verb in verbs
     }
 
     assert used == granted
+
+
+def built_from(base: Path) -> int:
+    """How many objects a base is made of, those of other bases included."""
+    described = yaml.safe_load((base / "kustomization.yaml").read_text())
+    places = [(base / resource).resolve() for resource in described["resources"]]
+    made = sum(built_from(place) if place.is_dir() else len(list(documents(place))) for place in places)
+    return made + len(described.get("configMapGenerator", ()))
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.name)
@@ -64,9 +75,28 @@ def test_kustomize_builds_it(base: Path) -> None:
         ("kubectl", "kustomize", str(base)), capture_output=True, text=True, check=True, timeout=60
     )
     made = [one for one in yaml.safe_load_all(done.stdout) if one]
-    expected = [one for path in FILES if path.parent == base for one in documents(path)]
-    namespace = yaml.safe_load((base / "kustomization.yaml").read_text())["namespace"]
+    described = yaml.safe_load((base / "kustomization.yaml").read_text())
+    files = {path.name for path in base.glob("*.yaml")} - {"kustomization.yaml"}
 
-    assert len(made) == len(expected)
-    assert {one["metadata"].get("namespace", namespace) for one in made} == {namespace}
-    assert {who["namespace"] for one in made for who in one.get("subjects", ())} <= {namespace}
+    assert len(made) == built_from(base)
+    assert files <= set(described["resources"])
+    assert {one["metadata"].get("namespace", described["namespace"]) for one in made} == {
+        described["namespace"]
+    }
+    assert {who["namespace"] for one in made for who in one.get("subjects", ())} <= {described["namespace"]}
+
+
+def test_the_image_of_a_gate_in_a_cluster_has_a_digest() -> None:
+    """A tag may be another image tomorrow."""
+    (image,) = yaml.safe_load((FOLDER / "runner" / "kustomization.yaml").read_text())["images"]
+
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"]) and "newTag" not in image
+
+
+@pytest.mark.parametrize("workload", [Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB])
+def test_the_rights_on_workloads_of_operators_are_granted(workload: Workload) -> None:
+    """Those of a gate, and of one more role."""
+    (extra,) = (made for made in documents(FOLDER / "hyperpod" / "rbac.yaml") if made["kind"] == "Role")
+    kind, verbs, _ = rights(FORMS[workload])[0]
+
+    assert {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": list(verbs)} in extra["rules"]

@@ -37,7 +37,7 @@ FOLDER = Path(__file__).parents[1] / "recordings" / "worlds"
 # Their machines and policies are those of another gate file.
 SAME = (
     *("hyperpod-slurm", "slurm-cpu", "slurm-g5", "slurm-p5", "slurm-p5-injob"),
-    *("eks-p5", "eks-p5-injob", "kind-cpu"),
+    *("eks-p5", "eks-p5-injob", "hyperpod-eks", "kind-cpu"),
 )
 pytestmark = [needs_root, pytest.mark.root, pytest.mark.timeout(900)]
 

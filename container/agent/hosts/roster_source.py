@@ -90,15 +90,16 @@ def _of_roster(settings: Settings) -> Hosts:
 
 def _of_pods(settings: Settings) -> Hosts:
     """The pods of a job of Kubernetes, whose headless service gives each of them a name of its own. Raises PlaceUnknown."""
-    if not settings.pod.isdecimal() or int(settings.pod) >= settings.pods or "%" not in settings.pod_address:
+    number = settings.pod.rpartition("-")[2]  # operators number their pods at the end of the name
+    if not number.isdecimal() or int(number) >= settings.pods or "%" not in settings.pod_address:
         raise PlaceUnknown(
             f"PRELAUNCH_POD is {settings.pod!r:.40} of {settings.pods} pods, whose names are {settings.pod_address!r:.80}. "
             "The launcher sets all three."
         )
-    numbers = [str(number) for number in range(settings.pods)]
+    numbers = list(map(str, range(settings.pods)))
     names = tuple(f"node-{number}" for number in numbers)
     addresses = tuple(settings.pod_address.replace("%", number) for number in numbers)
-    return Hosts(names, names[int(settings.pod)], settings.interface, addresses=addresses)
+    return Hosts(names, names[int(number)], settings.interface, addresses=addresses)
 
 
 def _of_slurm(environment: Mapping[str, str], interface: str) -> Hosts | None:

@@ -53,11 +53,25 @@ POD = Kind("v1", "Pod", "pods")
 NODE = Kind("v1", "Node", "nodes", namespaced=False)
 QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
 JOB = Kind("batch/v1", "Job", "jobs")
+PYTORCH_JOB = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
+HYPERPOD_JOB = Kind("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
 ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
 LOCAL_QUEUE = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
-    for kind in (CONFIG_MAP, SECRET, SERVICE, POD, NODE, QUOTA, JOB, ACCESS_REVIEW, LOCAL_QUEUE)
+    for kind in (
+        CONFIG_MAP,
+        SECRET,
+        SERVICE,
+        POD,
+        NODE,
+        QUOTA,
+        JOB,
+        PYTORCH_JOB,
+        HYPERPOD_JOB,
+        ACCESS_REVIEW,
+        LOCAL_QUEUE,
+    )
 }
 
 

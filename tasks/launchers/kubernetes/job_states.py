@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.kubernetes.api import Object
-from tasks.launchers.kubernetes.pod import COMPLETION_INDEX, CONTAINER, INDEX_LABEL
+from tasks.launchers.kubernetes.workload_forms import CONTAINERS, number_of
 from tasks.text.inert import one_line
 
 # Pod phases.
@@ -54,11 +54,14 @@ MAY_PASS = frozenset(
         *("CreateContainerError", "SignatureValidationFailed"),
     )
 )
-# Conditions of workloads that hold (status "True"), first one first.
+# Conditions of workloads that hold (status "True"), first one first: of Jobs, of PyTorchJobs and of HyperPodPyTorchJobs.
 CONDITIONS: Mapping[str, JobState] = {
     "Complete": JobState.SUCCEEDED,
+    "Completed": JobState.SUCCEEDED,
+    "Succeeded": JobState.SUCCEEDED,
     "Failed": JobState.FAILED,
     "Suspended": JobState.PENDING,
+    "Restarting": JobState.PENDING,
 }
 # Why a Job failed. BackoffLimitExceeded and PodFailurePolicy: its pods say it.
 JOB_TROUBLES: Mapping[str, Trouble] = {
@@ -162,10 +165,8 @@ class Verdict:
 def pod_view(pod: Object) -> PodView | None:
     """The pod as far as a gate is interested; None for one that has no number."""
     meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
-    number = (meta.get("labels") or {}).get(INDEX_LABEL) or (meta.get("annotations") or {}).get(
-        COMPLETION_INDEX
-    )
-    if not str(number or "").isdecimal():
+    number = number_of(pod)
+    if number is None:
         return None
     container = _container(status)
     ended = (container.get("state") or {}).get("terminated") or {}
@@ -283,7 +284,7 @@ def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:
         if not ended or ended.get("exitCode"):
             return dict(row)
     rows = status.get("containerStatuses") or ()
-    return next((dict(row) for row in rows if row.get("name") == CONTAINER), {})
+    return next((dict(row) for row in rows if row.get("name") in CONTAINERS), {})
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:

@@ -46,10 +46,11 @@ from tasks.launchers.kubernetes.job_states import (
     together,
     workload_view,
 )
-from tasks.launchers.kubernetes.options import KubernetesOptions, Reports, Workload
+from tasks.launchers.kubernetes.options import KubernetesOptions, Reports
 from tasks.launchers.kubernetes.output import Output, for_people
-from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CONTAINER, UPLOAD_S
+from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
 from tasks.launchers.kubernetes.pod_template import read_template
+from tasks.launchers.kubernetes.workload_forms import FORMS
 
 __all__ = ["KubernetesLauncher", "Options", "launcher"]
 
@@ -75,14 +76,15 @@ class KubernetesLauncher:
     def __init__(self, root: Path, options: KubernetesOptions) -> None:
         self.root, self.options = root, options
         self.api = Api(options.namespace, options.kubeconfig_file, options.context)
+        self.form = FORMS[options.workload]
         self.placement = options.strength
-        pinned = {Placement.PINNED: 0.0} if options.workload is Workload.JOBS else {}
+        pinned = {Placement.PINNED: 0.0} if self.form.each else {}
         self.offers = {Placement.IN_JOB: 0.0, **pinned}
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.silence_s = options.silence_s
         self.excludes_failed = options.exclude_failed
-        self.delays = Delays(options.join_s + 60.0, REPORTS_S[options.reports], 60.0)
+        self.delays = Delays(options.joins_s + 60.0, REPORTS_S[options.reports], 60.0)
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
@@ -100,7 +102,7 @@ class KubernetesLauncher:
                 f"{plan.job.name} was planned by a launcher with other options. Plan it again."
             )
         try:
-            return submission.submit(self.api, plan)
+            return submission.submit(self.api, plan, self.form)
         except Refused as refusal:
             raise explained(refusal, plan.job.name) from refusal
 
@@ -135,7 +137,7 @@ class KubernetesLauncher:
             return ""
         try:
             pod = submission.pod_of(self.api, name, node)
-            query = {"container": CONTAINER, "tailLines": str(LOG_LINES)}
+            query = {"container": self.form.container, "tailLines": str(LOG_LINES)}
             return for_people(self.api.log(pod.name, query), last_bytes) if pod else ""
         except Refused as refusal:
             raise explained(refusal, name) from refusal
@@ -215,7 +217,7 @@ class KubernetesLauncher:
             return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
         if record.final is not None:
             return _status(record.final)
-        views = [workload_view(row) for row in submission.workloads(self.api, name)]
+        views = [workload_view(row) for row in submission.workloads(self.api, name, self.form)]
         pods = submission.pods_of(self.api, name)
         if record.ending is not None:
             left = [pod.text for pod in pods[:8]] or [view.name for view in views[:8]]
@@ -241,7 +243,7 @@ class KubernetesLauncher:
         self, name: str, nodes: int, views: list[WorkloadView], pods: tuple[PodView, ...]
     ) -> JobStatus:
         """The state of a job that was submitted, and is not being ended. Raises Refused, LaunchError, OSError."""
-        expected = 1 if self.options.workload is Workload.INDEXED else nodes
+        expected = nodes if self.form.each else 1
         current = newest(pods)
         self._output(name).bring(current)
         seen = attempts_in(self._output(name).folder)
@@ -299,7 +301,7 @@ class KubernetesLauncher:
         with contextlib.suppress(LaunchError, OSError):
             self._output(name).bring(newest(submission.pods_of(self.api, name)))  # a deleted pod has no log
         within_s = self.options.grace_s + UPLOAD_S + CANCEL_S
-        submission.end_all(self.api, name, within_s, min(self.poll_s, 1.0))
+        submission.end_all(self.api, name, self.form, within_s, min(self.poll_s, 1.0))
         job_record.write_final(self.api, name, final)
         submission.remove(self.api, name)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from checks.exchange import secret_key
@@ -30,6 +30,7 @@ from tasks.launchers.kubernetes.pod import (
     pod_of,
 )
 from tasks.launchers.kubernetes.pod_template import Table
+from tasks.launchers.kubernetes.workload_forms import FORMS
 from tasks.launchers.node_code import code_archive, start_script
 
 # A pod's name has the job's in front, and room for its number and five random characters.
@@ -102,17 +103,19 @@ def service(job: JobSpec) -> Table:
 
 
 def workloads(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> tuple[Table, ...]:
-    """The Jobs, whose pods run once. Raises LaunchRejected."""
-    if options.workload is Workload.INDEXED:
-        pod = pod_of(job, options, template, None)
-        numbered = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
-        # Without it a pod that is being ended on a silent node would get a second one beside it.
-        spec = {**_job_spec(job, options), **numbered, "podReplacementPolicy": "Failed", "template": pod}
-        return (_job(job.name, job, spec, options),)
-    return tuple(
-        _job(f"{job.name}-{index}", job, {**_job_spec(job, options), "template": pod_of(job, options, template, index)}, options)
-        for index in range(job.nodes)
-    )  # fmt: skip
+    """What holds the pods. Raises LaunchRejected."""
+    form = FORMS[options.workload]
+    if form.each:
+        pods = (pod_of(job, options, template, index) for index in range(job.nodes))
+        made = ({**_job_spec(job, options), "template": pod} for pod in pods)
+        return tuple(_workload(f"{job.name}-{index}", job, spec, options) for index, spec in enumerate(made))
+    pod = pod_of(job, options, template, None)
+    specs: dict[Workload, Callable[[], Table]] = {
+        Workload.INDEXED: lambda: _indexed_spec(job, options, pod),
+        Workload.PYTORCHJOB: lambda: _pytorch_spec(job, options, pod),
+        Workload.HYPERPODPYTORCHJOB: lambda: _hyperpod_spec(job, options, pod),
+    }
+    return (_workload(job.name, job, specs[options.workload](), options),)
 
 
 def metadata(name: str, job: JobSpec) -> Table:
@@ -124,11 +127,46 @@ def metadata(name: str, job: JobSpec) -> Table:
     return {"name": name, "labels": labels, **({"annotations": annotations} if annotations else {})}
 
 
-def _job(name: str, job: JobSpec, spec: Table, options: KubernetesOptions) -> Table:
-    made = metadata(name, job)
+def _workload(name: str, job: JobSpec, spec: Table, options: KubernetesOptions) -> Table:
+    made, kind = metadata(name, job), FORMS[options.workload].kind
     if options.queue:
         made["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": made, "spec": spec}
+    if options.auto_resume:
+        resume = {"enable-job-auto-resume": "true", "job-max-retry-count": str(options.auto_resume_retries)}
+        made["annotations"] = {
+            **made.get("annotations", {}),
+            **{f"sagemaker.amazonaws.com/{key}": value for key, value in resume.items()},
+        }
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": made, "spec": spec}
+
+
+def _indexed_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
+    numbered = {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+    # Without it a pod that is being ended on a silent node would get a second one beside it.
+    return {**_job_spec(job, options), **numbered, "podReplacementPolicy": "Failed", "template": pod}
+
+
+def _pytorch_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
+    """Never run. Source: the API reference of Kubeflow's Training Operator v1."""
+    common = _job_spec(job, options)
+    policy = {
+        "cleanPodPolicy": "None",
+        "backoffLimit": options.auto_resume_retries if options.auto_resume else 0,
+        "activeDeadlineSeconds": common["activeDeadlineSeconds"],
+        "ttlSecondsAfterFinished": common["ttlSecondsAfterFinished"],
+    }
+    restart = "OnFailure" if options.auto_resume else "Never"
+    worker = {"replicas": job.nodes, "restartPolicy": restart, "template": pod}
+    return {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}}
+
+
+def _hyperpod_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
+    """Never run. Source: AWS, "Using the training operator to run jobs" of SageMaker HyperPod."""
+    policy: Table = {"cleanPodPolicy": "None"}
+    if options.auto_resume:
+        policy["jobMaxRetryCount"] = options.auto_resume_retries
+    replicas = [{"name": "pods", "replicas": job.nodes, "template": pod}]
+    return {"nprocPerNode": str(job.ranks_per_node), "runPolicy": policy, "replicaSpecs": replicas}
 
 
 def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:

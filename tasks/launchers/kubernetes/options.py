@@ -16,6 +16,8 @@ from tasks.launchers.base import LaunchRejected, Placement
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 Name = Annotated[str, Text(rf"({LABEL})?", 63)]
 RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
+# Plain Jobs have no gang scheduling; HyperPod replaces a node in 20 to 30 minutes.
+JOIN_S, REPLACED_S = 600.0, 1800.0
 FOLDER = r"(/[^\s\"'\\,:$`%]+)?"
 
 
@@ -27,10 +29,12 @@ class KubernetesPlacement(StrEnum):
 
 
 class Workload(StrEnum):
-    """What holds the pods: a Job per node, or one Job whose pods have numbers (Kubernetes 1.24 and later)."""
+    """What holds the pods: a Job per node, one Job whose pods have numbers (Kubernetes 1.24 and later), or an operator's object."""
 
     JOBS = "jobs"
     INDEXED = "indexed"
+    PYTORCHJOB = "pytorchjob"
+    HYPERPODPYTORCHJOB = "hyperpodpytorchjob"
 
 
 class Code(StrEnum):
@@ -55,6 +59,7 @@ class KubernetesOptions:
     `image` runs the checks, and the training unless that has its own. `pod_template_file` is YAML of a pod (metadata, spec) for
     resources, tolerations, volumes and the like. `gpus_per_node` of `gpu_resource` and `efa_per_node` of vpc.amazonaws.com/efa are
     limits of the container. `queue` is a LocalQueue of Kueue. With `one_pod_per_node` no two pods of a job share a node.
+    `only_nodes` ("a,b") are the only ones that its pods may get, also while Prelaunch holds them (re-tests).
 
     `prefix` is s3://bucket/prefix in `region` (reports = "s3"); `folder` is a path that the pods see on `volume_claim`, or on the
     template's volume "reports", and that this machine sees as well (reports = "volume").
@@ -62,6 +67,9 @@ class KubernetesOptions:
     Pods wait `join_s` for each other. `start_minutes` is how long they may wait for nodes, `image_minutes` for an image that cannot
     be pulled now; `grace_s` is how long the training may take to end, `silence_s` how long the API server may be silent. Ended pods
     are kept for `keep_hours`. With `exclude_failed` a refused gate submits another job, without the nodes that failed.
+
+    `auto_resume` lets HyperPod start the workload of an operator again, `auto_resume_retries` times, after it replaced a node: every
+    start is gated anew. `join_s` 0 is 600, and 1800 with it.
     """
 
     image: Annotated[str, Text(r"\S+", 500)]
@@ -77,6 +85,7 @@ class KubernetesOptions:
     gpu_resource: Annotated[str, Text(RESOURCE, 253)] = "nvidia.com/gpu"
     efa_per_node: Annotated[int, Range(0, 64)] = 0
     queue: Name = ""
+    only_nodes: Annotated[str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000)] = ""
     one_pod_per_node: bool = True
     exclude_failed: bool = False
     reports: Reports = Reports.LOGS
@@ -86,7 +95,9 @@ class KubernetesOptions:
     volume_claim: Annotated[str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253)] = ""
     python: Annotated[str, Text(r"(/\S+)?", 512)] = ""
     interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
-    join_s: Annotated[float, Range(1, 86400)] = 600.0
+    auto_resume: bool = False
+    auto_resume_retries: Annotated[int, Range(0, 100)] = 2
+    join_s: Annotated[float, Range(0, 86400)] = 0.0
     grace_s: Annotated[float, Range(0, 600)] = 60.0
     start_minutes: Annotated[float, Range(0.01, 40320)] = 60.0
     image_minutes: Annotated[float, Range(0, 1440)] = 10.0
@@ -102,16 +113,33 @@ class KubernetesOptions:
             raise LaunchRejected('reports = "volume" needs a folder, and nothing else uses one.')
         if self.volume_claim and not self.folder:
             raise LaunchRejected('volume_claim is for reports = "volume". Name a folder on it.')
-        if self.workload is Workload.INDEXED and self.strength is Placement.PINNED:
+        if self.workload is not Workload.JOBS and self.strength is Placement.PINNED:
             raise LaunchRejected(
-                'placement = "pinned" needs workload = "jobs": the pods of one Job cannot be given to a node each.'
+                'placement = "pinned" needs workload = "jobs": the pods of one workload cannot be given to a node each.'
             )
         if self.queue and self.workload is Workload.JOBS:
             raise LaunchRejected(
                 'queue needs workload = "indexed": Kueue would admit several Jobs one by one, and not together.'
+            )
+        if self.auto_resume and self.workload not in (Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB):
+            raise LaunchRejected(
+                'auto_resume needs workload = "pytorchjob" or "hyperpodpytorchjob": HyperPod resumes no other.'
+            )
+        if self.auto_resume and self.reports is Reports.LOGS:
+            raise LaunchRejected(
+                'auto_resume needs reports = "s3" or "volume": the log of a container that was started again may be gone.'
+            )
+        if self.auto_resume and self.exclude_failed:
+            raise LaunchRejected(
+                "auto_resume and exclude_failed would both start a refused job again. Set one of them."
             )
 
     @property
     def strength(self) -> Placement:
         """The placement in the terms of all launchers."""
         return Placement(str(self.placement))
+
+    @property
+    def joins_s(self) -> float:
+        """How long the pods of one start wait for each other."""
+        return self.join_s or (REPLACED_S if self.auto_resume else JOIN_S)

@@ -18,6 +18,7 @@ from tasks.launchers.kubernetes.api import Api
 from tasks.launchers.kubernetes.job_states import PodView
 from tasks.launchers.kubernetes.options import KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod import reports_folder, reports_prefix
+from tasks.launchers.kubernetes.workload_forms import FORMS
 from tasks.launchers.report_lines import MARK, ReportLines
 
 LOG_BYTES = 32 << 20  # of one look at one pod
@@ -59,7 +60,8 @@ class Output:
         if log.complete:
             return
         since = {"sinceTime": f"{log.since}Z"} if log.since else {}
-        query = {"container": "prelaunch", "timestamps": "true", "limitBytes": str(LOG_BYTES), **since}
+        container = FORMS[self._options.workload].container
+        query = {"container": container, "timestamps": "true", "limitBytes": str(LOG_BYTES), **since}
         text = self._api.log(pod.name, query)
         new = _take_in(log, text)
         # A log may end within a line that is still being written; it is read again.

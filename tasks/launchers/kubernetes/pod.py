@@ -14,15 +14,19 @@ from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
+from tasks.launchers.kubernetes.api import JOB
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged
+from tasks.launchers.kubernetes.workload_forms import FORMS, INDEX_LABEL
 
 # `kubectl get` shows these; selectors are made of them.
 MANAGED, MANAGER = "app.kubernetes.io/managed-by", "prelaunch"
-JOB_LABEL, INDEX_LABEL = "prelaunch.dev/job", "prelaunch.dev/node-index"
-# Kubernetes 1.21 and later: the controller sets it on each pod of an Indexed Job.
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-CONTAINER, ROOT = "prelaunch", "/prelaunch"
+JOB_LABEL = "prelaunch.dev/job"
+ROOT = "/prelaunch"
+# What keeps everybody else's pods from a node that Prelaunch holds (tasks/machines/kubernetes_nodes.py).
+HELD = ("prelaunch.dev/unfit", "node.kubernetes.io/unschedulable")
+# HyperPod sets it on nodes that it holds for healthy ("Resilience-related Kubernetes labels by SageMaker HyperPod").
+HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 IN, OUT, ANSWERS = f"{ROOT}/input/data/prelaunch", f"{ROOT}/output/data", f"{ROOT}/answers"
 TERMINATION, SHM = "/dev/termination-log", "/dev/shm"  # noqa: S108 - in the pod
 START, PASSED = "start.sh", "pass.json"
@@ -30,14 +34,15 @@ START, PASSED = "start.sh", "pass.json"
 UPLOAD_S = 40.0
 CODE_SUFFIX, ANSWERS_SUFFIX = "-code", "-answers"
 # In a plan, before anything passed.
-NOT_YET = "THE-NODE-THAT-PASSED"
+NOT_YET = "the-node-that-passed"  # a name that the API takes
 
 
 def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], index: int | None) -> Table:
     """Metadata and spec of the pod with that number, or of every pod of an Indexed Job. Raises LaunchRejected."""
+    form = FORMS[options.workload]
     number: Table = {"name": "PRELAUNCH_POD"}
     if index is None:
-        number |= {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}}
+        number |= {"valueFrom": {"fieldRef": {"fieldPath": form.number}}}
     else:
         number |= {"value": str(index)}
     labels = {
@@ -53,6 +58,10 @@ def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]
         "terminationGracePeriodSeconds": math.ceil(options.grace_s + UPLOAD_S),
         "volumes": _volumes(job, options, template),
     }
+    if form.kind is not JOB:
+        del spec["restartPolicy"]  # it is one of the replicas
+    if options.auto_resume:
+        spec["nodeSelector"] = dict(HEALTHY)
     if index is not None:
         spec["hostname"] = f"node-{index}"
     given = (template.get("spec") or {}) if template else {}
@@ -63,7 +72,7 @@ def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]
         spec["serviceAccountName"] = options.service_account
     if given.get("hostNetwork") and "dnsPolicy" not in given:
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
-    container = _container(job, options, template, number, index)
+    container = _container(job, options, template, number)
     made = merged(template, {"labels": labels}, spec, container)
     _place(made["spec"], job, options, index)
     return made
@@ -103,9 +112,7 @@ def reports_folder(name: str, options: KubernetesOptions) -> str:
     return f"{options.folder.rstrip('/')}/jobs/{name}/out"
 
 
-def _container(
-    job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], number: Table, index: int | None
-) -> Table:
+def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any], number: Table) -> Table:
     limits = {options.gpu_resource: options.gpus_per_node, "vpc.amazonaws.com/efa": options.efa_per_node}
     asked = {name: str(count) for name, count in limits.items() if count}
     mounts = [
@@ -124,11 +131,11 @@ def _container(
         else ("python3", "-m", "container.agent")
     )
     return {
-        "name": CONTAINER,
+        "name": FORMS[options.workload].container,
         "image": image_of(job, options),
         "command": list(own),
         "args": [word.replace("$(", "$$(") for word in agent_words(job)],
-        "env": [*_environment(job, options, index), number, *_training(job)],
+        "env": [*_environment(job, options), number, *_training(job)],
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -136,8 +143,8 @@ def _container(
     }
 
 
-def _environment(job: JobSpec, options: KubernetesOptions, index: int | None) -> list[Table]:
-    pattern = f"node-%.{job.name}" if index is not None else f"{job.name}-%.{job.name}"
+def _environment(job: JobSpec, options: KubernetesOptions) -> list[Table]:
+    pattern = FORMS[options.workload].address.format(job=job.name)
     uploads = {
         Reports.LOGS: "log:",
         Reports.S3: reports_prefix(job.name, options),
@@ -152,7 +159,7 @@ def _environment(job: JobSpec, options: KubernetesOptions, index: int | None) ->
         "PRELAUNCH_PODS": str(job.nodes),
         "PRELAUNCH_POD_ADDRESS": pattern,
         "PRELAUNCH_PORT": str(port_of(job.name)),
-        "PRELAUNCH_JOIN_S": f"{options.join_s:g}",
+        "PRELAUNCH_JOIN_S": f"{options.joins_s:g}",
         "PRELAUNCH_GRACE_S": f"{options.grace_s:g}",
         "PRELAUNCH_INTERFACE": options.interface,
         "PRELAUNCH_PYTHON": options.python,
@@ -216,12 +223,23 @@ def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | N
     if options.strength is Placement.PINNED and job.work is Work.CONFIRM and index is not None:
         fields.append({"key": "metadata.name", "operator": "In", "values": [_passed(job)[index]]})
     affinity = spec.setdefault("affinity", {})
-    if fields:
+    only = tuple(filter(None, options.only_nodes.split(",")))
+    # Terms are alternatives, and a field has one value (k8s.io/api, NodeSelectorTerm): a term per node, each with all the rest.
+    alternatives = [
+        [*fields, {"key": "metadata.name", "operator": "In", "values": [node]}] for node in only
+    ] or [fields]
+    if any(alternatives):
         node = affinity.setdefault("nodeAffinity", {})
         required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-        terms = required.setdefault("nodeSelectorTerms", [])
-        for term in terms or [terms.append({}) or terms[0]]:  # terms are alternatives: each of them gets it
-            term["matchFields"] = [*term.get("matchFields", ()), *fields]
+        given = required.get("nodeSelectorTerms") or [{}]
+        required["nodeSelectorTerms"] = [
+            {**term, "matchFields": [*term.get("matchFields", ()), *more]}
+            for term in given
+            for more in alternatives
+        ]
+    if only:
+        held = ({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in HELD)
+        spec["tolerations"] = [*spec.get("tolerations", ()), *held]
     if options.one_pod_per_node:
         apart = {
             "labelSelector": {"matchLabels": {JOB_LABEL: job.name}},

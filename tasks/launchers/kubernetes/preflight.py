@@ -23,7 +23,6 @@ from tasks.launchers.kubernetes import objects
 from tasks.launchers.kubernetes.api import (
     ACCESS_REVIEW,
     CONFIG_MAP,
-    JOB,
     LOCAL_QUEUE,
     NODE,
     POD,
@@ -38,11 +37,12 @@ from tasks.launchers.kubernetes.api import (
     grant,
 )
 from tasks.launchers.kubernetes.options import KubernetesOptions
+from tasks.launchers.kubernetes.workload_forms import FORMS, WorkloadForm
 
 LOOK_S = 60.0
 # What the launcher does, each with the sub-resource "" or "log".
-RIGHTS: tuple[tuple[Kind, tuple[str, ...], str], ...] = (
-    (JOB, ("create", "delete", "list"), ""),
+Right = tuple[Kind, tuple[str, ...], str]
+RIGHTS: tuple[Right, ...] = (
     (POD, ("list",), ""),
     (POD, ("get",), "log"),
     (CONFIG_MAP, ("create", "delete", "get", "patch"), ""),
@@ -64,7 +64,7 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
     except LaunchError as error:
         return (_unseen("API server", str(error)),)
     looks: tuple[Callable[[], Iterable[PreflightCheck]], ...] = (
-        lambda: _rights(api),
+        lambda: _rights(api, FORMS[options.workload]),
         lambda: _objects(api, plans),
         lambda: _queue(api, options),
         lambda: _nodes(api, plans, options),
@@ -82,10 +82,15 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
     return tuple(dict.fromkeys(made))
 
 
-def _rights(api: Api) -> Iterator[PreflightCheck]:
+def rights(form: WorkloadForm) -> tuple[Right, ...]:
+    """Every right that a gate with such workloads uses."""
+    return ((form.kind, ("create", "delete", "list"), ""), *RIGHTS)
+
+
+def _rights(api: Api, form: WorkloadForm) -> Iterator[PreflightCheck]:
     """Every verb that the launcher uses, by SelfSubjectAccessReview, which everybody may create."""
     lacking = []
-    for kind, verbs, part in RIGHTS:
+    for kind, verbs, part in rights(form):
         for verb in verbs:
             if not _may(api, kind, verb, part):
                 lacking.append((kind, verb, part))
@@ -139,7 +144,11 @@ def _pod(plan: Plan) -> tuple[Object, ...]:
 
 
 def _job_specs(plan: Plan) -> Iterator[Mapping[str, Any]]:
-    return (dict(call.body["spec"]) for call in plan.calls if call.body["kind"] == "Job")  # type: ignore[call-overload]
+    """Per workload a table whose `template` is that of its pods."""
+    for call in plan.calls:
+        spec: Any = call.body.get("spec") or {}
+        replicas = [*(spec.get("pytorchReplicaSpecs") or {}).values(), *(spec.get("replicaSpecs") or ())]
+        yield from (row for row in (spec, *replicas) if "template" in row)
 
 
 def _refused(api: Api, body: Object, name: str) -> PreflightCheck | None:

@@ -15,7 +15,6 @@ from tasks.launchers.kubernetes import job_record, objects
 from tasks.launchers.kubernetes.api import (
     CONFIG_MAP,
     EXISTS,
-    JOB,
     KINDS,
     POD,
     SECRET,
@@ -27,13 +26,14 @@ from tasks.launchers.kubernetes.api import (
 )
 from tasks.launchers.kubernetes.job_states import PodView, newest, pod_view
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CODE_SUFFIX, JOB_LABEL, MANAGED, MANAGER
+from tasks.launchers.kubernetes.workload_forms import WorkloadForm
 
 T = TypeVar("T")
 # A rolling update of the control plane takes about so long.
 SILENT_S, AGAIN_S = 60.0, 2.0
 
 
-def submit(api: Api, plan: Plan) -> JobHandle:
+def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
     """Make every object of the job, or adopt those that are there. Raises LaunchError; after a refusal nothing is left."""
     name = plan.job.name
     record, *others = objects.config_maps(plan)
@@ -47,33 +47,34 @@ def submit(api: Api, plan: Plan) -> JobHandle:
             _made(api, name, made)
     except LaunchRejected:
         if not adopted:
+            end(api, name, form)
             remove(api, name, record=True)
         raise
     found = _answered(lambda: job_record.read(api, name))
     if found is None or found.over:  # cancelled meanwhile
-        end(api, name)
+        end(api, name, form)
         remove(api, name)
         raise LaunchRejected(f"{name} was cancelled while it was submitted.")
     _answered(lambda: job_record.write_submitted(api, name))
     return JobHandle(name, adopted)
 
 
-def end(api: Api, name: str) -> None:
+def end(api: Api, name: str, form: WorkloadForm) -> None:
     """Delete the job's workloads, each after its pods. Raises Refused, EngineUnavailable."""
-    for workload in workloads(api, name):
-        api.delete(JOB, str(workload["metadata"]["name"]))
+    for workload in workloads(api, name, form):
+        api.delete(form.kind, str(workload["metadata"]["name"]))
 
 
-def end_all(api: Api, name: str, within_s: float, poll_s: float) -> None:
+def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: float) -> None:
     """End the job; returns when the API server has none of its workloads and pods any more. Raises LaunchError."""
     deadline, asked, said = time.monotonic() + within_s, 0.0, ""
     while True:
         try:
             if time.monotonic() - asked > AGAIN_S or not asked:
                 asked = time.monotonic()
-                end(api, name)
+                end(api, name, form)
             left = pods_of(api, name)
-            if not left and not any(workloads(api, name)):
+            if not left and not any(workloads(api, name, form)):
                 return
             said = "; ".join(f"{pod.name} on {pod.host or 'no node'}" for pod in left[:8]) or "its Jobs"
         except (
@@ -93,8 +94,6 @@ def end_all(api: Api, name: str, within_s: float, poll_s: float) -> None:
 def remove(api: Api, name: str, record: bool = False) -> None:
     """Delete what pods need to start, and the record as well if asked. Raises LaunchError."""
     try:
-        if record:
-            end(api, name)
         places = [
             (SECRET, name),
             (SERVICE, name),
@@ -109,9 +108,9 @@ def remove(api: Api, name: str, record: bool = False) -> None:
         raise explained(refusal, name) from refusal
 
 
-def workloads(api: Api, name: str) -> Iterator[Object]:
+def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:
     """The job's workloads. Raises Refused, EngineUnavailable."""
-    return api.items(JOB, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
+    return api.items(form.kind, f"{JOB_LABEL}={name},{MANAGED}={MANAGER}")
 
 
 def pods_of(api: Api, name: str) -> tuple[PodView, ...]:

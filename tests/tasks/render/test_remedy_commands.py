@@ -174,6 +174,8 @@ def test_no_engine_is_told_the_commands_of_another(program: str, engines: set[st
     ("launcher", "options", "engine"),
     [
         ("slurm", {"auto_resume": True}, "hyperpod-slurm"),
+        ("kubernetes", {"auto_resume": True}, "hyperpod"),
+        ("kubernetes", {"auto_resume": False}, "kubernetes"),
         ("slurm", {"auto_resume": False}, "slurm"),
         ("slurm", {}, "slurm"),
         ("local", {"auto_resume": True}, "local"),

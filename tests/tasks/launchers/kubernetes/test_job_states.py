@@ -239,3 +239,26 @@ def test_an_unknown_phase_or_word_never_ends_a_job() -> None:
     assert view is not None and view.state is JobState.UNKNOWN
     assert not any(state.final for phase, state in PHASES.items() if phase not in ("Succeeded", "Failed"))
     assert Trouble.NONE not in {*TROUBLES.values(), *JOB_TROUBLES.values()}
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [
+        ("Succeeded", JobState.SUCCEEDED),
+        ("Failed", JobState.FAILED),
+        ("Restarting", JobState.PENDING),
+        ("Running", JobState.RUNNING),
+    ],
+)
+def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
+    """A pod is known by the number at the end of its name, if an operator owns it."""
+    row = {"type": condition, "status": "True"}
+    owned = {"metadata": {"name": "gate-1-worker-3", "ownerReferences": [{"kind": "PyTorchJob"}]}}
+    view = pod_view(owned)
+
+    assert (
+        workload_view({"metadata": {"name": "gate-1"}, "status": {"conditions": [row], "active": 1}}).state
+        is state
+    )
+    assert view is not None and view.node == "node-3"
+    assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None

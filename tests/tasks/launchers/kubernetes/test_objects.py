@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ GATES = sorted(
     for path in (ROOT / "deployments" / "gates").glob("*.toml")
     if 'launcher = "kubernetes"' in path.read_text()
 )
+RESUMED = {"auto_resume": True, "reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}
 VERSIONS = ("1.25", "1.28", "1.31", "1.34", "1.37")
 
 
@@ -125,6 +127,18 @@ def test_the_training_gets_the_very_nodes_that_passed() -> None:
             assert all(term["matchFields"] == [node] for term in found)
 
 
+def test_before_anything_passed_the_plan_has_a_name_that_the_api_takes() -> None:
+    """The preflight creates the objects with dryRun, and a real API server refuses capitals in the name of a node."""
+    empty = bundles.dump(replace(PASSED, nodes=()))
+    made = plan(replace(CONFIRM, files={**CONFIRM.files, "pass.json": empty}), placement="pinned")
+    required = pods(made)[0]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    (name,) = required["nodeSelectorTerms"][0]["matchFields"][0]["values"]
+
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
+
+
 def test_a_job_that_must_not_get_a_node_does_not() -> None:
     """Nodes that failed before, by their names in Kubernetes."""
     pod = pods(plan(replace(JOB, exclude=("worker-9", "worker-8"))))[0]
@@ -194,6 +208,10 @@ def test_a_job_that_cannot_be_is_rejected(changes: dict[str, Any], says: str) ->
         ({"volume_claim": "x"}, "Name a folder"),
         ({"workload": "indexed", "placement": "pinned"}, 'workload = "jobs"'),
         ({"queue": "gpu"}, 'workload = "indexed"'),
+        ({"auto_resume": True}, "HyperPod resumes no other"),
+        ({"auto_resume": True, "workload": "pytorchjob"}, "may be gone"),
+        ({**RESUMED, "workload": "pytorchjob", "exclude_failed": True}, "Set one of them"),
+        ({"workload": "pytorchjob", "placement": "pinned"}, 'workload = "jobs"'),
     ],
 )
 def test_options_that_contradict_each_other_are_rejected(changes: dict[str, Any], says: str) -> None:
@@ -218,3 +236,67 @@ def test_a_pass_without_nodes_of_kubernetes_cannot_pin() -> None:
     with pytest.raises(LaunchRejected, match="on which nodes"):
         plan(replace(CONFIRM, files={"pass.json": bundles.dump(without)}), placement="pinned")
     assert options().strength.value == "in_job"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("workload", ["pytorchjob", "hyperpodpytorchjob"])
+def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str) -> None:
+    """The operators' own objects were never run; what is in them is compared with the schema of a Job's pod."""
+    for changes in ({}, RESUMED):
+        (body,) = (
+            dict(call.body)
+            for call in plan(workload=workload, **changes).calls
+            if call.body["kind"] != "Service"
+        )
+        (row,) = specs_with_pods(body)
+        template = {**row["template"], "spec": {**row["template"]["spec"], "restartPolicy": "Never"}}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": body["metadata"],
+            "spec": {"template": template},
+        }
+        kubernetes_validate.validate(job, version, strict=True)
+
+
+def specs_with_pods(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The replicas of an operator's object."""
+    spec = body["spec"]
+    return [*spec.get("pytorchReplicaSpecs", {}).values(), *spec.get("replicaSpecs", ())]
+
+
+def test_auto_resume_says_what_hyperpod_reads() -> None:
+    """Annotations, OnFailure, only nodes that HyperPod holds for healthy, and time for a replacement."""
+    body = next(
+        call.body
+        for call in plan(workload="pytorchjob", **RESUMED).calls
+        if call.body["kind"] == "PyTorchJob"
+    )
+    (worker,) = specs_with_pods(dict(body))
+    annotations = body["metadata"]["annotations"]  # type: ignore[index]
+
+    assert annotations["sagemaker.amazonaws.com/enable-job-auto-resume"] == "true"
+    assert annotations["sagemaker.amazonaws.com/job-max-retry-count"] == "2"
+    assert (worker["replicas"], worker["restartPolicy"]) == (2, "OnFailure")
+    assert worker["template"]["spec"]["nodeSelector"] == {
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable"
+    }
+    assert variables(worker["template"])["PRELAUNCH_JOIN_S"] == "1800"
+    assert variables(worker["template"])["PRELAUNCH_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+def test_without_auto_resume_a_pod_of_an_operator_is_not_started_again() -> None:
+    """A refusal stays one."""
+    body = next(call.body for call in plan(workload="pytorchjob").calls if call.body["kind"] == "PyTorchJob")
+    (worker,) = specs_with_pods(dict(body))
+
+    assert (worker["restartPolicy"], body["spec"]["runPolicy"]["backoffLimit"]) == ("Never", 0)  # type: ignore[index]
+    assert worker["template"]["spec"]["containers"][0]["name"] == "pytorch"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in GATES if path.stem != "kind-cpu"], ids=lambda path: path.stem
+)
+def test_a_gate_file_that_was_never_run_says_so(path: Path) -> None:
+    """In the lines above its first key."""
+    assert "Never run on" in path.read_text().partition("\nname =")[0]

@@ -1,0 +1,75 @@
+"""Launchers and gates for the tests' Kubernetes, whose pods see this machine's Python."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from checks.documents.decode import decode
+from tasks.gate.outcome import Outcome
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
+from tasks.launchers.kubernetes.options import KubernetesOptions
+from tests.engines.kubernetes.cluster import IMAGE, ROOT, KubernetesCluster
+from tests.flows.driving import request_of, run
+from tests.survival import few_checks
+from tests.tasks.launchers.contract import Bench
+
+SHIPPED = ROOT / "deployments" / "gates" / "kind-cpu.toml"
+
+
+def launcher(cluster: KubernetesCluster, place: Path, **changes: Any) -> KubernetesLauncher:
+    """A launcher with these options, as of another process."""
+    given = {
+        "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "pod_template_file": cluster.template(place), "grace_s": 1.0,
+        "poll_seconds": 0.3, "image_minutes": 0.05,
+    }  # fmt: skip
+    return KubernetesLauncher(place / "root", decode(KubernetesOptions, {**given, **changes}, "options"))
+
+
+def bench(cluster: KubernetesCluster, place: Path, **changes: Any) -> Bench:
+    """For the contract of all launchers."""
+    return Bench(lambda: launcher(cluster, place, **changes), place, 90.0, agent=True)
+
+
+def gate_file(cluster: KubernetesCluster, folder: Path, placement: str = "in_job", **declared: str) -> Path:
+    """The shipped gate file for a cluster of kind with few checks."""
+    rules = folder / "few.json"
+    rules.write_text(json.dumps(few_checks.policy_document()))
+    python = few_checks.interpreter(folder / "few-python")
+    options = [
+        f'placement = "{placement}"', f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.3",
+        f'pod_template_file = "{cluster.template(folder)}"', "grace_s = 1.0",
+    ]  # fmt: skip
+    changes = {
+        "ranks_per_node = 2": "ranks_per_node = 1",
+        'placement = "in_job"': "\n".join(options),
+        "one_pod_per_node = false": "one_pod_per_node = true",
+        'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
+        '"../policies/local.toml"': json.dumps(str(rules)),
+        "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
+        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': 'command = ["{python}", "-c", "print(\'trained\')"]',
+        'distributed = "torchrun"': 'distributed = "none"',
+        'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
+        **declared,
+    }
+    text = SHIPPED.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
+
+
+def gate(path: Path, **more: Any) -> Outcome:
+    """Run the flow to its end."""
+    with few_checks.chosen():
+        _, outcome = asyncio.run(run(request_of(path, **more)))
+    return outcome
+
+
+def kept(path: Path, outcome: Outcome, name: str) -> Any:
+    """A document that the gate kept."""
+    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())

@@ -1,0 +1,84 @@
+"""Whole gates on a real Kubernetes 1.20.2, with reports through pod logs alone: they train, or refuse and name the node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.outcome import Decision
+from tests.engines.kubernetes.benches import gate, gate_file, kept
+from tests.engines.kubernetes.cluster import KubernetesCluster
+from tests.tasks.launchers.faults import heal, shape
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.long,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("prefect_backend"),
+]
+
+
+def trained(cluster: KubernetesCluster) -> set[str]:
+    """The nodes of Kubernetes on which the training ran."""
+    found = set()
+    for line in cluster.kubectl(
+        "get", "pods", "-o", "custom-columns=:metadata.name,:spec.nodeName", "--no-headers"
+    ).splitlines():
+        pod, node = line.split()
+        if "\ntrained\n" in cluster.kubectl("logs", pod, check=False):
+            found.add(node)
+    return found
+
+
+@pytest.mark.parametrize("placement", ["in_job", "pinned"])
+def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, placement: str) -> None:
+    """On the nodes that were tested; the boot id that each pod read is the one that its kubelet reports."""
+    path = gate_file(cluster, tmp_path, placement)
+    outcome = gate(path)
+    report = kept(path, outcome, "health_check_metrics.json")
+    boots = {(node["identity"]["boot_id"], node["identity"]["engine_boot_id"]) for node in report["nodes"]}
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert (
+        trained(cluster)
+        == {node["identity"]["engine_node"] for node in report["nodes"]}
+        == {"worker-0", "worker-1"}
+    )
+    assert len(boots) == 1 and len(set(next(iter(boots)))) == 1
+
+
+def test_a_slow_node_is_named_and_nothing_is_trained(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """Its link is shaped; the pods' reports come through their logs all the same."""
+    namespace = f"{cluster.name}-1"
+    shape(namespace, "8mbit")
+    try:
+        path = gate_file(cluster, tmp_path)
+        outcome = gate(path)
+    finally:
+        heal(namespace)
+    verdict = kept(path, outcome, "verdict.json")
+
+    assert outcome.code in (1, 3), outcome.reason
+    assert any("node-" in json.dumps(row["subject"]) for row in verdict["findings"] if row["level"] != "PASS")
+    assert trained(cluster) == set()
+
+
+def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
+    cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    """The kubelet of worker-2 reports a simulated boot id, which is not the one of the kernel on which its pods run."""
+    cluster.kubectl("cordon", "worker-0")
+    cluster.kubectl("uncordon", "worker-2")
+    try:
+        path = gate_file(cluster, tmp_path, "pinned")
+        outcome = gate(path)
+    finally:
+        cluster.kubectl("uncordon", "worker-0")
+        cluster.kubectl("cordon", "worker-2")
+    failed = [row for row in kept(path, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"]
+
+    assert outcome.code == 3, outcome.reason
+    assert [row for row in failed if "worker-2" in row["message"] and "boot id" in row["message"]]
+    assert trained(cluster) == set()

@@ -1,0 +1,178 @@
+"""The launcher on a real Kubernetes 1.20.2 in which something goes wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import JobState, LaunchError, LaunchRejected, PreflightResult, Trouble
+from tests.engines.kubernetes.benches import bench, launcher
+from tests.engines.kubernetes.cluster import GATE, ROOT, KubernetesCluster
+from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
+
+pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
+SECONDS = 90.0
+
+
+def test_two_gates_at_once_start_one_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """Names are unique; every object is made by one of them."""
+    spec = bench(cluster, tmp_path).job(SAY)
+    made = [launcher(cluster, tmp_path) for _ in range(4)]
+    plan, adopted = made[0].plan(spec), list[bool]()
+    threads = [
+        threading.Thread(target=lambda one=one: adopted.append(one.submit(plan).adopted)) for one in made
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    status = until_final(made[0], spec.name, SECONDS)
+    jobs = cluster.kubectl("get", "jobs", "-l", f"prelaunch.dev/job={spec.name}", "-o", "name").split()
+
+    assert (status.state, adopted.count(False)) == (JobState.SUCCEEDED, 1)
+    assert jobs == [f"job.batch/{spec.name}-0", f"job.batch/{spec.name}-1"]
+    assert {said["engine_node"] for said in status.machines.values()} == {"worker-0", "worker-1"}
+    assert len({said["engine_boot_id"] for said in status.machines.values()}) == 1  # one kernel
+
+
+def test_cancel_never_says_that_pods_of_a_frozen_kubelet_are_gone(
+    cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pods do run on. Once the kubelet goes on, the next cancel succeeds."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.launcher.CANCEL_S", 5.0)
+    monkeypatch.setattr("tasks.launchers.kubernetes.launcher.UPLOAD_S", 0.0)
+    one, spec = launcher(cluster, tmp_path), bench(cluster, tmp_path).job(WAIT)
+    one.submit(one.plan(spec))
+    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    frozen = cluster.freeze("kubelet", 1)
+    try:
+        with pytest.raises(LaunchError, match=r"may still run: .* on worker-1"):
+            one.cancel(spec.name)
+        status = launcher(cluster, tmp_path).state(spec.name)
+    finally:
+        cluster.thaw(frozen)
+    monkeypatch.undo()
+    launcher(cluster, tmp_path).cancel(spec.name)
+    left = cluster.kubectl(
+        "get", "pods,jobs,services,secrets", "-l", f"prelaunch.dev/job={spec.name}", "-o", "name"
+    )
+
+    assert (status.state, "not known to be gone" in status.detail) == (JobState.RUNNING, True)
+    assert (launcher(cluster, tmp_path).state(spec.name).state, left) == (JobState.CANCELLED, "")
+
+
+def test_an_api_server_that_stops_for_a_while_ends_no_job(
+    cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods run on; what was known stays known."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 3.0)
+    one, spec = launcher(cluster, tmp_path), bench(cluster, tmp_path).job(WAIT)
+    one.submit(one.plan(spec))
+    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    before = until(one, spec.name, SECONDS, lambda status: bool(status.attempt))
+    frozen = cluster.freeze("kube-apiserver")
+    try:
+        silent = one.state(spec.name)
+        time.sleep(60.0)
+    finally:
+        cluster.thaw(frozen)
+    after = until(one, spec.name, SECONDS, lambda status: status.state is not JobState.UNKNOWN)
+    one.cancel(spec.name)
+
+    assert (silent.state, silent.absent, silent.attempt) == (JobState.UNKNOWN, False, before.attempt)
+    assert (after.state, after.attempt) == (JobState.RUNNING, before.attempt)
+
+
+def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
+    cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    """Draining a node deletes its pods: the Job makes another one, which comes too late for the roll call."""
+    one = launcher(cluster, tmp_path, join_s=5.0)
+    spec = bench(cluster, tmp_path).job(WAIT)
+    one.submit(one.plan(spec))
+    until_told(bench(cluster, tmp_path), one, spec.name, 2)
+    pods = cluster.kubectl(
+        "get", "pods", "-l", f"prelaunch.dev/job={spec.name},prelaunch.dev/node-index=1", "-o", "name"
+    ).split()
+    victim = pods[0].partition("/")[2]
+    cluster.kubectl("delete", "pod", victim, "--wait=false")
+    status = until(one, spec.name, SECONDS, lambda status: "began with an earlier start" in status.detail)
+    one.cancel(spec.name)
+
+    assert (
+        status.state is JobState.RUNNING
+    )  # its peer trains on, until the collective fails or the gate ends it
+    assert one.state(spec.name).state is JobState.CANCELLED
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """ErrImageNeverPull at once: the template says that nothing is pulled."""
+    one = launcher(cluster, tmp_path, image="localhost/none:1")
+    spec = bench(cluster, tmp_path).job(SAY)
+    one.submit(one.plan(spec))
+    status = until_final(one, spec.name, SECONDS)
+
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
+    assert "ErrImageNeverPull" in status.detail
+
+
+def test_a_registry_that_does_not_answer_is_waited_for(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """For `image_minutes`; then the request was wrong."""
+    one = launcher(cluster, tmp_path, image="127.0.0.1:1/none:1", image_minutes=0.1)
+    one._template["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
+    spec = bench(cluster, tmp_path).job(SAY)
+    one.submit(one.plan(spec))
+    waiting = until(one, spec.name, SECONDS, lambda status: "ImagePull" in status.detail)
+    status = until_final(one, spec.name, SECONDS)
+
+    assert waiting.state is JobState.PENDING
+    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
+
+
+def test_more_gpus_than_there_are_are_waited_for(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """The scheduler says why; that is no failure."""
+    one = launcher(cluster, tmp_path, gpus_per_node=8)
+    spec = bench(cluster, tmp_path).job(SAY)
+    one.submit(one.plan(spec))
+    status = until(one, spec.name, SECONDS, lambda status: "nvidia.com/gpu" in status.detail)
+    one.cancel(spec.name)
+
+    assert (status.state, status.trouble) == (JobState.PENDING, Trouble.NONE)
+
+
+def test_the_shipped_rights_are_all_that_a_gate_needs(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """Without them each is named with its rule and nothing is made; with them a user who has nothing else runs a job."""
+    one = launcher(cluster, tmp_path, kubeconfig_file=cluster.user(GATE))
+    spec = replace(bench(cluster, tmp_path).job(SAY), nodes=1)
+    wrong = [
+        check.text for check in one.preflight((one.plan(spec),)) if check.result is PreflightResult.WRONG
+    ]
+    with pytest.raises(LaunchRejected, match='"configmaps"'):
+        one.submit(one.plan(spec))
+    assert any(
+        '{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}' in text for text in wrong
+    )
+
+    rules = (ROOT / "deployments" / "kubernetes" / "gate" / "rbac.yaml").read_text()
+    subject = "  - kind: ServiceAccount\n    name: prelaunch-gate\n"
+    user = "  - kind: User\n    apiGroup: rbac.authorization.k8s.io\n    name: gate\n"
+    rules = rules.replace(f"{subject}    namespace: prelaunch ", f"{user}  # ").replace(subject, user)
+    cluster.kubectl("apply", "-f", "-", data=rules)
+    before = everything(cluster)
+    checks = one.preflight((one.plan(spec),))
+    assert {check.result for check in checks} == {PreflightResult.OK}, [check.text for check in checks]
+    assert before == everything(cluster)
+
+    one.submit(one.plan(spec))
+    assert until_final(one, spec.name, SECONDS).state is JobState.SUCCEEDED
+    assert sorted(told(one, spec.name, tmp_path / "out")) == ["node-0"]
+    one.cancel(spec.name)
+
+
+def everything(cluster: KubernetesCluster) -> str:
+    """The names of all objects that a gate could have made."""
+    return cluster.kubectl("get", "jobs,pods,services,configmaps,secrets", "-o", "name")
