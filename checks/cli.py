@@ -20,6 +20,7 @@ from checks.exit_codes import Exit
 from checks.model import Profile
 from checks.process.collection import without_collection
 from checks.process.stderr import say
+from checks.runner import person_options
 from checks.watch import commands
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     running.add_argument(
         "--out", type=Path, required=True, help="the file of the report; with --bundle, the folder"
     )
+    person_options.add_arguments(running)
     running.set_defaults(verb=_run)
     judging = verbs.add_parser("judge", help="print the verdict on a report")
     judging.add_argument("report", type=Path)
@@ -247,6 +249,9 @@ def _run(arguments: argparse.Namespace) -> int:
             return under_torchrun.run(arguments)
         if arguments.bundle is None:
             return single_node.run(arguments)
+        if arguments.option:
+            say("checks run: --option is for a run without --bundle, which has its own numbers.")
+            return Exit.REJECTED
         node_context = _node_context(arguments)
         journal = node_run.run(node_context, attempt(), arguments.out)
         open_findings.settle_alone(node_context.bundle.policy, journal.report)

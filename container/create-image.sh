@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container and pushes it to Amazon ECR.
+# Builds the container and pushes it to Amazon ECR, or to another registry.
 set -euo pipefail
 
 usage() {
@@ -14,11 +14,16 @@ Builds container/Dockerfile as NAME:TAG (TAG: latest), creates the ECR repositor
   --engine NAME            docker, podman or buildah; default: the first of them that works
   --region REGION          of the ECR repository; default AWS_REGION, else what `aws configure` says
   --account ID             of the ECR repository; default: the caller's
+  --registry HOST[/PATH]   push to this registry instead of ECR; log in to it before, with `docker login HOST`
   --no-push                build only
   --pins FILE              default container/pins.toml
   --record                 build nothing: download what has no checksum yet, pull the base, write both into the pins
   --dry-run                print the commands, run none of them
   --help
+
+Without internet access, PIP_INDEX_URL and APT_MIRROR name mirrors for the build (an index of Python packages; the URL of a mirror of the
+base's Debian or Ubuntu archive), --base-image the base in your registry, and --pins a copy of pins.toml with the URLs of your copies: a file
+is taken only with its checksum. The target `checks` loads nothing but its base.
 
 Exit codes: 0 done; 1 a command failed, or a pin is empty; 2 usage.
 END
@@ -35,7 +40,7 @@ misused() {
 }
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-target=image base=aws base_image="" engine="" region="${AWS_REGION:-}" account="" pins="$here/pins.toml"
+target=image base=aws base_image="" engine="" registry="" region="${AWS_REGION:-}" account="" pins="$here/pins.toml"
 push=yes record=no dry=no
 platform=linux/amd64 # of every machine with NVIDIA GPUs that the gate files name, whatever this one is
 words=()
@@ -43,7 +48,7 @@ words=()
 parse() {
     while [[ $# -gt 0 ]]; do
         case "$1" in
-        --target | --base | --base-image | --engine | --region | --account | --pins)
+        --target | --base | --base-image | --engine | --registry | --region | --account | --pins)
             [[ $# -ge 2 && -n "$2" ]] || misused "$1 needs a value"
             local name="${1#--}"
             printf -v "${name//-/_}" '%s' "$2"
@@ -61,6 +66,9 @@ parse() {
     [[ "$target" == image || "$target" == checks ]] || misused "--target is image or checks, not $target"
     [[ "$base" == aws || "$base" == scratch ]] || misused "--base is aws or scratch, not $base"
     [[ -z "$engine" || "$engine" =~ ^(docker|podman|buildah)$ ]] || misused "--engine is docker, podman or buildah"
+    [[ -z "$registry" || "$registry" =~ ^[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9][a-z0-9._/-]*)?$ ]] ||
+        misused "--registry is HOST, HOST:PORT or HOST/PATH, not $registry"
+    [[ -z "$registry" || "$push" == yes ]] || misused "--registry and --no-push contradict each other"
     [[ -f "$pins" ]] || misused "there is no $pins"
     [[ "$record" == yes || (${#words[@]} -ge 1 && ${#words[@]} -le 2) ]] || misused "give NAME, and TAG if you like"
     [[ "${words[0]:-x}" =~ ^[a-z0-9][a-z0-9._/-]*$ ]] || misused "${words[0]} cannot be a repository's name"
@@ -148,6 +156,10 @@ build() {
         arguments+=(--build-arg "${section^^}_URL=$(pin "$section" url)"
             --build-arg "${section^^}_SHA256=$(pin "$section" sha256)"
             --build-arg "${section^^}_VERSION=$(pin "$section" version)")
+    done
+    local mirror
+    for mirror in PIP_INDEX_URL APT_MIRROR; do # by name: a URL may contain a password, which the engine takes from the environment
+        if [[ -n "${!mirror:-}" ]]; then arguments+=(--build-arg "$mirror"); fi
     done
     case "$engine" in
     docker) run env DOCKER_BUILDKIT=1 docker build "${arguments[@]}" "$(dirname "$here")" ;;
@@ -250,7 +262,7 @@ main() {
         record_pins || die "not everything could be recorded"
         return
     fi
-    local empty registry="" reference="${words[0]}:${words[1]:-latest}"
+    local empty reference="${words[0]}:${words[1]:-latest}" ours="$registry"
     empty="$(empty_pins)"
     if [[ -n "$empty" ]]; then
         [[ "$dry" == yes ]] || die "empty in $pins: ${empty//$'\n'/, }. Run create-image.sh --record where there is internet."
@@ -258,14 +270,16 @@ main() {
     fi
     find_engine
     if [[ "$push" == yes ]]; then
-        find_registry
+        [[ -n "$ours" ]] || find_registry
         reference="$registry/$reference"
     fi
     log_in_to_base
     build "$reference"
     if [[ "$push" == yes ]]; then
-        ensure_repository "${words[0]}"
-        log_in "$registry" "$region"
+        if [[ -z "$ours" ]]; then
+            ensure_repository "${words[0]}"
+            log_in "$registry" "$region"
+        fi
         push_image "$reference"
     fi
     echo "$reference"

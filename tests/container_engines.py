@@ -109,21 +109,24 @@ def _podman(folder: Path) -> Iterator[Engine]:
         pytest.skip(
             f"not installed: {', '.join(lacking)}. Remedy: apt-get install {' '.join(lacking)} catatonit"
         )
+    yield Engine(ContainerEngine.PODMAN, podman_environment(folder, "overlay"))
+    for path in (folder / "graph").glob("overlay*"):
+        subprocess.run(("umount", "--lazy", path), capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def podman_environment(folder: Path, driver: str) -> dict[str, str]:
+    """The variables by which podman and buildah use a store below the folder, whose path has to be short."""
     storage, containers = folder / "storage.conf", folder / "containers.conf"
     storage.write_text(
-        f'[storage]\ndriver = "overlay"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
+        f'[storage]\ndriver = "{driver}"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
     )
     limits = ", ".join(f'"{name}={value}:{value}"' for name, value in _limits().items())
     containers.write_text(
         f'[containers]\ndefault_ulimits = [{limits}]\n[engine]\nruntime = "runc"\nevents_logger = "file"\nlock_type = "file"\n'
         f'tmp_dir = "{folder}/libpod"\n'  # two engines of one tmp_dir confuse each other
     )
-    yield Engine(
-        ContainerEngine.PODMAN, {"CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(containers)}
-    )
-    for path in (folder / "graph").glob("overlay*"):
-        subprocess.run(("umount", "--lazy", path), capture_output=True, check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    return {"CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(containers)}
 
 
 @contextmanager

@@ -199,15 +199,42 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
     },
     "nccl.pairs": PAIRS,
     "training.smoke": {
-        Profile.QUICK: {"steps": 30},
-        Profile.STANDARD: {"steps": 100},
-        Profile.DEEP: {"steps": 500},
+        Profile.QUICK: {"steps": 30, "batch": 32},
+        Profile.STANDARD: {"steps": 100, "batch": 32},
+        Profile.DEEP: {"steps": 500, "batch": 32},
     },
     "training.ddp": {
-        Profile.QUICK: {"steps": 20},
-        Profile.STANDARD: {"steps": 100},
-        Profile.DEEP: {"steps": 500},
+        Profile.QUICK: {"steps": 20, "batch": 32},
+        Profile.STANDARD: {"steps": 100, "batch": 32},
+        Profile.DEEP: {"steps": 500, "batch": 32},
     },
+}
+
+
+# What a person may raise for one run (`prelaunch check --option`). To lower it would be to ask for less evidence than the profile has.
+SWEPT = ("budget_s", "max_bytes")
+RAISABLE: Mapping[str, tuple[str, ...]] = {
+    "compute.gemm": ("seconds", "size"),
+    "compute.sdc": ("seconds", "seeds"),
+    "compute.memory_bandwidth": ("seconds",),
+    "compute.overlap": ("rounds",),
+    "training.smoke": ("batch", "steps"),
+    "training.ddp": ("batch", "steps"),
+    "training.step": ("steps",),
+    **dict.fromkeys(
+        (
+            "collective.all_reduce",
+            "collective.all_gather",
+            "nccl.all_reduce",
+            "nccl.all_gather",
+            "nccl.reduce_scatter",
+            "nccl.alltoall",
+            "nccl.sendrecv",
+            "nccl.intra_node",
+            "nccl.inter_node",
+        ),
+        SWEPT,
+    ),
 }
 
 

@@ -8,6 +8,7 @@ import os
 import socket
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from checks import bundle as bundles
@@ -26,7 +27,7 @@ from checks.process.free_ports import free_ports
 from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
-from checks.runner import node_run
+from checks.runner import node_run, person_options
 from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import Tick, now
 from checks.runner.node_context import PlaceError, open_node_context
@@ -38,15 +39,27 @@ POLICIES = Path(__file__).parents[1] / "policies"
 def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
-    rules = read_policy(arguments.policy, declared)
+    profile = Profile(arguments.profile)
+    rules = with_options(read_policy(arguments.policy, declared), profile, arguments.option)
     require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
-    made = bundles.make(gate_id, declared, Profile(arguments.profile), rules, builtin())
+    made = bundles.make(gate_id, declared, profile, rules, builtin())
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
         report_bytes = checked(made, folder, settles=True)
         write_whole(arguments.out, report_bytes)
-    return show(decide(load(report_bytes), rules, builtin()), "text")
+    report = load(report_bytes)
+    if arguments.verbose:
+        say("\n".join(person_options.lines_of(report)))
+    return show(decide(report, rules, builtin()), "text")
+
+
+def with_options(rules: Policy, profile: Profile, given: Sequence[str]) -> Policy:
+    """The policy with what a person raised by --option. Raises PlaceError."""
+    try:
+        return person_options.with_options(rules, profile, given)
+    except DecodeError as error:
+        raise PlaceError(str(error)) from error
 
 
 def judge(path: Path, policy: Path | None, form: str) -> int:

@@ -1,19 +1,23 @@
-"""The first verdict on the nodes of an allocation that nobody prepared: `srun -N4 python3 prelaunch.pyz check --instance-type T`.
+"""The first verdict on nodes that nobody prepared: `srun -N4 python3 prelaunch.pyz check --instance-type T`, or the same command on
+each host with `--hosts a,b --run NAME`.
 
-The first node of the step makes a folder that the others see, with the bundle and a key; then every node runs the agent. The first one
-prints the verdict, and the --exclude line for the next srun. Without Slurm it is this machine alone.
+The first node makes a folder that the others see, with the bundle and a key; then every node runs the agent. The first one prints the
+verdict, and the --exclude line for the next srun. Without Slurm and --hosts it is this machine alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import socket
 import sys
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from checks import bundle as bundles
@@ -27,7 +31,7 @@ from checks.judge.verdict import decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Declared, Level, Profile, Report, Verdict, node_of
 from checks.policy import Policy
 from checks.process.stderr import say
-from checks.runner import single_node
+from checks.runner import person_options, single_node
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from container.agent import cli as agent_cli
@@ -82,36 +86,79 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, default=Path(), help="a folder that all nodes see, for the reports (default: the current one)"
     )  # fmt: skip
+    parser.add_argument(
+        "--hosts",
+        default="",
+        help="the names of all hosts (node-[1-4] or a,b), where Slurm does not say them",
+    )
+    parser.add_argument("--host", default="", help="which of them this one is (default: its own name)")
+    parser.add_argument(
+        "--run", default="", metavar="NAME", help="the same on all hosts, and another one each time"
+    )
+    person_options.add_arguments(parser)
     return parser
 
 
 def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if environment.get("SLURM_LOCALID", "0") != "0":
         return Exit.GO  # one process per node checks it
-    listed = environment.get("SLURM_STEP_NODELIST", "")
-    names = tuple(expand(listed)) if listed else (socket.gethostname(),)
-    node = environment.get("SLURMD_NODENAME", "") if listed else names[0]
-    start = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
-    folder = arguments.out.absolute() / f"prelaunch-check-{'-'.join(start) if listed else uuid.uuid4().hex}"
+    start = _start_of(arguments, environment)
+    names, node = start.names, start.node
+    folder = arguments.out.absolute() / f"prelaunch-check-{start.number}"
     bundle = folder / "in" / "bundle.json"
     first = node == names[0]
     # Every node reads the policy: where it is none, nobody waits for a folder that the first node will not make.
     declared = single_node.declare(arguments.instance_type, len(names), builtin())
     rules = single_node.read_policy(arguments.policy, declared, announced=first)
+    rules = single_node.with_options(rules, Profile(arguments.profile), arguments.option)
     if first:
         _prepare(Profile(arguments.profile), folder, declared, rules)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
             f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
         )
-    _set_environment(folder, start[0])
+    _set_environment(folder, start, listed=bool(arguments.hosts))
     code = agent_cli.main(
         ("check", "--root", str(folder / node), "--bundle", str(bundle), "--out", str(folder / "out"))
     )
     if not first:
         return code
     secret_key.remove(folder / "in" / secret_key.FILE)
-    return _show(folder / "out" / NAME, bundle, names, code)
+    return _show(folder / "out" / NAME, bundle, names, code, verbose=arguments.verbose)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One start of the same command on all hosts: their names, this one's, what names the start, and the first of its ports."""
+
+    names: tuple[str, ...]
+    node: str
+    number: str
+    port: int
+
+
+def _start_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> _Start:
+    """From the options, otherwise from Slurm, otherwise this host alone. Raises PlaceError and HostListError."""
+    if arguments.hosts:
+        names = tuple(expand(arguments.hosts))
+        node = arguments.host or socket.gethostname()
+        if node not in names:
+            raise PlaceError(f"this host is {node}, which --hosts does not have. Name it with --host.")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", arguments.run):
+            raise PlaceError(
+                "with --hosts, give all of them the same --run NAME, another one each time: letters, digits, . _ -"
+            )
+        return _Start(names, node, arguments.run, _port(zlib.crc32(arguments.run.encode())))
+    listed = environment.get("SLURM_STEP_NODELIST", "")
+    if not listed:
+        return _Start((socket.gethostname(),), socket.gethostname(), uuid.uuid4().hex, _port(os.getpid()))
+    parts = [environment.get(f"SLURM_{name}", "0") for name in ("JOB_ID", "STEP_ID", "RESTART_COUNT")]
+    job = int(parts[0]) if parts[0].isdecimal() else os.getpid()
+    return _Start(tuple(expand(listed)), environment.get("SLURMD_NODENAME", ""), "-".join(parts), _port(job))
+
+
+def _port(number: int) -> int:
+    return FIRST_PORT + PORTS_PER_JOB * (number % PORTS)
 
 
 def _prepare(profile: Profile, folder: Path, declared: Declared, rules: Policy) -> None:
@@ -124,6 +171,12 @@ def _prepare(profile: Profile, folder: Path, declared: Declared, rules: Policy) 
         (beside / "in" / "bundle.json").write_bytes(bundles.dump(made))
         secret_key.write(beside / "in" / secret_key.FILE, secret_key.make())
         os.rename(beside, folder)
+    except OSError as error:
+        if folder.exists():
+            raise PlaceError(
+                f"{folder} is there already: a run of that name was made before. Give another --run."
+            ) from error
+        raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
@@ -136,20 +189,20 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-def _set_environment(folder: Path, job: str) -> None:
+def _set_environment(folder: Path, start: _Start, *, listed: bool) -> None:
     """The agent's settings; what the user's shell has of another gate is none of them."""
     for name in [name for name in os.environ if name.startswith("PRELAUNCH_") and name not in KEPT]:
         del os.environ[name]
-    number = int(job) if job.isdecimal() else os.getpid()
     os.environ |= {
         "PRELAUNCH_EXCHANGE_KEY": str(folder / "in" / secret_key.FILE),
         "PRELAUNCH_SHARED": "1",
         "PRELAUNCH_JOIN_S": f"{JOIN_S:g}",
-        "PRELAUNCH_PORT": str(FIRST_PORT + PORTS_PER_JOB * (number % PORTS)),
+        "PRELAUNCH_PORT": str(start.port),
+        **({"PRELAUNCH_HOSTS": ",".join(start.names), "PRELAUNCH_NODE": start.node} if listed else {}),
     }
 
 
-def _show(path: Path, bundle: Path, names: Sequence[str], code: int) -> int:
+def _show(path: Path, bundle: Path, names: Sequence[str], code: int, *, verbose: bool) -> int:
     """Print the verdict on the merged report, and the line for the next srun. Returns the exit code."""
     try:
         report: Report = load(path.read_bytes())
@@ -159,6 +212,8 @@ def _show(path: Path, bundle: Path, names: Sequence[str], code: int) -> int:
     except DecodeError as error:
         say(f"prelaunch: {path}: {error}")
         return code or Exit.CANNOT_TELL
+    if verbose:
+        say("\n".join(person_options.lines_of(report)))
     verdict = decide(report, rules, builtin())
     shown = single_node.show(verdict, "text")
     print(f"report: {path}")

@@ -26,6 +26,11 @@ def main(argv: Sequence[str]) -> int:
         _compatible()
         environment = for_checks(as_started(os.environ), str(check_command.PACKAGES), {})
         os.execve(sys.executable, (sys.executable, "-m", "checks", *argv[1:]), environment)
+    if argv and argv[0] == "check" and any(word.startswith("--instance-type") for word in argv):
+        from container.agent import allocation  # which calls this module for each node
+
+        _compatible()
+        return allocation.main(argv)
     arguments = _parser().parse_args(argv)
     signals = Signals()
     signals.install()
@@ -90,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("checks", help="run `python -m checks`: list, run, judge, gate", add_help=False)
     for name, said in (
         ("train", "the entry point on SageMaker: run the checks, then PRELAUNCH_COMMAND if it is set"),
-        ("check", "run the checks only; the exit code is the exit code of the verdict"),
+        (
+            "check",
+            "run the checks only; the exit code is that of the verdict. With --instance-type T no bundle is needed "
+            "(`check --instance-type T --help`)",
+        ),
         ("gate", "run the checks, and the command after -- if every host has the same PASS"),
         ("exec", "run the command after -- on every host without checks, once all hosts are there"),
     ):

@@ -39,7 +39,8 @@ class Settings:
     """`bundle` "" looks in SageMaker's input channels, `upload` "" copies nowhere, `command` () only checks.
     `exchange_key` "" looks beside the bundle. An `upload` of LOG writes the files to the log instead.
 
-    `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. The agent
+    `attempt`, `roster` and `node` are what a launcher sets; without them the hosts agree on them. `hosts` are the names of all
+    hosts where a person gives them, with `node` as this one's. The agent
     listens on `port`, the checks on the next one, the rendezvous is the one after. `python` runs the checks, ""
     is the agent's own. `interface` is the network interface of the collectives where the engine names none. With `shared`
     the hosts read the key from one folder, which may start them again: each takes a copy, and the key stays.
@@ -66,6 +67,7 @@ class Settings:
     attempt: str = ""
     roster: str = ""
     node: str = ""
+    hosts: str = ""
     job: str = ""
     python: str = ""
     exchange_key: str = ""
@@ -117,6 +119,7 @@ def make(
         attempt=find("attempt"),
         roster=find("roster"),
         node=find("node"),
+        hosts=find("hosts"),
         python=find("python"),
         exchange_key=find("exchange_key"),
         interface=find("interface"),

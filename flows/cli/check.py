@@ -11,8 +11,10 @@ from pathlib import Path
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.model import Profile
+from checks.runner import person_options
 from checks.runner.journal import JournalError
 from checks.runner.node_context import PlaceError
+from checks.value_types import DecodeError
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the report, as input for judge and render"
     )
+    person_options.add_arguments(parser)
     add_output_arguments(parser)
 
 
@@ -69,15 +72,20 @@ def run(arguments: argparse.Namespace) -> int:
         policy, chosen = (
             (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
         )
+        profile = Profile(arguments.profile)
+        policy = person_options.with_options(policy, profile, arguments.option)
+    except DecodeError as error:
+        return report_rejection(arguments.format, InputError(error.path, error.reason, "", error.nearest))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
     write_stderr(f"policy: {chosen}")
     keep = partial(_keep, arguments.out)
-    profile = Profile(arguments.profile)
     try:
         report, verdict = check_node(declared, profile, policy, write_stderr, _colour(), keep)
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
+    if arguments.verbose:
+        write_stderr("\n".join(person_options.lines_of(report)))
     name = report.nodes[0].name if report.nodes else declared.instance_type
     shown = verdict_context(report, policy, verdict, "local", facts=builtin())
     write_stdout(text_of(report, verdict, name, arguments.format, shown))

@@ -28,9 +28,9 @@ def main() -> int:
         print(f"prelaunch: the checks cannot be unpacked: {error}. Set TMPDIR.", file=sys.stderr)
         return 3
     sys.path[0] = folder
-    import runpy
+    import importlib
 
-    return int(runpy.run_module("container.agent.allocation")["main"](sys.argv[1:]))
+    return int(importlib.import_module("container.agent.allocation").main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -71,3 +71,32 @@ def test_a_policy_that_is_none_is_refused_by_every_node_at_once(
     assert allocation.main(("check", "--instance-type", "cpu", *words)) == 2
     assert f"prelaunch: {tmp_path}/few.json: " in capsys.readouterr().err
     assert time.monotonic() - begun < allocation.JOIN_S / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--hosts", "a,b", "--host", "c", "--run", "1"), "this host is c, which --hosts does not have"),
+        (("--hosts", "a,b", "--host", "a"), "give all of them the same --run NAME"),
+        (("--hosts", "a,b", "--host", "a", "--run", "../up"), "give all of them the same --run NAME"),
+        (("--hosts", "a[1", "--host", "a", "--run", "1"), "a[1"),
+    ],
+)
+def test_a_list_of_hosts_that_cannot_be_used_is_refused(
+    words: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is made."""
+    code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
+
+    assert (2, True, []) == (code, says in capsys.readouterr().err, list(tmp_path.iterdir()))
+
+
+def test_the_first_of_the_listed_hosts_refuses_a_run_that_was_made_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its reports would be taken for those of this run."""
+    (tmp_path / "prelaunch-check-1" / "in").mkdir(parents=True)
+    words = ("--hosts", "a,b", "--host", "a", "--run", "1")
+    code = allocation.main(("check", "--instance-type", "cpu", "--out", str(tmp_path), *words))
+
+    assert (2, True) == (code, "Give another --run" in capsys.readouterr().err)

@@ -199,6 +199,8 @@ def test_the_agents_libraries_are_those_of_this_repository() -> None:
         ("x", "a/b"),
         ("x", "--region"),
         ("--dry-run", "x"),
+        ("--registry", "https://registry.example", "x"),
+        ("--registry", "registry.example", "--no-push", "x"),
     ],
     ids=" ".join,
 )
@@ -235,6 +237,23 @@ def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path) -> None:
         f" | docker login --username AWS --password-stdin {registry}"
     )
     assert (push, reference) == (f"docker push {registry}/prelaunch:7", f"{registry}/prelaunch:7")
+
+
+def test_another_registry_is_pushed_to_without_aws(tmp_path: Path) -> None:
+    """No command of aws; a mirror is passed on by its name, so that a password in its URL is never shown."""
+    fake(tmp_path, "docker", "exit 0")
+    mirrors = {"PIP_INDEX_URL": "https://user:s3cret@mirror.example/simple", "APT_MIRROR": ""}
+    words = ("--target", "checks", "--base-image", "mirror.example/python:3.12", "--engine", "docker")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = create_image(
+        "--registry", "registry.example:5000/gpu", *words, "prelaunch-checks", "7", PATH=path, **mirrors
+    )
+    calls = (tmp_path / "calls").read_text()
+
+    assert (0, "registry.example:5000/gpu/prelaunch-checks:7") == (done.returncode, done.stdout.strip())
+    assert "docker push registry.example:5000/gpu/prelaunch-checks:7" in calls and "login" not in calls
+    assert "--build-arg PIP_INDEX_URL " in calls and "APT_MIRROR" not in calls
+    assert "s3cret" not in calls + done.stdout + done.stderr
 
 
 def test_a_build_with_an_empty_pin_is_refused(tmp_path: Path) -> None:

@@ -8,13 +8,17 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from checks.documents.report import load
+from tasks.launchers.local import network
 from tests.container.agents import make_bundle
+from tests.container_engines import podman_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "build" / "debian-bookworm-python3.tar"
@@ -40,13 +44,9 @@ class Builder:
     """buildah with a store of its own."""
 
     def __init__(self, folder: Path) -> None:
-        config = folder / "storage.conf"
-        config.write_text(
-            f'[storage]\ndriver = "vfs"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
-        )
         self.environment = {
             **os.environ,
-            "CONTAINERS_STORAGE_CONF": str(config),
+            **podman_environment(folder, "vfs"),
             "BUILDAH_ISOLATION": "chroot",
         }
 
@@ -98,9 +98,9 @@ def unpack(package: Path, tree: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+def builder() -> Iterator[Builder]:
     """With the base image in its store."""
-    folder = tmp_path_factory.mktemp("buildah")
+    folder = Path(tempfile.mkdtemp(prefix="pl-", dir="/tmp"))
     if not BASE.exists():
         make_base(folder)
     made = Builder(folder)
@@ -113,11 +113,16 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
 
 
 @pytest.fixture(scope="module")
-def container(builder: Builder) -> str:
-    """A container of the image that create-image.sh built."""
+def image(builder: Builder) -> str:
+    """The image that create-image.sh built."""
     words = ("--engine", "buildah", "--target", "checks", "--no-push", "--base-image", BASE_IMAGE)
-    reference = builder.succeed(ROOT / "container" / "create-image.sh", *words, "prelaunch-checks", "test")
-    return builder.succeed("buildah", "from", reference)
+    return builder.succeed(ROOT / "container" / "create-image.sh", *words, "prelaunch-checks", "test")
+
+
+@pytest.fixture(scope="module")
+def container(builder: Builder, image: str) -> str:
+    """A container of that image."""
+    return builder.succeed("buildah", "from", image)
 
 
 def entrypoint(builder: Builder, container: str) -> list[str]:
@@ -185,3 +190,98 @@ def test_a_build_by_hand_without_pins_fails_and_says_which(builder: Builder, bas
     done = builder("buildah", "build", *files, "--target", "image", *arguments, ROOT)
 
     assert 0 != done.returncode and "efa has no sha256 in container/pins.toml" in done.stdout + done.stderr
+
+
+# PyTorch is not in this image: Debian's Python is that of the tests, whose environment is mounted.
+TORCH = ("--volume", f"{sys.prefix}:{sys.prefix}:ro", "--env", f"PRELAUNCH_PYTHON={sys.executable}")
+RUN = (
+    "podman",
+    "run",
+    "--rm",
+    "--init",
+    "--ipc",
+    "host",
+    "--device",
+    "/dev/kmsg:/dev/kmsg:r",
+    "--cap-add",
+    "SYSLOG",
+)
+same_python = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11),
+    reason="the tests' Python is not that of Debian 12. Remedy: run them with 3.11",
+)
+
+
+@same_python
+@pytest.mark.needs("podman", "runc")
+def test_one_node_checks_itself_in_the_image(builder: Builder, image: str, tmp_path: Path) -> None:
+    """As docs/container.md says, but for PyTorch, which comes from outside: GO, with a line per group and larger numbers."""
+    run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", *TORCH, image)
+    words = (
+        "check",
+        "--instance-type",
+        "cpu",
+        "--out",
+        "/reports",
+        "--verbose",
+        "--option",
+        "training.smoke.steps=60",
+    )
+    done = builder(*run, *words)
+
+    assert 0 == done.returncode and "\nGO: 1 of 1 nodes" in done.stdout
+    assert all(f"[{group}] " in done.stderr for group in ("ENV", "COMPUTE", "TRAIN"))
+    assert "training.smoke: steps=60" in done.stderr and "improved=True" in done.stderr
+    assert 1 == len(list(tmp_path.glob("prelaunch-check-*/out/health_check_metrics.json")))
+
+
+@pytest.mark.needs("podman", "runc")
+@pytest.mark.parametrize(
+    ("instance_type", "code", "says"),
+    [("cpu", 3, "compute.gemm"), ("p5.48xlarge", 1, "gpu.inventory")],
+    ids=["no torch", "no GPUs"],
+)
+def test_an_image_or_machine_that_lacks_something_is_refused(
+    builder: Builder, image: str, tmp_path: Path, instance_type: str, code: int, says: str
+) -> None:
+    """Without PyTorch nobody can tell. A container without the declared GPUs is no reason to end with 0."""
+    run = (*RUN, "--network", "host", "--volume", f"{tmp_path}:/reports", image)
+    done = builder(*run, "check", "--instance-type", instance_type, "--out", "/reports")
+
+    assert code == done.returncode and says in done.stdout
+
+
+@same_python
+@pytest.mark.needs("podman", "runc", "ip")
+def test_two_nodes_on_a_network_of_their_own(builder: Builder, image: str, tmp_path: Path) -> None:
+    """The same command on each, over a shared folder: GO. Where one never starts, it is named, and nobody can tell."""
+    made = network.create(f"pl-{os.getpid()}-image", 2, "10.78.0")
+    (tmp_path / "hosts").write_text(
+        "127.0.0.1 localhost\n"
+        + "".join(f"{address} node-{rank}\n" for rank, address in enumerate(made.addresses))
+    )
+
+    def start(rank: int, run: str) -> subprocess.Popen[str]:
+        argv = (
+            *RUN, "--network", f"ns:/run/netns/{made.name}-{rank}", "--hostname", f"node-{rank}", "--env", "PRELAUNCH_INTERFACE=eth0",
+            "--volume", f"{tmp_path}/hosts:/etc/hosts:ro", "--volume", f"{tmp_path}:/reports", *TORCH, image,
+            "check", "--instance-type", "cpu", "--out", "/reports", "--hosts", "node-[0-1]", "--run", run,
+        )  # fmt: skip
+        return subprocess.Popen(
+            argv, env=builder.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    try:
+        ended = [
+            (*child.communicate(timeout=240), child.returncode)
+            for child in [start(0, "both"), start(1, "both")]
+        ]
+        alone = start(0, "alone")
+        said, why = alone.communicate(timeout=240)
+        again, because = start(0, "both").communicate(timeout=60)
+    finally:
+        network.remove(made.name)
+
+    assert [0, 0] == [code for _, _, code in ended] and "\nGO: 2 of 2 nodes" in ended[0][0], ended
+    assert (3, True) == (alone.returncode, "node-1" in said), (said, why)
+    assert "Give another --run" in because and again == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -16,6 +17,7 @@ from tests.engines.slurm_cluster import SlurmCluster
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
 
 LOCAL = Path(__file__).resolve().parents[2] / "checks" / "policies" / "local.json"
+SCRIPTS = Path(__file__).resolve().parents[2] / "deployments" / "slurm"
 FIRST_VERDICT_S = 60.0  # as docs/slurm.md says of this cluster
 
 
@@ -78,3 +80,25 @@ def test_healthy_nodes_are_a_go_within_a_minute(slurm: SlurmCluster, tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
     assert any(line.startswith("GO: 2 of 2 nodes") for line in lines), lines
     assert not any("--exclude" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("script", "nodes"),
+    [("check-node.sbatch", 1), pytest.param("check-nodes.sbatch", 2, marks=pytest.mark.long)],
+)
+def test_the_shipped_batch_files(slurm: SlurmCluster, tmp_path: Path, script: str, nodes: int) -> None:
+    """As their comments say, with a larger number for a check and a line for each group."""
+    assert command(["node", "pack", "--out", str(tmp_path / "prelaunch.pyz")]) == 0
+    path = SCRIPTS / script
+    words = (str(path), "cpu", "--option", "training.smoke.steps=40")
+    argv = (str(slurm.folder / "bin" / "sbatch"), "--wait", *words)
+    environment = {**os.environ, "PRELAUNCH_PYTHON": sys.executable}
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=150
+    )
+    said = "".join(file.read_text() for file in tmp_path.glob("*.out"))
+
+    assert (0, True) == (done.returncode, f"GO: {nodes} of {nodes} nodes" in said), done.stderr + said
+    groups = ("ENV", "COMPUTE", "TRAIN", "DDP")
+    assert all(f"[{group}] " in said for group in groups) and "training.smoke: steps=40" in said
+    assert nodes == 1 or "[DDP] n0/rank-0 collective.all_reduce: busbw_peak_gbps=" in said

@@ -95,7 +95,8 @@ def gemm(context: Context) -> Measurement:
     fastest known device's.
     """
     device = devices.place_of(context, "compute.gemm").device
-    size, options = SIZES["cuda" if is_cuda(device) else "cpu"], context.options
+    options = context.options
+    size = max(SIZES["cuda" if is_cuda(device) else "cpu"], int(options.get("size", 0)))
     with devices.released(device):
         return measure(device, size, options.get("seconds", SECONDS), options.get("warmup_s", 0.0))
 

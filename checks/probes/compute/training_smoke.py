@@ -37,12 +37,12 @@ def smoke(context: Context) -> Measurement:
     Both losses are of the same held-out examples. NaN is returned as it is.
     """
     device = context.place.device if context.place else "cpu"
-    steps = int(context.options.get("steps", STEPS))
+    steps, batch = int(context.options.get("steps", STEPS)), int(context.options.get("batch", BATCH))
     model, test = make_model(device), examples(0, device)
     first = _loss(model, test)
     for step in range(steps):
         model.zero_grad()
-        learn(model, examples(1 + step, device))
+        learn(model, examples(1 + step, device, batch))
         descend(model)
     last = _loss(model, test)
     return Measurement(
@@ -82,11 +82,11 @@ def ddp(context: Context) -> Measurement:
 
     if context.place is None or not dist.is_initialized():
         raise CheckError("there is no process group. Run this check under torchrun.")
-    steps = max(1, int(context.options.get("steps", STEPS)))
+    steps, batch = max(1, int(context.options.get("steps", STEPS))), int(context.options.get("batch", BATCH))
     device, ranks = context.place.device, context.place.world_size
     model, test = make_model(device), examples(0, device)
     first = _loss(model, test)
-    errors = _train_together(model, steps, context.place)
+    errors = _train_together(model, steps, batch, context.place)
     last = _loss(model, test)
     return Measurement(
         {
@@ -102,14 +102,14 @@ def ddp(context: Context) -> Measurement:
     )
 
 
-def _train_together(model: nn.Sequential, steps: int, place: RankPlace) -> list[float]:
+def _train_together(model: nn.Sequential, steps: int, batch: int, place: RankPlace) -> list[float]:
     """Trains the model. Returns the errors of the gradient in the first and the last step."""
     parallel, errors = wrap(model, place.device, place.world_size), []
     for step in range(steps):
         compared = step in (0, steps - 1)
-        reference = _reference(model, step, place.world_size, place.device) if compared else None
+        reference = _reference(model, step, batch, place.world_size, place.device) if compared else None
         parallel.zero_grad()
-        learn(parallel, examples(_seed(step, place.rank, place.world_size), place.device))
+        learn(parallel, examples(_seed(step, place.rank, place.world_size), place.device, batch))
         if reference is not None:
             errors.append(_distance(_gradient(model), reference))
         descend(model)
@@ -129,12 +129,12 @@ def make_model(device: str, seed: int = WEIGHTS_SEED) -> nn.Sequential:
     return model.to(device)
 
 
-def examples(seed: int, device: str) -> tuple[Tensor, Tensor]:
-    """A batch of inputs and the outputs of the fixed network for them; another one for every seed."""
+def examples(seed: int, device: str, batch: int = BATCH) -> tuple[Tensor, Tensor]:
+    """A batch of inputs (batch x INPUTS) and the outputs of the fixed network for them; another one for every seed."""
     import torch
 
     source = torch.Generator().manual_seed(DATA_SEED + seed)
-    inputs = torch.randn((BATCH, INPUTS), generator=source).to(device)
+    inputs = torch.randn((batch, INPUTS), generator=source).to(device)
     with torch.no_grad():
         return inputs, make_model(device, TEACHER_SEED)(inputs)
 
@@ -184,11 +184,11 @@ def _average(ranks: int, buffer: Tensor) -> torch.futures.Future[Tensor]:
     return future
 
 
-def _reference(model: nn.Module, step: int, ranks: int, device: str) -> Tensor:
+def _reference(model: nn.Module, step: int, batch: int, ranks: int, device: str) -> Tensor:
     """The gradient that a single process gets from the examples of all ranks in a step."""
     model.zero_grad()
     for rank in range(ranks):
-        learn(model, examples(_seed(step, rank, ranks), device))
+        learn(model, examples(_seed(step, rank, ranks), device, batch))
     return _gradient(model) / ranks
 
 

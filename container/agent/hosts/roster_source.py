@@ -1,5 +1,5 @@
-"""Finds out which hosts take part, and which one this is: from a launcher's roster, a pod's settings, SageMaker's file, Slurm, or
-this host alone.
+"""Finds out which hosts take part, and which one this is: from a person's list, a launcher's roster, a pod's settings, SageMaker's
+file, Slurm, or this host alone.
 
 PlaceUnknown      there are several nodes, and nothing says which; the message has the remedy
 """
@@ -59,6 +59,8 @@ class Hosts:
 
 def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     """The hosts of this job. Raises PlaceUnknown."""
+    if settings.hosts:
+        return _of_list(settings)
     if settings.roster or settings.node:
         return _of_roster(settings)
     if settings.pods:
@@ -71,6 +73,17 @@ def find(settings: Settings, bundle: Bundle | None) -> Hosts:
     except (OSError, UnicodeDecodeError, sagemaker.ResourceError) as error:
         raise PlaceUnknown(f"{path} cannot be used: {error}") from error
     return Hosts(resources.hosts, resources.current, resources.interface)
+
+
+def _of_list(settings: Settings) -> Hosts:
+    names = tuple(settings.hosts.split(","))
+    if len(set(names)) < len(names) or not all(re.fullmatch(NODE_NAME, name) for name in names):
+        raise PlaceUnknown(f"PRELAUNCH_HOSTS is no list of different names: {settings.hosts:.200}.")
+    if settings.node not in names:
+        raise PlaceUnknown(
+            f"{settings.node or 'this host'} is not among {', '.join(names[:8])}. Correct PRELAUNCH_NODE."
+        )
+    return Hosts(names, settings.node, settings.interface)
 
 
 def _of_roster(settings: Settings) -> Hosts:
