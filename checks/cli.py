@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from checks.command_line import Parser, UsageError
 from checks.exit_codes import Exit
+from checks.facts import person_options
 from checks.model import Profile
 from checks.process.collection import without_collection
 from checks.process.stderr import say
-from checks.runner import person_options
 from checks.watch import commands
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from checks import policy as policies
 from checks.documents.decode import nearest, parse_json
 from checks.documents.report import dump, dump_plain, load, plain
 from checks.exit_codes import EXIT_CODES
-from checks.facts import own_machine
+from checks.facts import own_machine, person_options
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.judge.verdict import decide, unreadable
@@ -27,7 +27,7 @@ from checks.process.free_ports import free_ports
 from checks.process.stderr import say
 from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
-from checks.runner import node_run, person_options
+from checks.runner import node_run
 from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import Tick, now
 from checks.runner.node_context import PlaceError, open_node_context

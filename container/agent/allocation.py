@@ -26,12 +26,13 @@ from checks.documents.hostlist import HostListError, expand
 from checks.documents.report import load
 from checks.exchange import secret_key
 from checks.exit_codes import Exit
+from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Declared, Level, Profile, Report, Verdict, node_of
 from checks.policy import Policy
 from checks.process.stderr import say
-from checks.runner import person_options, single_node
+from checks.runner import single_node
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from container.agent import cli as agent_cli

@@ -26,11 +26,6 @@ def main(argv: Sequence[str]) -> int:
         _compatible()
         environment = for_checks(as_started(os.environ), str(check_command.PACKAGES), {})
         os.execve(sys.executable, (sys.executable, "-m", "checks", *argv[1:]), environment)
-    if argv and argv[0] == "check" and any(word.startswith("--instance-type") for word in argv):
-        from container.agent import allocation  # which calls this module for each node
-
-        _compatible()
-        return allocation.main(argv)
     arguments = _parser().parse_args(argv)
     signals = Signals()
     signals.install()

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from checks.exit_codes import Exit
+from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.model import Profile
-from checks.runner import person_options
 from checks.runner.journal import JournalError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError

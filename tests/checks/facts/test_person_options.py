@@ -9,9 +9,9 @@ import pytest
 
 from checks.catalog import CATALOG
 from checks.documents.report import load
+from checks.facts.person_options import GROUPS, lines_of, with_options
 from checks.facts.profile_options import OPTIONS, RAISABLE
 from checks.model import Outcome, Profile
-from checks.runner.person_options import GROUPS, lines_of, with_options
 from checks.value_types import DecodeError
 from tests.checks.local_policy import local_policy
 
