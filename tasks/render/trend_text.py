@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from checks.documents.report import plain
 from checks.judge.rules.wording import figure
@@ -47,7 +48,7 @@ def trend_document(trend: Trend) -> dict[str, object]:
     return {
         "said": trend_headline(trend),
         "fleet_said": fleet_text(trend),
-        "fleet": [plain(one) | {"worse": one.worse} for one in trend.fleet],
+        "fleet": [cast(dict[str, object], plain(one)) | {"worse": one.worse} for one in trend.fleet],
         "series": trend.series,
         "gates_a_month": round(trend.gates_a_month, 3),
         "false_names_a_month": FALSE_NAMES_A_MONTH,
