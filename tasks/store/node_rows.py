@@ -245,12 +245,11 @@ def history_of(gates: Iterable[GateNodes]) -> NodeHistory:
     totals: dict[tuple[object, ...], NodeTotal] = {}
     findings: dict[tuple[object, ...], list[NodeFinding]] = {}
     rows: dict[str, list[tuple[int, NodeRow]]] = {}
-    keys: dict[str, NodeKey] = {}
+    name_of = KeyNames()
     for place, gate in enumerate(ordered):
         for row in gate.nodes:
             key = NodeKey(gate.cluster, row.node, row.identity)
-            name = digest_of(key)
-            keys[name] = key
+            name = name_of(key)
             rows.setdefault(name, []).append((place, row))
             checks = gate.checks[row.checks]
             had = totals.get((name, row.standing, checks))
@@ -308,6 +307,20 @@ def findings_in_turn(findings: Iterable[NodeFinding]) -> tuple[NodeFinding, ...]
             ),
         )
     )  # fmt: skip
+
+
+class KeyNames:
+    """The digest of each key, computed once: rows of one machine share the object that is its identity."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, int], tuple[NodeKey, str]] = {}
+
+    def __call__(self, key: NodeKey) -> str:
+        """The digest; the key is kept, so that no other identity gets its id."""
+        short = (key.cluster, key.node, id(key.identity))
+        if short not in self._known:
+            self._known[short] = key, digest_of(key)
+        return self._known[short][1]
 
 
 def digest_of(value: object) -> str:

@@ -22,7 +22,7 @@ from tasks.remediation.model import Act
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, SchedulerDifference, StillOpen
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import moment
-from tasks.store.node_rows import NodeFinding, NodeHistory, NodeKey, NodeTotal, Standing, digest_of
+from tasks.store.node_rows import KeyNames, NodeFinding, NodeHistory, NodeKey, NodeTotal, Standing
 from tasks.store.records import Record
 
 HOUR_S = 3600.0
@@ -93,12 +93,13 @@ def fleet_of(
 
 def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
     """Each machine with its totals, findings and gates. A node without a report belongs to the machine that had its name last."""
+    name_of = KeyNames()
     names: dict[tuple[str, str], tuple[str, str]] = {}
     marks: dict[tuple[str, str], GateMark] = {}
     for gate in history.gates:
         for row in gate.nodes:
             at = (gate.gate_id, row.node)
-            names[at] = (gate.cluster, digest_of(NodeKey(gate.cluster, row.node, row.identity)))
+            names[at] = (gate.cluster, name_of(NodeKey(gate.cluster, row.node, row.identity)))
             marks[at] = GateMark(
                 gate.gate_id,
                 row.node,
@@ -113,10 +114,10 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
         one = _Known(machine)
         for place in machine.places:
             of_key.setdefault(names[place][1], one)
-    keys = {digest_of(total.key): total.key for total in history.totals}
+    keys = {name_of(total.key): total.key for total in history.totals}
     bearers: dict[tuple[str, str], _Known] = {}
     for total in history.totals:  # in the order of time
-        owner = of_key.get(digest_of(total.key))
+        owner = of_key.get(name_of(total.key))
         if owner is not None:
             bearers[total.key.cluster, total.key.node] = owner
     for name, key in keys.items():
@@ -124,9 +125,9 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
             # A report without a usable time, or none at all.
             of_key[name] = bearers.setdefault((key.cluster, key.node), _Known())
     for total in history.totals:
-        of_key[digest_of(total.key)].totals.append(total)
+        of_key[name_of(total.key)].totals.append(total)
     for finding in history.findings:
-        of_key[digest_of(finding.key)].findings.append(finding)
+        of_key[name_of(finding.key)].findings.append(finding)
     for at, mark in marks.items():
         of_key[names[at][1]].marks.append(mark)
     return list({id(one): one for one in of_key.values()}.values())
