@@ -28,6 +28,8 @@ LEAST_CHANGE = 0.05
 # All machines together need no such distance from each other: their median is certain.
 LEAST_FLEET_CHANGE = 0.03
 FLEET_MACHINES, FLEET_DEVIATIONS = 5, 4.0
+# For so many gates a change is news that no single machine is the cause of: afterwards it is how the machines are.
+NEWS = 48
 FALSE_NAMES_A_MONTH = 1.0
 # The standard deviation of a median is so many times that of a mean, for normal values.
 MEDIAN_COST = math.sqrt(math.pi / 2)
@@ -126,9 +128,11 @@ def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers
 
 
 def fleet_move(series: Sequence[Sequence[float]]) -> FleetMove | None:
-    """How all machines moved, from their values as they were measured; None if they did not, or there are too few of them."""
+    """How all machines moved within NEWS gates, from their values as they were measured; None if they did not, or there are too few
+    of them.
+    """
     changes = []
-    for values in series:
+    for values in (values[-NEWS:] for values in series):
         reference = _reference(values) if len(values) >= LEAST_PROOFS else 0.0
         if reference:
             changes.append(median(values[-RECENT:]) / reference - 1.0)

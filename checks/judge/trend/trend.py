@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from checks.judge.machine_identity import MachineHistory, same_machines
-from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion, Move, chance_of, fleet_move, moves
+from checks.judge.trend.degradation import (
+    LEAST_PROOFS,
+    NEWS,
+    Lack,
+    Motion,
+    Move,
+    chance_of,
+    fleet_move,
+    moves,
+)
 from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange, Machine, Point, Trend
 from checks.judge.trend.numbers import (
     DatedReport,
@@ -22,6 +31,8 @@ from checks.judge.trend.numbers import (
 
 DAY_S = 86400.0
 MONTH = 30.0
+# The newest gates say how many there are: of older ones some may be left out.
+RATE = 20
 # Gates that follow each other within seconds, as in a test, are no measure of how many there are in a month.
 MOST_GATES_A_MONTH = 3000.0
 Seen = MachineHistory[NodeNumbers]
@@ -140,7 +151,7 @@ def _track(columns: _Columns, since: int) -> _Track:
     if None in column:
         there = [(place, value) for place, value in zip(places, column, strict=True) if value is not None]
         places, column = [place for place, _ in there], [value for _, value in there]
-    return _Track(places, column, divided if peers else kept, peers)  # type: ignore[arg-type]
+    return _Track(places, column, divided if peers else kept[-NEWS:], peers)  # type: ignore[arg-type]
 
 
 def _judged(tracks: Sequence[Mapping[Number, _Track]], chance: float) -> list[dict[Number, Move]]:
@@ -177,7 +188,7 @@ def _gates_a_month(days: Sequence[float], seen: Sequence[Seen]) -> float:
     """How many gates a machine has in a month, by those that has most."""
     most = 1.0
     for one in seen:
-        mine = [days[place] for place, _ in one.nodes if days[place] >= days[-1] - MONTH]
+        mine = [days[place] for place, _ in one.nodes[-RATE:] if days[place] >= days[-1] - MONTH]
         if len(mine) > 1 and mine[-1] > mine[0]:
             most = max(most, (len(mine) - 1) / (mine[-1] - mine[0]) * MONTH)
     return min(most, MOST_GATES_A_MONTH)
@@ -241,7 +252,7 @@ def _together(
     for number in sorted(values, key=lambda number: number.turn):
         at, mine = zip(*values[number], strict=True)
         # Nothing is said of a machine here, so that no peers are needed.
-        move = moves(number.bad, [mine], chance)[0]
+        move = moves(number.bad, [mine[-NEWS:]], chance)[0]
         courses.append(_course(number, _Track(at, mine, mine, True), move, days, True))
         if at[-1] < places[-1]:
             gone.append(f"{number.check} {number.what} is no longer measured")

@@ -11,6 +11,8 @@ from checks.judge.robust_statistics import upper_tail
 from checks.judge.trend.degradation import (
     LEAST_NOISE,
     LEAST_PROOFS,
+    NEWS,
+    FleetMove,
     Lack,
     Motion,
     Move,
@@ -73,6 +75,14 @@ def test_what_all_machines_do_names_nobody_and_is_one_line(name: str) -> None:
     assert 0.0 == found(by_peers(24 * NUMBERS), fleet, 30, (), 0).healthy
     assert all(by_trend(fleet)) and all(by_cusum(fleet))
     assert moved is not None and (-0.06, 24) == (round(moved.change, 2), moved.machines)
+
+
+def test_what_all_machines_do_is_news_for_some_gates_alone() -> None:
+    """Afterwards it is how they are: an update of last year is no line for ever, and one that happens now is."""
+    moved = [[1.0] * 20 + [0.9] * after for after in (5, NEWS) for _ in range(6)]
+
+    assert -0.1 == round((fleet_move(moved[:6]) or FleetMove(0.0, 0)).change, 6)
+    assert fleet_move(moved[6:]) is None
 
 
 @pytest.mark.parametrize(("noise", "tails"), [(0.015, False), (0.03, False), (0.015, True)])

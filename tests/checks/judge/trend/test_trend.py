@@ -308,6 +308,19 @@ def test_collectives_are_of_all_nodes_together() -> None:
     ]
 
 
+def test_the_number_of_gates_in_a_month_is_that_of_the_newest() -> None:
+    """Of older gates some may have been left out; it says how rare a name has to be."""
+    monthly = followed([day(n) for n in range(1, 5)])
+    gates = [gate_numbers(DatedReport(day(1), f"{n}", POLICY)) for n in range(40)]
+    often = [
+        replace(one, gate_id=str(n), measured_at=f"2026-11-{1 if n < 15 else 20:02}T{n % 24:02}:{n:02}:00Z")
+        for n, one in enumerate(gates)
+    ]
+
+    assert 30.0 == monthly.gates_a_month
+    assert follow(often).gates_a_month > 500
+
+
 def test_clusters_of_other_sizes_are_not_compared() -> None:
     """Eight reports of two nodes and eight of three are too few of either."""
     made = followed(
