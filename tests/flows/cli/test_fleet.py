@@ -157,6 +157,7 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     assert "computes wrong sums" in (tmp_path / "n.html").read_text()
     assert 1 == main(["history", str(store.root), "node-1", "--format", "json"])
     (machine,) = json.loads(capsys.readouterr().out)["machines"]
+    assert ("fenced", 1) == (machine["ours"], len(machine["acts"]))
     assert (3, 3) == (machine["gates"], len(machine["marks"])) and machine["moves"]
 
 

@@ -104,6 +104,16 @@ def test_a_check_that_did_not_measure_is_not_among_the_measured() -> None:
     assert ["compute.gemm" in made.checks[row.checks] for row in made.nodes] == [False, True]
 
 
+def test_a_measurement_that_the_judge_does_not_trust_is_none() -> None:
+    """Two rows of one rank: both say MEASURED, and the verdict that evidence is missing."""
+    twice = healthy()
+    (row,) = [o for o in twice.observations if (o.check, o.subject) == ("compute.gemm", "node-0/rank-0")]
+    made = rows(replace(twice, observations=(*twice.observations, row)))
+
+    assert [Standing.CANNOT_TELL, Standing.PROVEN] == [one.standing for one in made.nodes]
+    assert ["compute.gemm" in made.checks[one.checks] for one in made.nodes] == [False, True]
+
+
 def test_a_warning_is_a_doubt_and_a_failure_without_hardware_as_well() -> None:
     """Neither is proof, and neither condemns."""
     warned = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
