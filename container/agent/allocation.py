@@ -234,3 +234,7 @@ def _within(seconds: float, so: Callable[[], bool]) -> bool:
             return False
         time.sleep(LOOK_S)
     return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

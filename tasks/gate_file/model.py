@@ -281,7 +281,7 @@ class RemediationTable(Table):
         """To repair needs a back end that can."""
         if self.mode in ("ask", "act") and self.machines == "log":
             raise ValueError(
-                f'mode = "{self.mode}" needs machines that can be changed: write machines = "slurm" or "hyperpod"'
+                f'mode = "{self.mode}" needs machines that can be changed: write machines = "slurm", "hyperpod" or "kubernetes"'
             )
         return self
 

@@ -13,8 +13,8 @@ from tasks.machines.base import MachineError, Machines
 from tasks.machines.log import LogMachines
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 
-HYPERPOD = "tasks.machines.hyperpod"
-NAMES = ("slurm", "hyperpod", "log")
+HYPERPOD, KUBERNETES = "tasks.machines.hyperpod", "tasks.machines.kubernetes"
+NAMES = ("slurm", "hyperpod", "kubernetes", "log")
 
 
 class UnknownMachines(MachineError):
@@ -53,9 +53,27 @@ def machines_for(name: str, options: Mapping[str, object]) -> Machines:
             return LogMachines(decode(LogOptions, options, "options").nodes, SlurmMachines())
         if name == "hyperpod":
             return _hyperpod(options)
+        if name == "kubernetes":
+            return _kubernetes(options)
         return SlurmMachines(decode(SlurmMachineOptions, options, "options"))
     except DecodeError as error:
         raise UnknownMachines(f"machines {name}: {error}") from error
+
+
+def _kubernetes(options: Mapping[str, object]) -> Machines:
+    module = importlib.import_module(KUBERNETES)
+    made = decode(module.KubernetesMachineOptions, options, "options")
+    by_api = made.hyperpod is module.HyperPodAct.API
+    if by_api != bool(made.cluster and made.region):
+        raise UnknownMachines(
+            'machines kubernetes: hyperpod = "api" needs a cluster and a region, and nothing else does.'
+        )
+    repairs = (
+        importlib.import_module(f"{HYPERPOD}_api").HyperPodApi(made.cluster, made.region, None)
+        if by_api
+        else None
+    )
+    return cast(Machines, module.KubernetesMachines(made, repairs=repairs))
 
 
 def _hyperpod(options: Mapping[str, object]) -> Machines:

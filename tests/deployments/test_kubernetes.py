@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,13 @@ import yaml
 from tasks.launchers.kubernetes.options import Workload
 from tasks.launchers.kubernetes.preflight import rights
 from tasks.launchers.kubernetes.workload_forms import FORMS
+from tasks.machines import kubernetes
 
-FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "kubernetes"
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ROOT / "checks" / "policies" / "local.json"
+FOLDER = ROOT / "deployments" / "kubernetes"
 BASES = sorted(path.parent for path in FOLDER.glob("*/kustomization.yaml"))
+EXAMPLES = sorted((FOLDER / "examples").glob("*.yaml"))
 FILES = sorted(path for base in BASES for path in base.glob("*.yaml") if path.name != "kustomization.yaml")
 
 
@@ -28,7 +34,7 @@ def documents(path: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.31", "1.37"])
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", [*FILES, *EXAMPLES], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_object_is_one_of_the_api(path: Path, version: str) -> None:
     """By the schemas of its versions, in which no unknown key is allowed."""
     assert list(documents(path))
@@ -100,3 +106,50 @@ def test_the_rights_on_workloads_of_operators_are_granted(workload: Workload) ->
     kind, verbs, _ = rights(FORMS[workload])[0]
 
     assert {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": list(verbs)} in extra["rules"]
+
+
+def test_the_rights_of_remediation_are_just_those_that_it_uses() -> None:
+    """Apart from the gate's, which may change no node."""
+    (role,) = (
+        made for made in documents(FOLDER / "remediation" / "rbac.yaml") if made["kind"] == "ClusterRole"
+    )
+    granted = {
+        (resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+    used = {(kind.plural, verb) for kind, verbs in kubernetes.RIGHTS for verb in verbs}
+    gates = {
+        verb
+        for path in (FOLDER / "gate" / "rbac.yaml", FOLDER / "hyperpod" / "rbac.yaml")
+        for made in documents(path)
+        for rule in made.get("rules", ())
+        if "nodes" in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    assert used == granted
+    assert gates == {"get", "list"}
+
+
+def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path: Path) -> None:
+    """The same words but for the instance type, with the exit code of the verdict; another instance type is refused."""
+    (pod,) = documents(FOLDER / "examples" / "init-container.yaml")
+    (container,) = pod["spec"]["initContainers"]
+    words = [
+        "cpu" if word == "p5.48xlarge" else str(tmp_path) if word == "/prelaunch" else word
+        for word in container["args"]
+    ]
+    assert container["command"] == ["python3", "-m", "container.agent.allocation"]
+    refused = run_checks(["check", "--instance-type", "no-such-type", "--out", str(tmp_path)])
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({**json.loads(LOCAL.read_text()), "checks": {}}))
+    ended = run_checks([*words, "--policy", str(policy)])
+
+    assert refused.returncode == 2, refused.stderr
+    assert ended.returncode in (0, 3), ended.stderr
+    assert "PRELAUNCH_VERDICT" in ended.stdout
+
+
+def run_checks(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command of the init container."""
+    argv = (sys.executable, "-m", "container.agent.allocation", *words)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)

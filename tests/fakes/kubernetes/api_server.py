@@ -157,6 +157,11 @@ def stamp(at: float | None = None) -> str:
     return datetime.fromtimestamp(time.time() if at is None else at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def version_of(made: Object) -> str:
+    """Its resourceVersion."""
+    return str(made["metadata"].get("resourceVersion") or "1")
+
+
 def merged(target: Object, change: Object) -> None:
     """RFC 7386."""
     for key, value in change.items():
@@ -236,7 +241,15 @@ class _Handler(BaseHTTPRequestHandler):
                 return deepcopy(server.found(plural, rest[0]))
             if method == "PATCH":
                 target = server.found(plural, rest[0])
+                given = (body.get("metadata") or {}).get("resourceVersion")
+                if given not in (None, version_of(target)):
+                    raise Problem(
+                        409,
+                        "Conflict",
+                        "the object has been modified; please apply your changes to the latest version",
+                    )
                 merged(target, body)
+                target["metadata"]["resourceVersion"] = str(int(version_of(target)) + 1)
                 return deepcopy(target)
             return deepcopy(server.delete(plural, rest[0]))
 

@@ -33,7 +33,7 @@ def test_hyperpod_stands_on_slurm() -> None:
     ("name", "options", "said"),
     [
         ("slrum", {}, "Did you mean 'slurm'"),
-        ("kubernetes", {}, "is none of slurm, hyperpod, log"),
+        ("kubernetis", {}, "is none of slurm, hyperpod, kubernetes, log"),
         ("slurm", {"usr": "gates"}, "user"),
         ("slurm", {"parallelcluster": "3.9"}, "parallelcluster"),
         ("slurm", {"reset": 1}, "reset"),

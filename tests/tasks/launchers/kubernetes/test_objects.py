@@ -150,6 +150,23 @@ def test_a_job_that_must_not_get_a_node_does_not() -> None:
     ]
 
 
+def test_a_retest_gets_only_its_nodes_though_they_are_held() -> None:
+    """A term per node, and its pods tolerate the cordon and our taint; another job's do not."""
+    spec = pods(plan(replace(JOB, exclude=("worker-9",)), only_nodes="worker-1,worker-0"))[0]["spec"]
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [
+        [(row["operator"], *row["values"]) for row in term["matchFields"]]
+        for term in required["nodeSelectorTerms"]
+    ]
+
+    assert terms == [[("NotIn", "worker-9"), ("In", node)] for node in ("worker-1", "worker-0")]
+    assert [row["key"] for row in spec["tolerations"]] == [
+        "prelaunch.dev/unfit",
+        "node.kubernetes.io/unschedulable",
+    ]
+    assert "tolerations" not in pods(plan())[0]["spec"]
+
+
 def test_pods_of_one_job_do_not_share_a_node_unless_they_may() -> None:
     """Two of them on one node would test one machine twice."""
     assert "podAntiAffinity" in pods(plan())[0]["spec"]["affinity"]

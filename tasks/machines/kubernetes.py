@@ -1,0 +1,295 @@
+"""Machines of a Kubernetes cluster: cordoned with a taint and a mark of our own, and repaired by HyperPod where that has them.
+
+Kubernetes itself reboots and replaces nothing, so that without HyperPod only a person can. Every change is a merge patch that holds
+for the very version of the node that was looked at: a node that somebody else has changed since is refused, and nothing is done to it.
+
+A re-test runs on the cordoned node: its pods tolerate the cordon and our taint, and everybody else's do not.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from tasks.launchers.base import EngineUnavailable, LaunchError
+from tasks.launchers.kubernetes.api import NODE, Api, Kind, Refused, clean, grant
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    Machine,
+    Mark,
+    Retest,
+    Rung,
+    Service,
+    Settled,
+)
+from tasks.machines.kubernetes_nodes import (
+    HEALTH,
+    PENDING_REBOOT,
+    PENDING_REPLACEMENT,
+    SCHEDULABLE,
+    KubernetesMachine,
+    dumped,
+    fence_change,
+    free_change,
+    health_change,
+    machine_of,
+    testing_change,
+)
+
+# The pods of all namespaces, to see what runs on a node.
+PODS = Kind("v1", "Pod", "pods", namespaced=False)
+RIGHTS: tuple[tuple[Kind, tuple[str, ...]], ...] = ((NODE, ("get", "list", "patch")), (PODS, ("list",)))
+RBAC = "deployments/kubernetes/remediation"
+LABELS: Mapping[Rung, str] = {Rung.REBOOT: PENDING_REBOOT, Rung.REPLACE: PENDING_REPLACEMENT}
+ENDED = ("Succeeded", "Failed")
+
+
+class HyperPodAct(StrEnum):
+    """How HyperPod is asked for a repair: not at all, by a label of the node, or by SageMaker's API."""
+
+    NONE = ""
+    LABEL = "label"
+    API = "api"
+
+
+@dataclass(frozen=True)
+class KubernetesMachineOptions:
+    """`context` and `kubeconfig_file` choose the cluster. `hyperpod` "label" or "api" is for HyperPod with EKS.
+
+    `cluster` is HyperPod's name or ARN and `region` its region, for "api".
+    """
+
+    context: str = ""
+    kubeconfig_file: str = ""
+    hyperpod: HyperPodAct = HyperPodAct.NONE
+    cluster: str = ""
+    region: str = ""
+
+
+class InstanceRepairs(Protocol):
+    """What repairs instances by their ids: SageMaker's API."""
+
+    def change(self, rung: Rung, instance: str) -> str:
+        """Request a reboot or a replacement, once. Raises as Machines.act does."""
+        ...
+
+
+class KubernetesMachines:
+    """`api` is asked and patched, `repairs` acts on instances (HyperPodAct.API), `now` is the time."""
+
+    name = "kubernetes"
+    fence_is = Rung.FENCE
+
+    def __init__(
+        self,
+        options: KubernetesMachineOptions | None = None,
+        api: Api | None = None,
+        repairs: InstanceRepairs | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.options = options or KubernetesMachineOptions()
+        self.api = api or Api("default", self.options.kubeconfig_file, self.options.context)
+        self._repairs, self._now = repairs, now
+        self.rungs = frozenset((Rung.REBOOT, Rung.REPLACE) if self.options.hyperpod else ())
+
+    def look(self) -> Mapping[str, KubernetesMachine]:
+        """Every node, with the pods on it that hold a device."""
+        jobs = self._jobs()
+        found = (machine_of(node, jobs.get(str(node["metadata"]["name"]), ())) for node in self._list(NODE))
+        return {machine.node: machine for machine in found}
+
+    def fence(self, node: str, mark: Mark) -> str:
+        """Cordon, taint and mark the node in one patch, unless it is fenced under this mark already."""
+        machine = self._known(node)
+        if machine.holder is Holder.OTHER:
+            raise ActRefused(f"{node} is not fenced: {machine.who} has it ({machine.words}).")
+        if machine.mark is not None and machine.mark != mark:
+            raise ActRefused(f"{node} is not fenced: it is under another mark ({machine.words}).")
+        if machine.service is not Service.OUT:
+            self._change(machine, fence_change(machine, mark, self._now().isoformat(timespec="seconds")))
+        return self._again(node).words
+
+    def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """A label that HyperPod reads, or a call of its API."""
+        if rung not in self.rungs:
+            raise ActRefused(f"Kubernetes cannot {rung} a node. A person has to do it for {node}.")
+        machine = self._ours(node, mark)
+        if machine.service is not Service.OUT:
+            raise ActRefused(f"{node} is not out of service ({machine.words}). Fence it first.")
+        if machine.jobs:
+            said = f"{node} runs pods ({', '.join(machine.jobs[:8])}), which the repair would end. Wait for them."
+            raise ActRefused(said)
+        if self.options.hyperpod is HyperPodAct.API:
+            if self._repairs is None or not machine.instance_id:
+                raise ActRefused(f"The instance of {node} is not known, and HyperPod's API needs it.")
+            return self._repairs.change(rung, machine.instance_id)
+        if machine.health != SCHEDULABLE:
+            raise ActRefused(
+                f"{node} has no label {HEALTH}={SCHEDULABLE}, so HyperPod would not read another value of it."
+            )
+        self._change(machine, health_change(machine, LABELS[rung]))
+        return f"{HEALTH}={LABELS[rung]}"
+
+    def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
+        """A reboot is done once the kubelet reports another boot id, a replacement once the node is gone, for ever."""
+        if rung is Rung.REPLACE:
+            return Settled.DONE if now.service is Service.GONE else Settled.PENDING
+        if rung is not Rung.REBOOT:
+            return Settled.FAILED
+        if now.service is Service.GONE:
+            return Settled.FAILED  # it was replaced meanwhile, and what was to be rebooted is gone
+        if not isinstance(before, KubernetesMachine) or not isinstance(now, KubernetesMachine):
+            return Settled.PENDING
+        if (
+            now.holder is Holder.OTHER
+            or now.service is Service.CHANGING
+            or not (before.boot_id and now.boot_id)
+        ):
+            return Settled.PENDING
+        if now.boot_id != before.boot_id:
+            return Settled.DONE
+        return Settled.FAILED if before.service is Service.CHANGING else Settled.PENDING
+
+    def open_retest(self, node: str, partners: Sequence[str], mark: Mark) -> Retest:
+        """Fence the partners under marks of their own, and say on the node that it is tested."""
+        machine = self._ours(node, mark)
+        for partner in partners:
+            seen = self._known(partner)
+            if seen.jobs:
+                raise ActRefused(
+                    f"{partner} runs pods ({', '.join(seen.jobs[:8])}). Choose another partner, or wait."
+                )
+            self.fence(partner, _partner(mark, node))
+        if machine.service is not Service.TESTING:
+            if machine.service is not Service.OUT:
+                raise ActRefused(f"{node} is not out of service ({machine.words}). Fence it first.")
+            self._change(machine, testing_change(machine, True))
+        nodes = tuple(sorted({node, *partners}))
+        return Retest(nodes, {"only_nodes": ",".join(nodes)})
+
+    def close_retest(self, node: str, mark: Mark) -> None:
+        """The node stays fenced; its partners serve again."""
+        self._free_partners(node, mark)
+        machine = self.look().get(node)
+        if machine is not None and machine.mark == mark and machine.service is Service.TESTING:
+            self._change(machine, testing_change(machine, False))
+
+    def free(self, node: str, mark: Mark) -> str:
+        """Remove our taint, our mark and the cordon that came with them."""
+        self._free_partners(node, mark)
+        machine = self._ours(node, mark)
+        self._change(machine, free_change(machine))
+        seen = self._again(node)
+        if seen.service is not Service.SERVING:
+            raise ActRefused(f"{node} does not serve again: {seen.words}.")
+        return seen.words
+
+    def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
+        """What a person would type with kubectl."""
+        name, empty = shlex.quote(node), KubernetesMachine(node, Service.UNKNOWN)
+        if rung is Rung.FENCE:
+            change = fence_change(empty, mark, self._now().isoformat(timespec="seconds"))
+            return f"kubectl patch node {name} --type=merge --patch {shlex.quote(dumped(change))}"
+        if rung is Rung.RETURN:
+            return (
+                f"kubectl taint node {name} prelaunch.dev/unfit- && kubectl uncordon {name} && "
+                f"kubectl annotate node {name} prelaunch.dev/mark- prelaunch.dev/since- prelaunch.dev/testing-"
+            )
+        if rung in LABELS and self.options.hyperpod:
+            return f"kubectl label node {name} {HEALTH}={LABELS[rung]} --overwrite"
+        return ""
+
+    def shell(self, machine: Machine) -> str:
+        """A pod in the namespaces of the node."""
+        return f"kubectl debug node/{shlex.quote(machine.node)} -it --image=ubuntu -- chroot /host"
+
+    # -------------------------------------------------------------------------------------------- questions
+
+    def _known(self, node: str) -> KubernetesMachine:
+        found = self.look().get(node)
+        if found is None:
+            raise ActRefused(f"Kubernetes knows no node {node}. Correct the name (kubectl get nodes).")
+        return found
+
+    def _ours(self, node: str, mark: Mark) -> KubernetesMachine:
+        """The machine if it is under this mark, and nobody else has it. Raises ActRefused."""
+        machine = self._known(node)
+        if machine.holder is not Holder.PRELAUNCH or machine.mark != mark:
+            raise ActRefused(f"{node} is not fenced under {str(mark)!r} but: {machine.who or machine.words}.")
+        return machine
+
+    def _jobs(self) -> dict[str, list[str]]:
+        """The pods that hold a device, by their nodes."""
+        found: dict[str, list[str]] = {}
+        for pod in self._list(PODS):
+            meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+            ended = (pod.get("status") or {}).get("phase") in ENDED
+            if not ended and _holds_device(spec):
+                name = f"{meta.get('namespace')}/{meta.get('name')}"
+                found.setdefault(str(spec.get("nodeName") or ""), []).append(name)
+        return found
+
+    def _list(self, kind: Kind) -> list[Mapping[str, Any]]:
+        try:
+            return list(self.api.items(kind))
+        except Refused as refusal:
+            rule = grant("list", kind.plural, kind.group) if refusal.status == 403 else ""
+            raise EngineSilent(f"{refusal}. {rule}".strip()) from refusal
+        except LaunchError as error:
+            raise EngineSilent(f"Kubernetes does not answer: {error}") from error
+
+    def _again(self, node: str) -> KubernetesMachine:
+        """The machine after a change that was taken. Raises ActAmbiguous if it cannot be seen."""
+        try:
+            return self._known(node)
+        except EngineSilent as error:
+            raise ActAmbiguous(
+                f"The change of {node} was taken, and then Kubernetes did not answer: {error}"
+            ) from error
+
+    # -------------------------------------------------------------------------------------------- changes
+
+    def _change(self, machine: KubernetesMachine, change: Mapping[str, Any]) -> None:
+        try:
+            found = self.api.patch(NODE, machine.node, change)
+        except EngineUnavailable as error:
+            raise ActAmbiguous(
+                f"It is not known whether the change of {machine.node} was taken: {clean(error)}"
+            ) from error
+        except Refused as refusal:
+            if refusal.status == 409:
+                said = f"{machine.node} was changed by somebody else meanwhile, and nothing was done to it. Look at it again."
+                raise ActRefused(said) from refusal
+            rule = f"{RBAC} has the rights." if refusal.status == 403 else ""
+            raise ActRefused(f"{refusal}. {rule}".strip()) from refusal
+        except LaunchError as error:
+            raise EngineSilent(str(error)) from error
+        if found is None:
+            raise ActRefused(f"Kubernetes knows no node {machine.node} any more.")
+
+    def _free_partners(self, node: str, mark: Mark) -> None:
+        own = _partner(mark, node)
+        for machine in self.look().values():
+            if machine.mark == own and machine.holder is Holder.PRELAUNCH:
+                self._change(machine, free_change(machine))
+
+
+def _partner(mark: Mark, node: str) -> Mark:
+    """Under what a node is fenced that is healthy, and only a partner of a re-test."""
+    return Mark(mark.gate_id, f"partner-of-{node}")
+
+
+def _holds_device(spec: Mapping[str, Any]) -> bool:
+    """Whether a container asks for a device of a plug-in, whose resources have a domain of their own ("nvidia.com/gpu")."""
+    for container in spec.get("containers") or ():
+        for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
+            if "/" in name and "kubernetes.io/" not in name and str(count) != "0":
+                return True
+    return False

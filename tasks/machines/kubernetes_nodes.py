@@ -1,0 +1,204 @@
+"""What a Node of Kubernetes says about who has it, as a machine. Pure: the tables of everybody else who takes nodes out of service.
+
+Sources: k8s.io/api core/v1; NVIDIA NVSentinel, docs/configuration/fault-quarantine.md; AWS, "Resilience-related Kubernetes labels by
+SageMaker HyperPod" and "Enable node auto repair" of Amazon EKS; HyperPod names its nodes hyperpod-<instance id>.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tasks.machines.base import Holder, Machine, Mark, Service
+from tasks.text.inert import one_line
+
+# Ours. NoExecute would end the training that runs on the node, so it is never used.
+TAINT, EFFECT = "prelaunch.dev/unfit", "NoSchedule"
+MARK, SINCE, TESTING = "prelaunch.dev/mark", "prelaunch.dev/since", "prelaunch.dev/testing"
+HEALTH, DEEP = (
+    "sagemaker.amazonaws.com/node-health-status",
+    "sagemaker.amazonaws.com/deep-health-check-status",
+)
+INSTANCE_TYPE, INSTANCE_GROUP = (
+    "node.kubernetes.io/instance-type",
+    "sagemaker.amazonaws.com/instance-group-name",
+)
+SCHEDULABLE, IN_PROGRESS = "Schedulable", "InProgress"
+PENDING_REBOOT, PENDING_REPLACEMENT = "UnschedulablePendingReboot", "UnschedulablePendingReplacement"
+# A label or annotation of a node -> who has it, whatever its value is; a taint by its key.
+CLAIMS: Mapping[str, str] = {
+    "k8saas.nvidia.com/cordon-by": "NVSentinel",
+    "quarantineHealthEvent": "NVSentinel",
+    "dgxc.nvidia.com/nvsentinel-state": "NVSentinel",
+}
+TAINTS: Mapping[str, str] = {
+    "nvsentinel.nvidia.com/external-remediation": "NVSentinel",
+    "sagemaker.amazonaws.com/node-health-status": "HyperPod",
+    "gpu-healthcheck.aws-samples.io/unhealthy": "AWS' GPU health check",
+    "node.kubernetes.io/out-of-service": "an operator (out-of-service)",
+    "karpenter.sh/disrupted": "Karpenter",
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
+}
+# Conditions of EKS' node monitoring agent; one that is False is about to be repaired where auto repair is on.
+EKS_CONDITIONS = (
+    "AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady",
+)  # fmt: skip
+INSTANCE = re.compile(r"(?:hyperpod-|/)(i-[0-9a-f]{8}(?:[0-9a-f]{9})?)$")
+
+
+@dataclass(frozen=True)
+class KubernetesMachine(Machine):
+    """A node with the boot id that its kubelet reported, HyperPod's labels, and `version`, which changes with every change of it."""
+
+    boot_id: str = ""
+    health: str = ""
+    deep_check: str = ""
+    group: str = ""
+    version: str = ""
+    taints: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+
+
+def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesMachine:
+    """The machine that a Node describes; `jobs` run on it."""
+    meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    taints = tuple(spec.get("taints") or ())
+    mark = Mark.read(str(annotations.get(MARK) or ""))
+    cordoned = bool(spec.get("unschedulable"))
+    who, why = _other(labels, annotations, taints, status)
+    if not who and cordoned and mark is None:
+        who, why = "somebody who cordoned it", "cordoned without our mark"
+    if not who and mark is None and any(row.get("key") == TAINT for row in taints):
+        who, why = "somebody who set our taint without a mark", TAINT
+    info = status.get("nodeInfo") or {}
+    shown = {"health": labels.get(HEALTH), "deep check": labels.get(DEEP)}
+    words = ["cordoned" if cordoned else "schedulable", why, str(mark) if mark else ""]
+    words += [f"{name} {value}" for name, value in shown.items() if value]
+    return KubernetesMachine(
+        node=str(meta.get("name") or ""),
+        service=_service(who, mark, cordoned, taints, annotations, labels),
+        holder=Holder.OTHER if who else Holder.PRELAUNCH if mark else Holder.NOBODY,
+        words=one_line("; ".join(filter(None, words)), 300),
+        who=who,
+        mark=mark,
+        since=_seconds(str(annotations.get(SINCE) or "")),
+        instance_id=_instance(meta, spec),
+        instance_type=str(labels.get(INSTANCE_TYPE) or ""),
+        jobs=tuple(sorted(jobs)),
+        boot_id=str(info.get("bootID") or ""),
+        health=str(labels.get(HEALTH) or ""),
+        deep_check=str(labels.get(DEEP) or ""),
+        group=str(labels.get(INSTANCE_GROUP) or ""),
+        version=str(meta.get("resourceVersion") or ""),
+        taints=taints,
+    )
+
+
+def _other(
+    labels: Mapping[str, str], annotations: Mapping[str, str], taints: Iterable[Mapping[str, Any]], status: Mapping[str, Any]
+) -> tuple[str, str]:  # fmt: skip
+    """Who else has the node, and by what one sees it; ("", "") for nobody."""
+    health = labels.get(HEALTH, "")
+    if health not in ("", SCHEDULABLE):
+        return "HyperPod", f"{HEALTH}={health}"
+    if labels.get(DEEP) == IN_PROGRESS:
+        return "HyperPod", f"{DEEP}={IN_PROGRESS}"
+    for key, who in CLAIMS.items():
+        if key in labels or key in annotations:
+            return who, key
+    for taint in taints:
+        if taint.get("key") in TAINTS:
+            return TAINTS[str(taint["key"])], str(taint["key"])
+    conditions = {str(row.get("type")): row for row in status.get("conditions") or ()}
+    for name in EKS_CONDITIONS:
+        if (conditions.get(name) or {}).get("status") == "False":
+            return (
+                "the node monitoring agent of EKS",
+                f"{name}=False {conditions[name].get('reason') or ''}".strip(),
+            )
+    ready = (conditions.get("Ready") or {}).get("status")
+    if ready != "True":
+        return "the node controller", f"Ready={ready or 'unknown'}"
+    return "", ""
+
+
+def _service(
+    who: str, mark: Mark | None, cordoned: bool, taints: Iterable[Mapping[str, Any]],
+    annotations: Mapping[str, str], labels: Mapping[str, str],
+) -> Service:  # fmt: skip
+    if labels.get(HEALTH) in (PENDING_REBOOT, PENDING_REPLACEMENT) or labels.get(DEEP) == IN_PROGRESS:
+        return Service.CHANGING
+    fenced = cordoned and any(row.get("key") == TAINT and row.get("effect") == EFFECT for row in taints)
+    if mark is not None and fenced:
+        return Service.TESTING if annotations.get(TESTING) else Service.OUT
+    if cordoned or who:
+        return Service.OUT
+    return Service.SERVING if mark is None else Service.UNKNOWN
+
+
+def fence_change(machine: KubernetesMachine, mark: Mark, at: str) -> dict[str, Any]:
+    """The merge patch that takes a node out of service under this mark. It holds for exactly the node that was seen."""
+    taints = [row for row in machine.taints if row.get("key") != TAINT]
+    own = {"key": TAINT, "value": _label(mark.gate_id), "effect": EFFECT}
+    annotations = {MARK: str(mark), SINCE: at, TESTING: None}
+    return {
+        "metadata": {"resourceVersion": machine.version, "annotations": annotations},
+        "spec": {"unschedulable": True, "taints": [*taints, own]},
+    }
+
+
+def testing_change(machine: KubernetesMachine, testing: bool) -> dict[str, Any]:
+    """The merge patch that says whether our re-test may run on it."""
+    return {
+        "metadata": {
+            "resourceVersion": machine.version,
+            "annotations": {TESTING: "true" if testing else None},
+        }
+    }
+
+
+def free_change(machine: KubernetesMachine) -> dict[str, Any]:
+    """The merge patch that removes our marks and the cordon that came with them, and nothing else."""
+    taints = [dict(row) for row in machine.taints if row.get("key") != TAINT]
+    annotations = dict.fromkeys((MARK, SINCE, TESTING))
+    return {
+        "metadata": {"resourceVersion": machine.version, "annotations": annotations},
+        "spec": {"unschedulable": None, "taints": taints or None},
+    }
+
+
+def health_change(machine: KubernetesMachine, label: str) -> dict[str, Any]:
+    """The merge patch that asks HyperPod for a reboot or a replacement. `Schedulable` is HyperPod's own word, and never written."""
+    if label not in (PENDING_REBOOT, PENDING_REPLACEMENT):
+        raise ValueError(f"{label!r} is not to be written")
+    return {"metadata": {"resourceVersion": machine.version, "labels": {HEALTH: label}}}
+
+
+def dumped(change: Mapping[str, Any]) -> str:
+    """The patch as a person would type it, without the version."""
+    shown = json.loads(json.dumps(change))
+    shown["metadata"].pop("resourceVersion", None)
+    return json.dumps(shown)
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("-._")
+
+
+def _instance(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """The EC2 instance id: at the end of providerID (aws:///us-east-1a/i-...) or of HyperPod's node name."""
+    for text in (str(spec.get("providerID") or ""), str(meta.get("name") or "")):
+        if found := INSTANCE.search(text):
+            return found[1]
+    return ""
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

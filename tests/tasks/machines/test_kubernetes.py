@@ -1,0 +1,347 @@
+"""The Kubernetes back end over a stand-in of the API server: it changes only what is free or ours, and exactly what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.launchers.kubernetes.api import Api
+from tasks.launchers.kubernetes.pod import HELD
+from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, Holder, Mark, Rung, Service, Settled
+from tasks.machines.kubernetes import HyperPodAct, KubernetesMachineOptions, KubernetesMachines
+from tasks.machines.kubernetes_nodes import (
+    CLAIMS,
+    EKS_CONDITIONS,
+    HEALTH,
+    PENDING_REBOOT,
+    TAINT,
+    TAINTS,
+    health_change,
+    machine_of,
+)
+from tasks.machines.registry import UnknownMachines, machines_for
+from tests.fakes.kubernetes.api_server import ApiServer
+from tests.fakes.kubernetes.cluster import Cluster, kubernetes
+
+MARK, OTHER = Mark("gate-1", "gpu.ecc"), Mark("gate-2", "gpu.ecc")
+AT = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+GPU = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes with a taint of their own."""
+    with kubernetes(tmp_path, 3, 8) as made:
+        for node in made.server.objects["nodes"].values():
+            node["spec"] = {"taints": [dict(GPU)]}
+        yield made
+
+
+def machines(
+    cluster: Cluster, hyperpod: HyperPodAct = HyperPodAct.NONE, repairs: Any = None
+) -> KubernetesMachines:
+    """The back end for it."""
+    options = KubernetesMachineOptions(hyperpod=hyperpod)
+    return KubernetesMachines(options, Api("default", cluster.kubeconfig), repairs, lambda: AT)
+
+
+def node(cluster: Cluster, name: str = "worker-0") -> dict[str, Any]:
+    """The Node itself."""
+    return cluster.server.objects["nodes"][name]
+
+
+def changes(server: ApiServer) -> int:
+    """How many patches were sent."""
+    return sum(method == "PATCH" for method, _, _ in server.calls)
+
+
+def test_a_fence_is_a_cordon_a_taint_and_a_mark(cluster: Cluster) -> None:
+    """Never NoExecute, which would end what runs; the site's own taints stay; a second time nothing is sent."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    here.fence("worker-0", MARK)
+    seen = here.look()["worker-0"]
+
+    assert node(cluster)["spec"]["unschedulable"] is True
+    assert node(cluster)["spec"]["taints"] == [GPU, {"key": TAINT, "value": "gate-1", "effect": "NoSchedule"}]
+    assert (seen.service, seen.holder, seen.mark, seen.since) == (
+        Service.OUT,
+        Holder.PRELAUNCH,
+        MARK,
+        AT.timestamp(),
+    )
+    assert changes(cluster.server) == 1
+
+
+def test_freeing_leaves_the_node_as_it_was(cluster: Cluster) -> None:
+    """Only our own marks go."""
+    before = {key: node(cluster)[key] for key in ("spec",)}
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    here.free("worker-0", MARK)
+
+    assert node(cluster)["spec"] == before["spec"]
+    assert not {
+        key for key in node(cluster)["metadata"].get("annotations", {}) if key.startswith("prelaunch.dev/")
+    }
+    assert here.look()["worker-0"].service is Service.SERVING
+
+
+def failing(condition: str) -> dict[str, Any]:
+    """A node that is ready, and of which the agent of EKS says this."""
+    rows = [{"type": "Ready", "status": "True"}, {"type": condition, "status": "False"}]
+    return {"status": {"conditions": rows}}
+
+
+CLAIMED: list[tuple[dict[str, Any], str]] = [
+    *[({"metadata": {"labels": {key: "x"}}}, who) for key, who in CLAIMS.items()],
+    *[({"metadata": {"annotations": {key: "x"}}}, who) for key, who in CLAIMS.items()],
+    *[({"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}, who) for key, who in TAINTS.items()],
+    *[(failing(key), "EKS") for key in EKS_CONDITIONS],
+    ({"metadata": {"labels": {HEALTH: "UnschedulablePendingReplacement"}}}, "HyperPod"),
+    ({"metadata": {"labels": {HEALTH: "Unschedulable"}}}, "HyperPod"),
+    ({"metadata": {"labels": {"sagemaker.amazonaws.com/deep-health-check-status": "InProgress"}}}, "HyperPod"),
+    ({"spec": {"unschedulable": True}}, "somebody who cordoned it"),
+    ({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, "the node controller"),
+    ({"status": {"conditions": []}}, "the node controller"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "who"), CLAIMED)
+def test_a_node_that_somebody_else_has_is_only_looked_at(
+    cluster: Cluster, change: dict[str, Any], who: str
+) -> None:
+    """By whatever mark, and it is said who has it."""
+    for part, table in change.items():
+        node(cluster)[part] = {**node(cluster)[part], **table}
+    here = machines(cluster, HyperPodAct.LABEL)
+    here.fence("worker-1", MARK)
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: here.fence("worker-0", MARK),
+        lambda: here.act(Rung.REBOOT, "worker-0", MARK),
+        lambda: here.free("worker-0", MARK),
+        lambda: here.open_retest("worker-0", (), MARK),
+        lambda: here.open_retest("worker-1", ("worker-0",), MARK),
+    )
+    for act in acts:
+        with pytest.raises(ActRefused):
+            act()
+
+    assert who in here.look()["worker-0"].who
+    assert changes(cluster.server) == 1  # the fence of the other node
+
+
+def test_healthy_words_of_others_claim_nothing(cluster: Cluster) -> None:
+    """HyperPod's Schedulable, a deep check that passed, and conditions that hold."""
+    labels = {HEALTH: "Schedulable", "sagemaker.amazonaws.com/deep-health-check-status": "Passed"}
+    node(cluster)["metadata"]["labels"] = labels
+    node(cluster)["status"]["conditions"] += [{"type": name, "status": "True"} for name in EKS_CONDITIONS]
+
+    assert machines(cluster).look()["worker-0"].holder is Holder.NOBODY
+
+
+def test_what_somebody_changed_meanwhile_is_not_changed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patch holds for the version that was seen: a cordon that came in between is never overwritten."""
+    here = machines(cluster)
+    known = here._known
+
+    def meanwhile(name: str) -> Any:
+        seen = known(name)
+        node(cluster)["metadata"]["resourceVersion"] = "77"
+        return seen
+
+    monkeypatch.setattr(here, "_known", meanwhile)
+    with pytest.raises(ActRefused, match="by somebody else meanwhile"):
+        here.fence("worker-0", MARK)
+    assert "unschedulable" not in node(cluster)["spec"]
+
+
+def test_a_node_under_another_gates_mark_is_not_touched(cluster: Cluster) -> None:
+    """Neither fenced again nor freed."""
+    here = machines(cluster)
+    here.fence("worker-0", OTHER)
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: here.fence("worker-0", MARK),
+        lambda: here.free("worker-0", MARK),
+    )
+    for act in acts:
+        with pytest.raises(ActRefused):
+            act()
+
+    assert here.look()["worker-0"].mark == OTHER
+
+
+def test_a_change_whose_answer_was_lost_is_not_known(cluster: Cluster) -> None:
+    """It may have been taken, and is never sent twice."""
+    here = machines(cluster)
+    cluster.server.lost.add(("PATCH", "nodes"))
+    with pytest.raises(ActAmbiguous):
+        here.fence("worker-0", MARK)
+
+    assert here.look()["worker-0"].mark == MARK
+    assert changes(cluster.server) == 1
+
+
+def test_an_api_server_that_does_not_answer_is_silent(cluster: Cluster) -> None:
+    """Nothing was sent."""
+    cluster.server.fails[("GET", "nodes")] = 503
+    with pytest.raises(EngineSilent):
+        machines(cluster).fence("worker-0", MARK)
+    cluster.server.fails.clear()
+    cluster.server.denied.add(("list", "nodes"))
+    with pytest.raises(EngineSilent, match='"resources": \\["nodes"\\]'):
+        machines(cluster).look()
+    assert changes(cluster.server) == 0
+
+
+def test_kubernetes_itself_repairs_nothing(cluster: Cluster) -> None:
+    """Only a person, or HyperPod, can."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    with pytest.raises(ActRefused, match="A person has to do it"):
+        here.act(Rung.REBOOT, "worker-0", MARK)
+    assert here.rungs == frozenset()
+
+
+def test_hyperpod_is_asked_by_a_label_that_only_it_may_take_back(cluster: Cluster) -> None:
+    """A node that HyperPod does not watch, one that is not fenced, and one that runs pods are refused."""
+    here = machines(cluster, HyperPodAct.LABEL)
+    with pytest.raises(ActRefused, match="not fenced"):
+        here.act(Rung.REBOOT, "worker-0", MARK)
+    here.fence("worker-0", MARK)
+    with pytest.raises(ActRefused, match="no label"):
+        here.act(Rung.REBOOT, "worker-0", MARK)
+    node(cluster)["metadata"]["labels"][HEALTH] = "Schedulable"
+    cluster.server.objects["pods"]["busy"] = pod_with_gpu("worker-0")
+    with pytest.raises(ActRefused, match="default/busy"):
+        here.act(Rung.REBOOT, "worker-0", MARK)
+    del cluster.server.objects["pods"]["busy"]
+    here.act(Rung.REBOOT, "worker-0", MARK)
+
+    assert node(cluster)["metadata"]["labels"][HEALTH] == PENDING_REBOOT
+    assert here.look()["worker-0"].service is Service.CHANGING
+    with pytest.raises(ValueError, match="not to be written"):
+        health_change(here.look()["worker-0"], "Schedulable")
+
+
+def pod_with_gpu(on: str) -> dict[str, Any]:
+    """A pod that holds a GPU, as the API has it."""
+    container = {"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    meta = {"name": "busy", "namespace": "default", "labels": {}, "ownerReferences": [{"name": "none"}]}
+    return {
+        "metadata": meta,
+        "spec": {"nodeName": on, "containers": [container]},
+        "status": {"phase": "Running"},
+    }
+
+
+class Repairs:
+    """Stands in for SageMaker's API: what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Rung, str]] = []
+
+    def change(self, rung: Rung, instance: str) -> str:
+        """Keep it."""
+        self.asked.append((rung, instance))
+        return "accepted"
+
+
+def test_hyperpods_api_is_asked_for_the_instance_of_the_node(cluster: Cluster) -> None:
+    """By its id in providerID; a node without one cannot be repaired so."""
+    repairs = Repairs()
+    here = machines(cluster, HyperPodAct.API, repairs)
+    here.fence("worker-0", MARK)
+    with pytest.raises(ActRefused, match="instance of worker-0 is not known"):
+        here.act(Rung.REPLACE, "worker-0", MARK)
+    node(cluster)["spec"]["providerID"] = "aws:///us-east-1a/i-0123456789abcdef0"
+    here.act(Rung.REPLACE, "worker-0", MARK)
+
+    assert repairs.asked == [(Rung.REPLACE, "i-0123456789abcdef0")]
+
+
+def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> None:
+    """A node that came back with the same one was not rebooted; while HyperPod has it nothing is known."""
+    before = machines(cluster).look()["worker-0"]
+    changing = replace(before, service=Service.CHANGING)
+    away = replace(before, holder=Holder.OTHER)
+    other = replace(before, boot_id="other")
+    settled = machines(cluster).settled
+
+    assert settled(Rung.REBOOT, before, before) is Settled.PENDING
+    assert settled(Rung.REBOOT, before, replace(other, holder=Holder.OTHER)) is Settled.PENDING
+    assert settled(Rung.REBOOT, before, away) is Settled.PENDING
+    assert settled(Rung.REBOOT, before, other) is Settled.DONE
+    assert settled(Rung.REBOOT, changing, before) is Settled.FAILED
+    assert settled(Rung.REBOOT, before, replace(before, service=Service.GONE)) is Settled.FAILED
+    assert settled(Rung.REPLACE, before, replace(before, service=Service.GONE)) is Settled.DONE
+    assert settled(Rung.REPLACE, before, other) is Settled.PENDING
+
+
+def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:
+    """The partner is fenced meanwhile, and serves again afterwards; the node itself stays out."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    place = here.open_retest("worker-0", ("worker-1",), MARK)
+    during = here.look()
+    assert here.open_retest("worker-0", ("worker-1",), MARK) == place
+    here.close_retest("worker-0", MARK)
+    here.close_retest("worker-0", MARK)
+    after = here.look()
+
+    assert (place.nodes, place.options) == (("worker-0", "worker-1"), {"only_nodes": "worker-0,worker-1"})
+    assert (during["worker-0"].service, during["worker-1"].service) == (Service.TESTING, Service.OUT)
+    assert (after["worker-0"].service, after["worker-1"].service) == (Service.OUT, Service.SERVING)
+    assert HELD == (TAINT, "node.kubernetes.io/unschedulable")
+
+
+def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
+    """And nothing is changed."""
+    here = machines(cluster)
+    here.fence("worker-0", MARK)
+    cluster.server.objects["pods"]["busy"] = pod_with_gpu("worker-1")
+    with pytest.raises(ActRefused, match="Choose another partner"):
+        here.open_retest("worker-0", ("worker-1",), MARK)
+
+    assert here.look()["worker-1"].service is Service.SERVING
+
+
+def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) -> None:
+    """For a person; without HyperPod there is none for a reboot."""
+    here = machines(cluster, HyperPodAct.LABEL)
+
+    assert here.command(Rung.FENCE, "a b", MARK).startswith("kubectl patch node 'a b' --type=merge --patch ")
+    assert (
+        here.command(Rung.REBOOT, "n", MARK) == f"kubectl label node n {HEALTH}={PENDING_REBOOT} --overwrite"
+    )
+    assert machines(cluster).command(Rung.REBOOT, "n", MARK) == ""
+
+
+def test_the_options_of_the_back_end(tmp_path: Path) -> None:
+    """A cluster and a region for the API, and for nothing else."""
+    assert machines_for("kubernetes", {}).rungs == frozenset()
+    assert machines_for("kubernetes", {"hyperpod": "label"}).rungs == {Rung.REBOOT, Rung.REPLACE}
+    for wrong in (
+        {"hyperpod": "api"},
+        {"cluster": "c", "region": "us-west-2"},
+        {"hyperpod": "yes"},
+        {"nodes": ()},
+    ):
+        with pytest.raises(UnknownMachines):
+            machines_for("kubernetes", wrong)
+
+
+def test_a_hyperpod_node_has_its_instance_in_its_name() -> None:
+    """Where no provider id says it."""
+    assert (
+        machine_of({"metadata": {"name": "hyperpod-i-0123456789abcdef0"}}).instance_id
+        == "i-0123456789abcdef0"
+    )
+    assert machine_of({"metadata": {"name": "ip-10-0-0-1"}}).instance_id == ""
