@@ -175,12 +175,15 @@ def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage, asked:
     assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
 
 
-def test_fleet_says_which_nodes_are_proven_and_names_the_worst(world: Stage) -> None:
+def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
+    world: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer first, one line per node that is not well; a store without gates is no healthy fleet."""
     empty = told(world, EVE, "fleet")
     kept(world, NO_GO, wrong_sums(healthy()))
     report = wrong_sums(healthy())
     rows = rows_of(report, of(verdict_of(report)), POLICY, NO_GO, "2001-09-09T01:46:40Z", "test")
+    monkeypatch.setattr("tasks.slackbot.history.time.time", lambda: 1e9 + 10 * 86_400)
     node_rows.keep(world.store, rows)
     said = told(world, EVE, "fleet p5")
 

@@ -15,7 +15,7 @@ from checks.documents.report import digest, dump
 from checks.judge.robust_statistics import mann_kendall, theil_sen
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.model import Course, Machine, Trend
-from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow, trend
 from checks.model import Outcome, Planned, Report, Scope
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
@@ -129,6 +129,20 @@ def test_a_driver_that_could_not_be_read_is_no_change() -> None:
     reports = [gemm(n, 42.0 if n < 12 else 30.0, driver="" if n == 6 else "570") for n in range(1, LAST + 1)]
 
     assert Motion.WORSE is gemm_of(followed(reports), "node-1").motion
+
+
+def test_gpus_that_could_not_be_read_meanwhile_are_compared_with_those_before() -> None:
+    """A machine that its firmware tells: GPUs a and b, then none to be read, then a and c."""
+    gates = []
+    for number, gpus in enumerate((("a", "b"), (), ("a", "c")), start=1):
+        made = gate_numbers(DatedReport(day(number), f"{number}", POLICY))
+        known = tuple(
+            replace(one, identity=NodeIdentity((f"uuid {one.name}",), gpus, {})) for one in made.nodes
+        )
+        gates.append(replace(made, nodes=known))
+    found = machine(follow(gates), "node-0")
+
+    assert [("GPUs", "a, b", "a, c", "d3")] == [(c.what, c.before, c.after, c.gate_id) for c in found.changes]
 
 
 def test_gates_that_lack_a_number_split_no_history() -> None:
