@@ -17,6 +17,7 @@ from tasks.gate.outcome import Decision
 from tasks.store import s3
 from tasks.store.history import listed
 from tasks.store.index import Index
+from tasks.store.layout import fleet_key
 from tasks.store.open import open_store
 from tasks.store.s3_client import Limits
 from tests.flows.driving import gate_it
@@ -76,6 +77,8 @@ def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
         found.level,
     )
     assert load(store.get(found.report) or b"").gate_id == outcome.gate_id
+    page = (store.get(fleet_key("test")) or b"").decode()
+    assert "2 of 2 nodes proven within 24 h" in page and "https://console.aws.amazon.com/s3/object/" in page
 
 
 def test_a_short_outage_while_publishing_costs_nothing(tmp_path: Path, server: Flaky) -> None:

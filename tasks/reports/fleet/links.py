@@ -23,6 +23,8 @@ def report_links(store: Store, in_store: bool = False) -> Callable[[str], str]:
 
 
 def fleet_link(store: Store, cluster: str) -> str:
-    """From the page of a gate to that of its fleet: beside it in a folder, in the console of a bucket."""
+    """From the page of a gate to that of its fleet: beside it in a folder, in the console of a bucket. "" if the cluster has none."""
+    if not cluster:
+        return ""
     place = store.place(fleet_key(cluster))
     return browsable(place) if "://" in place else f"../../{fleet_key(cluster)}"

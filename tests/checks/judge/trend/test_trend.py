@@ -115,6 +115,13 @@ def test_with_too_few_nodes_a_fall_has_no_culprit() -> None:
     assert (Motion.UNKNOWN, Lack.PEERS) == (gemm_of(made, "node-0").motion, gemm_of(made, "node-0").lack)
 
 
+def test_gates_with_too_few_nodes_are_left_out_of_the_comparison() -> None:
+    """Eight gates with peers and six without: there are too few proofs, and peers are not what is missing."""
+    made = followed([gemm(n, 42.0, NODES if n < 9 else 2) for n in range(1, LAST + 1)])
+
+    assert (Motion.UNKNOWN, Lack.PROOFS) == (gemm_of(made, "node-1").motion, gemm_of(made, "node-1").lack)
+
+
 def test_a_driver_starts_a_new_reference() -> None:
     """A machine is compared with itself since its last change, which is listed; before it has proofs again, nobody can tell."""
     reports = [gemm(n, 42.0 if n < 9 else 30.0, driver="570" if n < 9 else "580") for n in range(1, LAST + 1)]
