@@ -132,7 +132,7 @@ def _timed(run: Callable[[], None], device: str) -> float:
         import torch
 
         with torch.cuda.device(device):
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             first.record()
             run()
             last.record()
