@@ -245,7 +245,7 @@ class KubernetesLauncher:
         """The state of a job that was submitted, and is not being ended. Raises Refused, LaunchError, OSError."""
         expected = nodes if self.form.each else 1
         current = newest(pods)
-        self._output(name).bring(current)
+        unread = self._unread(name, current)
         seen = attempts_in(self._output(name).folder)
         if len(views) < expected:
             return self._final(name, _gone(name, seen), ended=not views and not pods)
@@ -254,11 +254,14 @@ class KubernetesLauncher:
         late = self._image_is_late(name, verdict)
         if late:
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
+        if unread and verdict.state.final and verdict.exit_codes:
+            # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
+            return self._unknown(name, f"{verdict.detail}; {unread}")
         if not verdict.state.final:
             codes = {**dict(seen.exit_codes), **verdict.exit_codes}
             return JobStatus(
                 verdict.state,
-                verdict.detail,
+                "; ".join(filter(None, (verdict.detail, unread))),
                 seen.current,
                 codes,
                 earlier=seen.earlier,
@@ -266,6 +269,14 @@ class KubernetesLauncher:
             )
         final = replace(_final_of(verdict, seen, current), machines=machines)
         return self._final(name, final, ended=all(view.state.final for view in views))
+
+    def _unread(self, name: str, pods: tuple[PodView, ...]) -> str:
+        """Bring what the pods wrote; why that is not possible now, "" if it is. The job's own state does not depend on it."""
+        try:
+            self._output(name).bring(pods)
+        except (LaunchError, OSError) as error:
+            return f"its reports cannot be read now: {error}"
+        return ""
 
     def _boot_id(self, pod: PodView) -> str:
         """The boot id that the kubelet of the pod's node reported, asked once per pod; "" if nobody says it."""

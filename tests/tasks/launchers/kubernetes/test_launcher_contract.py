@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
+from checks.documents.decode import decode
+from tasks.launchers.base import JobState
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
-from tasks.launchers.kubernetes.options import KubernetesOptions, Reports, Workload
+from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
-from tests.tasks.launchers.contract import CONTRACT, Bench, name_of
+from tests.tasks.launchers.contract import (
+    CONTRACT,
+    WAIT,
+    Bench,
+    a_failed_node_is_named_and_the_job_failed,
+    cancelling_is_idempotent,
+    every_node_runs_and_reports,
+    name_of,
+    until,
+)
+from tests.tasks.store.servers import BUCKET, environment, moto
+
+KINDS: dict[str, dict[str, str]] = {
+    "logs": {},
+    "volume": {"reports": "volume"},
+    "indexed": {"workload": "indexed"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,32 +41,69 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(params=["logs", "volume", "indexed"])
-def bench(
-    request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bench]:
-    """Launchers over one cluster; afterwards nothing of their jobs runs."""
+@pytest.fixture(autouse=True)
+def clean(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a node must not get; afterwards nothing of the test's jobs runs."""
     monkeypatch.setenv("PREFECT_API_KEY", "not for nodes")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    on_volume, indexed = request.param == "volume", request.param == "indexed"
-    options = KubernetesOptions(
-        IMAGE,
-        kubeconfig_file=cluster.kubeconfig,
-        workload=Workload.INDEXED if indexed else Workload.JOBS,
-        reports=Reports.VOLUME if on_volume else Reports.LOGS,
-        folder=str(tmp_path / "shared") if on_volume else "",
-        volume_claim="shared" if on_volume else "",
-        grace_s=1.0,
-        image_minutes=0.0,
-        poll_seconds=0.1,
-    )
-    yield Bench(lambda: KubernetesLauncher(tmp_path / "root", options), tmp_path, 30.0, agent=True)
-    for name in cluster.server.names("configmaps"):
-        KubernetesLauncher(tmp_path / "root", options).cancel(name)
+    yield
     assert [] == cluster.running()
 
 
-@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
-def test_contract(promise: Callable[[Bench], None], bench: Bench) -> None:
+def bench_of(cluster: Cluster, folder: Path, **changes: Any) -> Bench:
+    """Launchers over one cluster."""
+    on_volume = changes.get("reports") == "volume"
+    given = {
+        "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "grace_s": 1.0, "image_minutes": 0.0, "poll_seconds": 0.1,
+        **({"folder": str(folder / "shared"), "volume_claim": "shared"} if on_volume else {}), **changes,
+    }  # fmt: skip
+    options = decode(KubernetesOptions, given, "options")
+    return Bench(lambda: KubernetesLauncher(folder / "root", options), folder, 30.0, agent=True)
+
+
+# Through a volume, and of one Job, what can differ.
+OTHERWISE = (every_node_runs_and_reports, a_failed_node_is_named_and_the_job_failed, cancelling_is_idempotent)
+CASES = [
+    pytest.param(promise, kind, id=f"{kind}-{name_of(promise)}")
+    for kind in KINDS
+    for promise in (CONTRACT if kind == "logs" else OTHERWISE)
+]
+
+
+@pytest.mark.parametrize(("promise", "kind"), CASES)
+def test_contract(promise: Callable[[Bench], None], kind: str, cluster: Cluster, tmp_path: Path) -> None:
     """See tests/tasks/launchers/contract.py."""
-    promise(bench)
+    bench = bench_of(cluster, tmp_path, **KINDS[kind])
+    try:
+        promise(bench)
+    finally:
+        for name in cluster.server.names("configmaps"):
+            bench.again().cancel(name)
+
+
+def test_reports_come_through_s3(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods copy what they write to a bucket (moto over HTTP), with credentials of their own; their logs carry no files.
+
+    While the bucket is not there the job's state is known all the same, and its end is not reported before its reports are.
+    """
+    before = set(cluster.server.logs)
+    with moto() as url:
+        for name, value in environment(url).items():
+            monkeypatch.setenv(name, value)
+        rows = [{"name": name, "value": value} for name, value in environment(url).items()]
+        template = tmp_path / "pod.yaml"
+        template.write_text(json.dumps({"spec": {"containers": [{"name": "prelaunch", "env": rows}]}}))
+        bench = bench_of(
+            cluster, tmp_path, reports="s3", prefix=f"s3://{BUCKET}/gates", region="us-east-1", pod_template_file=str(template)
+        )  # fmt: skip
+        launcher, early = bench.again(), bench.job(WAIT)
+        launcher.submit(launcher.plan(early))
+        seen = until(launcher, early.name, 30.0, lambda status: status.state is JobState.RUNNING)
+        boto3.client("s3", endpoint_url=url, region_name="us-east-1").create_bucket(Bucket=BUCKET)
+        launcher.cancel(early.name)
+        every_node_runs_and_reports(bench)
+    mine = {pod: rows for pod, rows in cluster.server.logs.items() if pod not in before}
+    lines = [line for rows in mine.values() for _, line in rows if "PRELAUNCH_REPORT" in line]
+
+    assert "reports cannot be read now" in seen.detail and "NoSuchBucket" in seen.detail
+    assert (len(mine), lines) == (4, [])

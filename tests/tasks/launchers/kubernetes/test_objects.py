@@ -36,7 +36,12 @@ GATES = sorted(
     for path in (ROOT / "deployments" / "gates").glob("*.toml")
     if 'launcher = "kubernetes"' in path.read_text()
 )
-RESUMED = {"auto_resume": True, "reports": "s3", "prefix": "s3://bucket/p", "region": "us-east-1"}
+RESUMED: dict[str, Any] = {
+    "auto_resume": True,
+    "reports": "s3",
+    "prefix": "s3://bucket/p",
+    "region": "us-east-1",
+}
 VERSIONS = ("1.25", "1.28", "1.31", "1.34", "1.37")
 
 
@@ -259,7 +264,7 @@ def test_a_pass_without_nodes_of_kubernetes_cannot_pin() -> None:
 @pytest.mark.parametrize("workload", ["pytorchjob", "hyperpodpytorchjob"])
 def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str) -> None:
     """The operators' own objects were never run; what is in them is compared with the schema of a Job's pod."""
-    for changes in ({}, RESUMED):
+    for changes in (dict[str, Any](), RESUMED):
         (body,) = (
             dict(call.body)
             for call in plan(workload=workload, **changes).calls
