@@ -124,8 +124,8 @@ def triads(count: int, device: str, seconds: float) -> MemoryRuns:
 
 
 def _timed(run: Callable[[], None], device: str) -> float:
-    """The seconds that `run` takes. Of a GPU its own events count: to start and to wait for half a millisecond of copying took the host
-    5 % more on an H200, and would take more the faster the memory is.
+    """The seconds that `run` takes. Of a GPU its own events count: to start half a millisecond of copying, and to wait for it, took the
+    host 5 % of it on an H200, and takes more the faster the memory is.
     """
     wait(device)
     if devices.is_cuda(device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,3 +109,20 @@ def test_each_line_while_it_is_checked_says_what_the_verdict_will_say() -> None:
     assert {check for check, mark in marks.items() if mark != State.PASS.sign} == {
         *warned, "network.counters", "network.names",
     }  # fmt: skip
+
+
+def test_a_machine_of_ones_own_with_an_h200_passes_too() -> None:
+    """A type that no table has, described as docs/gate-file.md says: its rates are compared with those of its GPU, and nothing stands
+    against it but the lack of dcgmi and of a name server. Described with another GPU's memory it does not pass as it is.
+    """
+    report = load((RECORDINGS_FOLDER / "h200" / "health_check_metrics.json").read_bytes())
+    policy = default_policy("p5en.48xlarge")[1]
+    found = decide(report, policy, builtin()).findings
+    machine = report.declared.machine
+    assert machine is not None
+    other = replace(report.declared, machine=replace(machine, gpu="H100 80GB HBM3", gpu_memory_mib=81559))
+    wrong = decide(replace(report, declared=other), policy, builtin())
+
+    assert {"dcgm.policy", "dcgm.diag", "network.names"} == {one.check for one in found}
+    assert ("our-h200", "H200") == (report.declared.instance_type, machine.gpu)
+    assert "gpu.memory" in {one.check for one in wrong.findings}
