@@ -124,7 +124,7 @@ def triads(count: int, device: str, seconds: float) -> MemoryRuns:
 
 
 def _timed(run: Callable[[], None], device: str) -> float:
-    """The seconds that `run` takes. Of a GPU its own events count: to start half a millisecond of copying, and to wait for it, took the
+    """The seconds that `run` takes. Of a GPU its own events count: starting half a millisecond of copying, and waiting for it, took the
     host 5 % of it on an H200, and takes more the faster the memory is.
     """
     wait(device)
