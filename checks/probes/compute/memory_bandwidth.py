@@ -124,8 +124,8 @@ def triads(count: int, device: str, seconds: float) -> MemoryRuns:
 
 
 def _timed(run: Callable[[], None], device: str) -> float:
-    """The seconds that `run` takes. Of a GPU its own events count: starting half a millisecond of copying, and waiting for it, took the
-    host 5 % of it on an H200, and takes more the faster the memory is.
+    """The seconds that `run` takes. Of a GPU its own events count: starting half a millisecond of copying, and waiting for it, took
+    the host 5 % of it on an H200, and takes more the faster the memory is.
     """
     wait(device)
     if devices.is_cuda(device):
