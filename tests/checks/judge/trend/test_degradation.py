@@ -187,6 +187,12 @@ def test_the_tail_of_students_distribution(value: float, freedom: int, chance: f
     assert upper_tail(value, freedom) == pytest.approx(chance, rel=2e-3)
 
 
+def test_a_slow_latency_is_worse_by_as_much_as_it_is() -> None:
+    """Both sides have the same threshold: 4 % more is no finding, and 8 % more is one."""
+    assert Motion.STEADY is motion([*STEADY, *STEADY, 1.04, 1.04, 1.04], Side.HIGH).motion
+    assert Motion.WORSE is motion([*STEADY, *STEADY, 1.08, 1.08, 1.08], Side.HIGH).motion
+
+
 def test_a_distribution_without_freedom_is_refused() -> None:
     """No sample has one."""
     with pytest.raises(ValueError, match="degrees of freedom"):

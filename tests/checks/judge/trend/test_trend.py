@@ -18,6 +18,7 @@ from checks.judge.trend.model import Course, Machine, Trend
 from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow, trend
 from checks.model import Outcome, Planned, Report, Scope
+from checks.policy import CheckPolicy
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
 NODES = 6
@@ -327,6 +328,32 @@ def test_collectives_are_of_all_nodes_together() -> None:
     assert [one.name for one in made.machines if one.worse] == [
         "all together (cpu, 6 nodes, 2 ranks per node, quick)"
     ]
+
+
+@pytest.mark.parametrize(("metric", "worst"), [("wait_ms", 9.0), ("read_gbps", 2.0)])
+def test_a_node_has_its_worst_value(metric: str, worst: float) -> None:
+    """Of two ranks the longer latency, and the lower speed; the median of the gate is that of the nodes' worst."""
+    made = healthy(NODES, 2)
+    first = made.observations[0]
+    rows = [
+        replace(
+            first,
+            check="own.part",
+            subject=f"node-{rank // 2}/rank-{rank}",
+            metrics={metric: 9.0 if rank % 2 else 2.0},
+        )
+        for rank in range(2 * NODES)
+    ]
+    policy = replace(POLICY, checks={**POLICY.checks, "own.part": CheckPolicy()})
+    report = replace(
+        made,
+        observations=(*made.observations, *rows),
+        plan=(*made.plan, Planned("own.part", Scope.RANK, (metric,))),
+    )
+    found = gate_numbers(DatedReport(report, "d", policy))
+    (place,) = [place for place, number in enumerate(found.numbers) if number.check == "own.part"]
+
+    assert {worst} == {node.values[place] for node in found.nodes} == {found.medians[place]}
 
 
 def test_the_number_of_gates_in_a_month_is_that_of_the_newest() -> None:
