@@ -94,7 +94,7 @@ def engine(kind: ContainerEngine) -> Iterator[Engine]:
         tempfile.mkdtemp(prefix="pl-", dir="/tmp")
     )  # a short path: engines make sockets far below it
     with _podman(folder) if kind is ContainerEngine.PODMAN else _docker(folder) as made:
-        made("import", str(_nothing(folder)), IMAGE)
+        made("import", "--change", 'ENTRYPOINT ["/not-for-nodes"]', str(_nothing(folder)), IMAGE)
         yield made
         left = made.containers()
         if left:

@@ -98,9 +98,8 @@ def command(
         *(() if submitter.state is None else _mounted(submitter.state)),
         *("--workdir", str(node.working_directory)),
     ]
-    for name in (
-        node.variables
-    ):  # the client takes the values from its own environment, so that no list of processes shows them
+    # The client takes the values from its own environment, so that no list of processes shows them.
+    for name in node.variables:
         words += ["--env", name]
     return (*words, *own_words(settings), settings.image, *inside)
 
@@ -110,6 +109,8 @@ def started(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tup
 
     An init is process 1, which hands signals on and reaps. The image is never pulled: a gate waits for no download. Shared memory is
     the machine's, for NCCL and data loaders want more than an engine's 64 MiB. The kernel log needs its device and a capability.
+    SELinux would keep the job's folder from the container. The image's own entrypoint is left out, as by Kubernetes and pyxis: not
+    every one starts the words that follow it.
     """
     root = submitter.user == 0
     owner = f"{submitter.user}:{submitter.group}" if settings.engine is ContainerEngine.DOCKER else "0:0"
@@ -124,6 +125,10 @@ def started(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tup
         owner,
         "--ipc",
         "host",
+        "--security-opt",
+        "label=disable",
+        "--entrypoint",
+        "",
     ]
     if root or settings.engine is ContainerEngine.DOCKER:
         words += ["--device", "/dev/kmsg:/dev/kmsg:r", "--cap-add", "SYSLOG"]

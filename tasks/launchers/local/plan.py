@@ -180,6 +180,10 @@ def _contained(
     command: tuple[str, ...],
     variables: tuple[str, ...],
 ) -> tuple[str, ...]:
+    if any(":" in str(path) for path in (folder, PACKAGES, submitter.state)):
+        raise LaunchRejected(
+            f"{folder}: docker and podman mount no path with a colon. Choose another [store] path or work."
+        )
     node, network = node_names(index + 1)[index], network_name(folder, options)
     label = label_value(folder, options)
     own = NodeContainer(

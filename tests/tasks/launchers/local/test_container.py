@@ -90,6 +90,12 @@ def test_options_that_cannot_be_are_rejected(options: dict[str, object], says: s
         LocalOptions(**options)  # type: ignore[arg-type]
 
 
+def test_a_folder_with_a_colon_is_rejected() -> None:
+    """The engines would take what follows it for another path."""
+    with pytest.raises(LaunchRejected, match="mount no path with a colon"):
+        LocalLauncher(Path("/srv/a:b"), LocalOptions(container_image="a")).plan(JOB)
+
+
 def test_an_engine_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the preflight, and by whoever should remove containers: none may be said to be gone."""
     monkeypatch.setenv("PATH", str(tmp_path))
