@@ -67,7 +67,9 @@ async def exclude_failed(
     wanted = setting.launcher.excludes_failed and session.launches and answer is None
     if not (blamed and wanted) or no_gos >= setting.gate.training.max_attempts:
         return False
-    session.excluded |= failed
+    # By the engine's names, where it has others for machines than the gate has for the places of its nodes.
+    names = {node.name: node.identity.get("engine_node") or node.name for node in judged.report.nodes}
+    session.excluded |= {names.get(node, node): why for node, why in failed.items()}
     session.refused = judged
     said = f"{', '.join(failed)}: {'; '.join(failed.values())}"
     LOG.warning("the gate begins again without nodes that failed: %s", said)

@@ -120,7 +120,9 @@ def verdict_context(
     facts: Facts | None = None,
 ) -> VerdictContext:
     """The context of a report, with the policy and facts that it was judged with. Without a launcher there are no commands."""
-    place = Place(launcher, report.declared.instance_type, job)
+    named = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
+    engine_nodes = {node: engine for node, engine in named.items() if engine}
+    place = Place(launcher, report.declared.instance_type, job, engine_nodes)
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
     expected = expectations(report, policy, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()

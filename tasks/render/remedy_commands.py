@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, node_of
 
@@ -86,12 +86,14 @@ _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 class Place:
     """Where the finding's machines are. `launcher` is a row of COMMANDS or "".
 
-    `instance_type` is the declared type, `job` the job whose machines are kept, or "".
+    `instance_type` is the declared type, `job` the job whose machines are kept, or "". `engine_nodes` are the engine's names
+    of nodes for which the gate has others.
     """
 
     launcher: str = ""
     instance_type: str = ""
     job: str = ""
+    engine_nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 NOWHERE = Place()
@@ -111,7 +113,7 @@ def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...
         return ()
     gpus = ",".join(_numbers(finding.elements))
     values = {
-        "node": shlex.quote(node),
+        "node": shlex.quote(place.engine_nodes.get(node, node)),
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
         "gpu": gpus,
         "kind": shlex.quote(place.instance_type or "TYPE"),

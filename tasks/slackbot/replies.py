@@ -108,7 +108,9 @@ def why(past: Past) -> Reply:
     line = headline(verdict, past.gate.name)
     seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
     cluster = past.gate.cluster
-    place = Place(engine_of(cluster.launcher, cluster.options), cluster.declared.instance_type)
+    # The names that Kubernetes has for the machines are in the report alone.
+    engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
+    place = Place(engine, cluster.declared.instance_type)
     groups = gathered(verdict.findings)
     blocks = [marked(f"*{escape(line, 600)}*"), plain(explanation(verdict))]
     for item in groups[:FINDINGS]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks import bundle as bundles
@@ -73,6 +73,7 @@ class Engine:
     silent: list[str] = field(default_factory=list)
     repairs: bool = False
     excludes_failed: bool = False
+    machines: dict[str, dict[str, str]] = field(default_factory=dict)
     holds_release: bool = False
     matches: bool = True
     nodes_say: Answer | None = None
@@ -123,7 +124,7 @@ class Engine:
             return UNKNOWN
         if not self.last[name].state.final:
             self.last[name] = next(self.steps[name], self.last[name])
-        return self.last[name]
+        return replace(self.last[name], machines=self.machines)
 
     def fetch(self, name: str, into: Path) -> None:
         self._called("fetch", name)

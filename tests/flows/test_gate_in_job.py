@@ -103,6 +103,17 @@ def test_the_next_job_does_without_the_nodes_that_failed(
     assert engine.idle
 
 
+def test_the_nodes_that_failed_are_excluded_by_their_engines_names(tmp_path: Path, engine: Engine) -> None:
+    """The gate's own names are those of places in a job, where the engine has others for the machines (Kubernetes)."""
+    engine.excludes_failed, engine.parts = True, ["wrong", "healthy"]
+    engine.machines = {"node-1": {"engine_node": "ip-10-0-0-7"}}
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
+    assert [job.exclude for job in engine.jobs.values()] == [(), ("ip-10-0-0-7",)]
+
+
 def test_attempts_without_the_nodes_that_failed_are_counted(tmp_path: Path, engine: Engine) -> None:
     """The last refusal stands, and its page names the node."""
     engine.excludes_failed, engine.parts = True, ["wrong"]

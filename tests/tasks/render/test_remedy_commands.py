@@ -188,6 +188,14 @@ def test_a_slurm_of_hyperpod_is_known_by_auto_resume(
     assert engine == engine_of(launcher, options)
 
 
+def test_a_command_names_the_machine_as_its_engine_does() -> None:
+    """On Kubernetes node-1 is a place in the job, and no name that kubectl knows."""
+    finding = replace(_finding(), subject="node-1", action=Action.REBOOT)
+    place = Place("kubernetes", "p5.48xlarge", engine_nodes={"node-1": "ip-10-0-0-7"})
+
+    assert commands(finding, _verdict(finding), place)[0] == "kubectl cordon ip-10-0-0-7"
+
+
 @pytest.mark.parametrize("launcher", ["hyperpod", "hyperpod-slurm"])
 def test_what_hyperpod_may_ignore_is_said_beside_the_command(launcher: str) -> None:
     """With NodeRecovery=None labels and reasons do nothing, and nobody says so."""
