@@ -33,8 +33,13 @@ def bench(cluster: KubernetesCluster, place: Path, **changes: Any) -> Bench:
     return Bench(lambda: launcher(cluster, place, **changes), place, 90.0, agent=True)
 
 
-def gate_file(cluster: KubernetesCluster, folder: Path, placement: str = "in_job", **declared: str) -> Path:
-    """The shipped gate file for a cluster of kind with few checks."""
+TRAINS = "print('trained')"
+
+
+def gate_file(
+    cluster: KubernetesCluster, folder: Path, placement: str = "in_job", trains: str = TRAINS
+) -> Path:
+    """The shipped gate file for a cluster of kind with few checks, and a training of one line of Python."""
     rules = folder / "few.json"
     rules.write_text(json.dumps(few_checks.policy_document()))
     python = few_checks.interpreter(folder / "few-python")
@@ -49,10 +54,9 @@ def gate_file(cluster: KubernetesCluster, folder: Path, placement: str = "in_job
         'image = "prelaunch:cpu"': f'image = "{IMAGE}"',
         '"../policies/local.toml"': json.dumps(str(rules)),
         "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
-        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': 'command = ["{python}", "-c", "print(\'trained\')"]',
+        'command = ["/opt/train/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(['{python}', '-c', trains])}",
         'distributed = "torchrun"': 'distributed = "none"',
         'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
-        **declared,
     }
     text = SHIPPED.read_text()
     for old, new in changes.items():

@@ -29,11 +29,8 @@ oom_score = 0
 NODE = """\
 set -eu
 hostname {node}
-# Places that containerd, runc and CNI share with nobody.
-for place in /run/netns /run/containerd /run/runc /var/lib/cni; do
-    mkdir -p $place
-    mount -t tmpfs none $place
-done
+# No node writes to the folders of this machine or sees those of another one: a kubelet removes the logs of pods that it does not know.
+for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
 [ -z "{boot}" ] || mount --bind {here}/boot_id /proc/sys/kernel/random/boot_id
 printf 'nameserver {dns}\\n' >{here}/resolv.conf
 {bin}/containerd -c {here}/containerd.toml &

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.engines.kubernetes.benches import gate, gate_file, kept
 from tests.engines.kubernetes.cluster import KubernetesCluster
+from tests.survival import few_checks
 from tests.tasks.launchers.faults import heal, shape
 
 pytestmark = [
@@ -82,3 +88,28 @@ def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     assert outcome.code == 3, outcome.reason
     assert [row for row in failed if "worker-2" in row["message"] and "boot id" in row["message"]]
     assert trained(cluster) == set()
+
+
+def test_a_gate_that_is_killed_is_taken_over_by_the_next(cluster: KubernetesCluster, tmp_path: Path) -> None:
+    """The second command adopts the job of the first: one job checks and trains, once."""
+    path = gate_file(cluster, tmp_path, trains="import time; time.sleep(8); print('trained')")
+    argv = (sys.executable, few_checks.__file__, "gate", str(path), "--wait", "finished", "--format", "json")
+    environment = {**os.environ, "PYTHONPATH": str(Path(few_checks.__file__).parents[2])}
+    environment.pop("PREFECT_API_URL", None)
+    with subprocess.Popen(
+        argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as first:  # fmt: skip
+        deadline = time.monotonic() + 90.0
+        while len(cluster.running()) < 2:
+            assert time.monotonic() < deadline and first.poll() is None
+            time.sleep(0.3)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    done = subprocess.run(
+        argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    jobs = cluster.kubectl("get", "jobs", "-o", "name").split()
+
+    assert (done.returncode, json.loads(done.stdout)["decision"]) == (0, "launched"), done.stderr
+    assert "of an earlier run, whose process is gone" in done.stderr
+    assert len(jobs) == 2 and trained(cluster) == {"worker-0", "worker-1"}
