@@ -88,3 +88,25 @@ def test_a_container_without_the_declared_gpus_is_rejected(tmp_path: Path) -> No
 
     assert (2, "") == (done.returncode, done.stdout.partition("Decision: launched")[1])
     assert "install the NVIDIA Container Toolkit" in done.stderr + done.stdout
+
+
+@pytest.mark.root
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--ipc", "none"], 3, "there is no /dev/shm; a container gets one with --ipc=host"),
+        (["--ipc", "private", "--shm-size", "1m"], 1, "--shm-size=1g"),
+        (["--user", "65534:65534"], 3, "Permission denied"),
+        (["--ulimit", "memlock=65536:65536"], 0, "Decision: launched"),
+    ],
+    ids=["no shared memory", "little shared memory", "another user", "memory cannot be locked"],
+)
+def test_a_container_that_lacks_something(tmp_path: Path, arguments: list[str], code: int, says: str) -> None:
+    """It is refused, and what it lacks is named. Memory that cannot be locked is no matter where no network adapter wants it."""
+    with engine(ContainerEngine.DOCKER) as made:
+        done = gate(written(tmp_path, made, f"container_arguments = {json.dumps(arguments)}\n"), made)
+        left = made.containers()
+
+    assert (code, True, []) == (done.returncode, says in " ".join(done.stdout.split()), left), done.stdout
