@@ -75,6 +75,7 @@ def test_the_engine_tests_pass_on_slurm_24_11(tmp_path: Path) -> None:
         "-o",
         f"cache_dir={tmp_path / 'cache'}",
         f"--basetemp={tmp_path / 'tests'}",
+        f"--ignore={HERE.parent / 'kubernetes'}",
         "-m",
         "long or not long",
     )
