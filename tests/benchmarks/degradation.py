@@ -30,7 +30,6 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from checks.judge.baseline.samples import Side  # noqa: E402 - as a script, this file's own folder is what Python knows
-from checks.judge.robust_statistics import mann_kendall, theil_sen  # noqa: E402
 from checks.judge.trend.degradation import (  # noqa: E402
     LEAST_PROOFS,
     Motion,
@@ -38,6 +37,7 @@ from checks.judge.trend.degradation import (  # noqa: E402
     fleet_move,
     moves,
 )
+from tests.benchmarks.mann_kendall import mann_kendall, theil_sen  # noqa: E402
 
 SEED, NUMBERS, GATES_A_MONTH = 20261126, 37, 30.0
 KEPT = 60
