@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from checks.documents.report import digest, dump
-from checks.judge.robust_statistics import mann_kendall
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.model import Course, Machine, Trend
 from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
 from checks.judge.trend.trend import follow, trend
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
+from tests.benchmarks.mann_kendall import mann_kendall
 from tests.sample_reports import POLICY, healthy, with_metric, with_row
 
 NODES = 6
