@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.decode import nearest
-from checks.facts.profile_options import RAISABLE, options
+from checks.facts.profile_options import GEMM_ORDER, RAISABLE, options
 from checks.model import Observation, Outcome, Profile, Report, Value
-from checks.policy import CheckPolicy, Policy
+from checks.policy import Policy
 from checks.value_types import DecodeError
 
 # group -> check -> the metrics that its line shows, in order
@@ -57,13 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def with_options(rules: Policy, profile: Profile, given: Iterable[str]) -> Policy:
-    """The policy with these numbers. Raises DecodeError for what is unknown, and for less than the profile and the policy measure."""
+def with_options(rules: Policy, profile: Profile, given: Iterable[str], gpus: int = 0) -> Policy:
+    """The policy with these numbers, on nodes with so many GPUs. Raises DecodeError for what is unknown or does not run there, and for
+    less than the profile and the policy measure.
+    """
     checks = dict(rules.checks)
     for word in given:
         check, name, number = _read(word)
-        line = checks.get(check, CheckPolicy())
-        least = options(check, profile, line.options).get(name, 0.0)
+        line = checks.get(check)
+        if line is None:
+            raise DecodeError(
+                f"the policy {rules.name} has no check {check} for this machine", f"--option {word}"
+            )
+        order = {"size": GEMM_ORDER["cuda" if gpus else "cpu"]} if check == "compute.gemm" else {}
+        least = {**order, **options(check, profile, line.options)}.get(name, 0.0)
         if number < least:
             said = f"the profile {profile.value} measures with {least:.10g}, and less would be less evidence: give that or more"
             raise DecodeError(said, f"--option {word}")
@@ -82,9 +89,12 @@ def _read(word: str) -> tuple[str, str, float]:
         raise DecodeError(
             "it is not CHECK.NAME=NUMBER, such as training.smoke.steps=200", f"--option {word:.80}"
         )
-    known = [f"{one}.{option}" for one, names in RAISABLE.items() for option in names]
+    known = [f"{one}.{option}" for one, numbers in RAISABLE.items() for option in numbers]
     if left not in known:
         raise DecodeError(f"it is none of {', '.join(known)}", f"--option {word:.80}", nearest(left, known))
+    most = RAISABLE[check][name]
+    if number > most or (number != int(number) and not name.endswith("_s") and name != "seconds"):
+        raise DecodeError(f"it takes whole numbers, or seconds, up to {most:.10g}", f"--option {word:.80}")
     return check, name, number
 
 

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
     profile = Profile(arguments.profile)
-    rules = with_options(read_policy(arguments.policy, declared), profile, arguments.option)
+    rules = with_options(read_policy(arguments.policy, declared), profile, arguments.option, declared)
     require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
     made = bundles.make(gate_id, declared, profile, rules, builtin())
@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     return show(decide(report, rules, builtin()), "text")
 
 
-def with_options(rules: Policy, profile: Profile, given: Sequence[str]) -> Policy:
+def with_options(rules: Policy, profile: Profile, given: Sequence[str], declared: Declared) -> Policy:
     """The policy with what a person raised by --option. Raises PlaceError."""
     try:
-        return person_options.with_options(rules, profile, given)
+        return person_options.with_options(rules, profile, given, declared.gpus_per_node)
     except DecodeError as error:
         raise PlaceError(str(error)) from error
 

@@ -111,7 +111,7 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     # Every node reads the policy: where it is none, nobody waits for a folder that the first node will not make.
     declared = single_node.declare(arguments.instance_type, len(names), builtin())
     rules = single_node.read_policy(arguments.policy, declared, announced=first)
-    rules = single_node.with_options(rules, Profile(arguments.profile), arguments.option)
+    rules = single_node.with_options(rules, Profile(arguments.profile), arguments.option, declared)
     if first:
         _prepare(Profile(arguments.profile), folder, declared, rules)
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):

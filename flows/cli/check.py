@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
         )
         profile = Profile(arguments.profile)
-        policy = person_options.with_options(policy, profile, arguments.option)
+        policy = person_options.with_options(policy, profile, arguments.option, declared.gpus_per_node)
     except DecodeError as error:
         return report_rejection(arguments.format, InputError(error.path, error.reason, "", error.nearest))
     except (InputError, OutputError) as error:

@@ -202,10 +202,9 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     if lines:
         return
     if launcher == "local":
-        yield _ok(
-            "engine local",
-            "its nodes are processes of this machine, and their Python has what the checks need",
-        )
+        image = setting.gate.cluster.options.get("container_image")
+        nodes = f"containers of {image}" if image else "processes of this machine"
+        yield _ok("engine local", f"its nodes are {nodes}, and their Python has what the checks need")
     else:
         yield PreflightCheck(f"engine {launcher}", PreflightResult.UNSEEN, "its preflight said nothing")
 

@@ -81,7 +81,7 @@ def every_precision(size: int = 64) -> Iterator[None]:
     every = (device.FP32, device.TF32, device.BF16, device.FP16)
     with (
         mock.patch.object(device, "precisions", lambda name: every),
-        mock.patch.dict(gemm.SIZES, {"cpu": size}),
+        mock.patch.dict(gemm.GEMM_ORDER, {"cpu": size}),
         mock.patch.dict(sdc.SIZES, {"cpu": size}),
     ):
         yield

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checks.check import CheckError, Context, Measurement, check
+from checks.facts.profile_options import GEMM_ORDER
 from checks.facts.rooflines import limit_tflops
 from checks.model import Scope
 from checks.probes.compute import device as devices
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # 512: 0.27 GFLOP, some 10 ms on one core. 8192: 1.1 TFLOP, the size of the public tables of GPU products.
-SIZES = {"cpu": 512, "cuda": 8192}
 SECONDS = 0.5
 LEAST_REPEATS = 4
 EXACT = 1 << 24
@@ -96,7 +96,7 @@ def gemm(context: Context) -> Measurement:
     """
     device = devices.place_of(context, "compute.gemm").device
     options = context.options
-    size = max(SIZES["cuda" if is_cuda(device) else "cpu"], int(options.get("size", 0)))
+    size = max(GEMM_ORDER["cuda" if is_cuda(device) else "cpu"], int(options.get("size", 0)))
     with devices.released(device):
         return measure(device, size, options.get("seconds", SECONDS), options.get("warmup_s", 0.0))
 

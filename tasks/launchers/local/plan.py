@@ -37,6 +37,7 @@ RESERVED = (
     "nodes",
 )
 MOUNT = r"(/|\{here\})[^:]*:(/|\{here\})[^:]*(:[a-zA-Z,]+)?"  # {here}: the gate file's folder, which the gate has put in
+RESERVED_WORDS = ("-d", "--detach", "--name", "--restart", "--cidfile")
 MAX_NODES = 240  # the last octets 10 to 249 of one /24
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
@@ -89,6 +90,11 @@ class LocalOptions:
             )
         if (self.container_mounts or self.container_arguments) and not self.container_image:
             raise LaunchRejected("container_mounts and container_arguments need a container_image. Name one.")
+        for word in self.container_arguments:
+            if word.partition("=")[0] in RESERVED_WORDS:
+                raise LaunchRejected(
+                    f"container_arguments: {word!r:.80} is the launcher's own: a container has its name and ends with its job."
+                )
         for mount in self.container_mounts:
             if not re.fullmatch(MOUNT, mount):
                 raise LaunchRejected(

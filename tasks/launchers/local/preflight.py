@@ -106,9 +106,24 @@ def _image(engine: str, image: str) -> PreflightCheck | None:
         return _unseen(subject, f"{engine} did not answer: {error}")
     if done.returncode == 0:
         return None
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300].rstrip(".?")
+    if not _answers(engine):
+        message = f"{engine} does not answer here: {said}"
+        return PreflightCheck(
+            "container_engine", PreflightResult.WRONG, message, f"Start it, or make `{engine} version` work"
+        )
     message = f"{engine} has no image {image} that it can use here: {said}"
-    return PreflightCheck(subject, PreflightResult.WRONG, message, f"Pull or build it: {engine} pull {image}")
+    return PreflightCheck(
+        subject, PreflightResult.WRONG, message, f"Pull it ({engine} pull {image}), or build it"
+    )
+
+
+def _answers(engine: str) -> bool:
+    """Whether the engine works at all: the client of docker is often there without its daemon."""
+    try:
+        return _run((engine, "version"), None, LOOK_S).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _script(plan: Plan, asked: _Asked) -> PreflightCheck | None:
@@ -170,10 +185,15 @@ def _look(what: str, asked: _Asked, plan: Plan, code: str, *words: str) -> bool 
         return PreflightCheck(
             "container", PreflightResult.WRONG, message, _start_remedy(declared_gpus(plan.job), argv[0])
         )
-    return _unseen(
-        what,
-        f"{asked.who(plan)} ended with exit code {done.returncode}: {said.strip().rpartition(chr(10))[2][:300]}",
-    )
+    how = f"{asked.who(plan)} ended with exit code {done.returncode}: {said.strip().rpartition(chr(10))[2][:300]}"
+    if asked.contained:  # the container started, so that what is wrong is inside
+        return PreflightCheck(
+            "python",
+            PreflightResult.WRONG,
+            how,
+            "Correct `python` and container_mounts: it does not start there",
+        )
+    return _unseen(what, how)
 
 
 def _start_remedy(gpus: int, engine: str) -> str:

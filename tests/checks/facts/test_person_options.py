@@ -42,6 +42,13 @@ def test_a_larger_number_reaches_the_policy_and_changes_its_digest() -> None:
         ("training.smoke.steps=nan", "not CHECK.NAME=NUMBER"),
         ("training.smoke.steps=inf", "not CHECK.NAME=NUMBER"),
         ("=5", "is none of"),
+        ("compute.gemm.size=511", "measures with 512"),
+        ("compute.gemm.size=999999999999", "up to 32768"),
+        ("compute.gemm.size=2048.5", "whole numbers"),
+        (
+            "nccl.all_reduce.max_bytes=99999999",
+            "the policy local has no check nccl.all_reduce for this machine",
+        ),
     ],
 )
 def test_less_evidence_and_unknown_names_are_refused(word: str, says: str) -> None:
@@ -53,7 +60,7 @@ def test_less_evidence_and_unknown_names_are_refused(word: str, says: str) -> No
 def test_what_can_be_raised_exists() -> None:
     """Each name is one of a check's numbers in every profile; the order of products alone is the device's own."""
     checks = {check.name for check in CATALOG}
-    named = {(check, name) for check, names in RAISABLE.items() for name in names}
+    named = {(check, name) for check, numbers in RAISABLE.items() for name in numbers}
 
     assert set(RAISABLE) <= checks
     assert {("compute.gemm", "size")} == {
