@@ -9,8 +9,9 @@ from typing import Any
 from unittest import mock
 
 from checks.check import Context, Measurement, RankPlace
+from checks.facts import profile_options
 from checks.model import Value
-from checks.probes.compute import device, gemm, sdc, transfer
+from checks.probes.compute import device, sdc, transfer
 
 CPU = RankPlace(0, 0, 1, "cpu")
 GPU = RankPlace(0, 0, 8, "cuda:0")
@@ -81,7 +82,7 @@ def every_precision(size: int = 64) -> Iterator[None]:
     every = (device.FP32, device.TF32, device.BF16, device.FP16)
     with (
         mock.patch.object(device, "precisions", lambda name: every),
-        mock.patch.dict(gemm.GEMM_ORDER, {"cpu": size}),
+        mock.patch.dict(profile_options.GEMM_ORDER, {"cpu": size}),
         mock.patch.dict(sdc.SIZES, {"cpu": size}),
     ):
         yield

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checks.check import CheckError, RankPlace, fault_of
+from checks.facts import profile_options
 from checks.probes.compute import gemm
 from checks.probes.compute.device import BF16, FP16, FP32, TF32, Precision
 from tests.checks.local_policy import findings, verdicts
@@ -36,7 +37,7 @@ def test_the_known_answer_is_the_product() -> None:
         assert problem.column_sums.tolist() == exact.sum(dim=0).tolist()
 
 
-@pytest.mark.parametrize("size", sorted(gemm.GEMM_ORDER.values()))
+@pytest.mark.parametrize("size", sorted(profile_options.GEMM_ORDER.values()))
 def test_every_sum_stays_exact(size: int) -> None:
     """At the sizes in use the greatest possible element is below 2^24."""
     greatest = (6 + 4) * (5 + 8) * size
@@ -193,7 +194,7 @@ def test_every_precision_is_exact_enough(precision: Precision) -> None:
 
 def test_a_float16_product_does_not_overflow() -> None:
     """At the order of a GPU the greatest element, shrunk, is below 65504, float16's greatest."""
-    assert (6 + 4) * (5 + 8) * gemm.GEMM_ORDER["cuda"] * gemm.FP16_SHRINK < 65504
+    assert (6 + 4) * (5 + 8) * profile_options.GEMM_ORDER["cuda"] * gemm.FP16_SHRINK < 65504
 
 
 def test_the_sustained_rate_counts_slow_products(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,8 @@ def test_the_plan_is_what_the_golden_file_says(kind: ContainerEngine) -> None:
         ({"container_arguments": ("--privileged",)}, "need a container_image"),
         ({"container_mounts": ("data:/data",), "container_image": "a"}, "two absolute paths"),
         ({"container_mounts": ("/data",), "container_image": "a"}, "two absolute paths"),
+        ({"container_arguments": ("--detach",), "container_image": "a"}, "is the launcher's own"),
+        ({"container_arguments": ("--name=x",), "container_image": "a"}, "is the launcher's own"),
         (
             {"network": LocalNetwork.NAMESPACES, "container_image": "a"},
             "docker cannot join a network namespace",
@@ -117,6 +119,21 @@ def test_an_engine_that_does_not_answer_is_no_proof_that_nothing_is_left(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     assert container.remove("docker", "pl-1").endswith("docker: Cannot connect to the Docker daemon")
+
+
+def test_an_engine_without_its_daemon_is_not_taken_for_a_missing_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that fails as docker's client does alone: to pull the image would not help."""
+    stand_in = tmp_path / "docker"
+    stand_in.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon. Is it running?' >&2\nexit 1\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    launcher = LocalLauncher(tmp_path / "work", LocalOptions(container_image="a"))
+    (line,) = launcher.preflight((launcher.plan(replace(JOB, files=bundle(0, "cpu"))),))
+
+    assert (line.subject, line.result) == ("container_engine", PreflightResult.WRONG)
+    assert "pull" not in line.text and "Start it" in line.text
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +265,7 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
     whole = engine.options
     ((_, no_image),) = said({**whole, "container_image": "localhost/nobody-made-it:7"})
     ((_, no_torch),) = said({**whole, "container_mounts": bare, "python": "/usr/bin/python3"})
+    ((result, no_python),) = said({**whole, "python": "/nope/python"})
     ((_, no_gpus),) = said(whole, gpus=8)
     ((_, no_script),) = said(whole, work=Work.GATE)
     (tmp_path / "train.py").touch()
@@ -255,6 +273,7 @@ def test_the_preflight_starts_a_container_as_the_nodes_would_be(engine: Engine, 
 
     assert f"{engine.kind.value} pull localhost/nobody-made-it:7" in no_image
     assert f"/usr/bin/python3 of the image {IMAGE}, which runs the nodes, has no module torch" in no_torch
+    assert PreflightResult.WRONG.value == result and "/nope/python" in no_python
     assert "8 GPUs a node are declared: install the NVIDIA Container Toolkit" in no_gpus
     assert f"the image {IMAGE} has no such file" in no_script
     assert said(whole) == () == said({**whole, "container_mounts": mounts}, work=Work.GATE)
