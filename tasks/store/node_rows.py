@@ -32,8 +32,9 @@ MOST_FINDINGS = 50
 class Standing(StrEnum):
     """What one gate says of a node.
 
-    PROVEN: everything that it had to show was measured, and nothing was found. DOUBTFUL: a warning, or a failure that does not condemn
-    it. CONDEMNED: a FAIL of its hardware. CANNOT_TELL: evidence is missing.
+    PROVEN: everything that it had to show was measured, and nothing was found; evidence that the policy does without, such as that of a
+    tool that is not installed, may be missing. DOUBTFUL: another warning, or a failure that does not condemn it. CONDEMNED: a FAIL of
+    its hardware. CANNOT_TELL: evidence is missing.
     """
 
     PROVEN = "proven"
@@ -171,9 +172,14 @@ def _standing(
     lacking = [f for f in (*own, *whole) if f.level is Level.FAIL and f.cause is Cause.EVIDENCE]
     if not complete or (lacking and not failed):
         return Standing.CANNOT_TELL
-    if own or any(finding.level is Level.FAIL for finding in whole):
+    if not all(map(is_accepted_gap, own)) or any(finding.level is Level.FAIL for finding in whole):
         return Standing.DOUBTFUL
     return Standing.PROVEN
+
+
+def is_accepted_gap(finding: KeptFinding) -> bool:
+    """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node."""
+    return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE
 
 
 def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:

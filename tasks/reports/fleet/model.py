@@ -20,8 +20,8 @@ class NodeState(StrEnum):
     """What is known of a machine now, the worst first.
 
     CONDEMNED: a FAIL of its hardware that nothing has answered. CANNOT_TELL: its last gate lacks evidence about it. DOUBTFUL: another
-    finding is open. UNPROVEN: no proof is fresh enough, or there is none. PROVEN: the newest gate that measured it found nothing, and
-    that was not long ago.
+    finding is open, which is more than evidence that the policy does without. UNPROVEN: no proof is fresh enough, or there is none.
+    PROVEN: the newest gate that measured it found nothing, and that was not long ago.
     """
 
     CONDEMNED = "condemned"

@@ -22,7 +22,15 @@ from tasks.remediation.model import Act
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, SchedulerDifference, StillOpen
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import moment
-from tasks.store.node_rows import KeyNames, NodeFinding, NodeHistory, NodeKey, NodeTotal, Standing
+from tasks.store.node_rows import (
+    KeyNames,
+    NodeFinding,
+    NodeHistory,
+    NodeKey,
+    NodeTotal,
+    Standing,
+    is_accepted_gap,
+)
 from tasks.store.records import Record
 
 HOUR_S = 3600.0
@@ -166,7 +174,7 @@ def _state(last: Standing, found: Sequence[StillOpen], fresh: bool) -> NodeState
         return NodeState.CONDEMNED
     if last is Standing.CANNOT_TELL:
         return NodeState.CANNOT_TELL
-    if found or last is Standing.DOUBTFUL:
+    if last is Standing.DOUBTFUL or not all(is_accepted_gap(one.finding) for one in found):
         return NodeState.DOUBTFUL
     return NodeState.PROVEN if fresh else NodeState.UNPROVEN
 

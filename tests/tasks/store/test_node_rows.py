@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -14,16 +15,24 @@ import pytest
 from checks.documents.report import digest, dump
 from checks.judge.trend.numbers import NodeIdentity
 from checks.judge.trend.trend import follow
-from checks.model import ErrorKind, Outcome, Report
+from checks.model import Cause, ErrorKind, Level, Outcome, Report
 from checks.value_types import DecodeError
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, rebuild
 from tasks.store.index import FILE, Index, IndexFailed
 from tasks.store.layout import nodes_key, report_key
-from tasks.store.node_rows import FIRST, NEWEST, GateNodes, Standing, history_of, rows_of
+from tasks.store.node_rows import (
+    FIRST,
+    NEWEST,
+    GateNodes,
+    Standing,
+    history_of,
+    is_accepted_gap,
+    rows_of,
+)
 from tasks.store.open import identity
-from tasks.store.records import of
+from tasks.store.records import KeptFinding, of
 from tests.sample_reports import (
     POLICY,
     healthy,
@@ -121,6 +130,20 @@ def test_a_warning_is_a_doubt_and_a_failure_without_hardware_as_well() -> None:
 
     assert [Standing.DOUBTFUL, Standing.PROVEN] == list(standings(warned).values())
     assert [Standing.DOUBTFUL, Standing.PROVEN] == list(standings(failed).values())
+
+
+def test_evidence_that_the_policy_does_without_is_no_doubt() -> None:
+    """Otherwise no node of a fleet without an optional tool would ever be proven. Evidence that is required is missed as before."""
+    gap = KeptFinding(
+        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "node-0", "tool not installed on this node", "", True
+    )
+
+    assert is_accepted_gap(gap)
+    assert not any(
+        is_accepted_gap(replace(gap, level=level, cause=cause))
+        for level, cause in itertools.product((Level.WARN, Level.FAIL), Cause)
+        if (level, cause) != (Level.WARN, Cause.EVIDENCE)
+    )
 
 
 def test_a_clock_that_is_ahead_makes_no_proof_younger() -> None:

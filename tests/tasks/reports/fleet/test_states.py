@@ -138,6 +138,16 @@ def test_a_warning_is_a_doubt_until_its_check_passes() -> None:
     assert NodeState.PROVEN is only(fleet(warned, gate(HOUR_S, node("a")))).state
 
 
+def test_an_accepted_gap_leaves_a_node_proven() -> None:
+    """A policy that does without dcgmi gives such a node its GO: it is proven, and the gap is listed."""
+    gap = KeptFinding(
+        Level.WARN, Cause.EVIDENCE, "dcgm.policy", "a", "tool not installed on this node", "", True
+    )
+    found = only(fleet(gate(HOUR_S, node("a", Standing.PROVEN, [gap]))))
+
+    assert (NodeState.PROVEN, ["dcgm.policy"]) == (found.state, [one.finding.check for one in found.open])
+
+
 def test_missing_evidence_ends_with_the_next_proof() -> None:
     """It is no fault of the machine."""
     silent = gate(3 * HOUR_S, node("a", Standing.CANNOT_TELL, [SILENT], None))
