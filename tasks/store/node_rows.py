@@ -32,7 +32,7 @@ MOST_FINDINGS = 50
 class Standing(StrEnum):
     """What one gate says of a node.
 
-    PROVEN: everything that it had to show was measured, and nothing was found; evidence that the policy does without, such as that of a
+    PROVEN: everything that it had to show was measured, and nothing was found; evidence that the policy does without, as that of a
     tool that is not installed, may be missing. DOUBTFUL: another warning, or a failure that does not condemn it. CONDEMNED: a FAIL of
     its hardware. CANNOT_TELL: evidence is missing.
     """
