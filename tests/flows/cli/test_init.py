@@ -195,7 +195,7 @@ class Terminal:
 def test_it_asks_on_a_terminal_and_again_after_a_wrong_answer(tmp_path: Path) -> None:
     """Five questions, each with its default; what an option says is not asked."""
     terminal = Terminal(tmp_path, "--nodes", "3")
-    terminal.wait_for("Engine (local, sagemaker, slurm) [local]: ")
+    terminal.wait_for("Engine (local, sagemaker, slurm, kubernetes) [local]: ")
     terminal.type("slurn")
     terminal.wait_for("Did you mean slurm?")
     terminal.type("slurm")

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from checks.policy import load
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
+from tasks.gate_file.references import options_from
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.registry import launcher_for
 from tasks.reports.schema import SCHEMAS
@@ -58,7 +59,11 @@ def refused_gate(document: Any) -> str:
     """Why the reader of gate files refuses the table; "" if it takes it."""
     try:
         gate = Gate.model_validate_json(json.dumps(document))
-        launcher_for(gate.cluster.launcher, dict(gate.cluster.options), Path("/tmp/x"))
+        launcher_for(
+            gate.cluster.launcher,
+            options_from(ROOT / "deployments" / "gates", gate.cluster.options),
+            Path("/tmp/x"),
+        )
     except ValidationError as error:
         return "; ".join(f"{one['loc']}: {one['msg']}" for one in error.errors())
     except LaunchRejected as error:
