@@ -93,8 +93,11 @@ def _read(word: str) -> tuple[str, str, float]:
     if left not in known:
         raise DecodeError(f"it is none of {', '.join(known)}", f"--option {word:.80}", nearest(left, known))
     most = RAISABLE[check][name]
-    if number > most or (number != int(number) and not name.endswith("_s") and name != "seconds"):
-        raise DecodeError(f"it takes whole numbers, or seconds, up to {most:.10g}", f"--option {word:.80}")
+    whole = isinstance(most, int)
+    if number > most or (whole and number != int(number)):
+        raise DecodeError(
+            f"it takes {'whole ' if whole else ''}numbers up to {most:.10g}", f"--option {word:.80}"
+        )
     return check, name, number
 
 

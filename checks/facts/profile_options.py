@@ -213,10 +213,10 @@ OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
 
 # What a person may raise for one run (`prelaunch check --option`), and how far. To lower it would be to ask for less evidence than the
 # profile has.
-SWEPT = {"budget_s": 3600.0, "max_bytes": 65536.0 * MIB}
 HOUR_S = 3600.0
-# check -> number -> the most; what is above it was a mistake, which would take all memory or days. compute.gemm.size has no number in
-# the profiles: by itself the check takes GEMM_ORDER.
+SWEPT: Mapping[str, float] = {"budget_s": HOUR_S, "max_bytes": 65536 * MIB}
+# check -> number -> the most, an int where only whole numbers make sense. What is above it was a mistake, which would take all memory
+# or days. compute.gemm.size has no number in the profiles: by itself the check takes GEMM_ORDER.
 RAISABLE: Mapping[str, Mapping[str, float]] = {
     "compute.gemm": {"seconds": HOUR_S, "size": 32768},
     "compute.sdc": {"seconds": HOUR_S, "seeds": 1000},

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 CPU_MIB, GPU_MIB = 32, 1024
 SECONDS, LEAST_REPEATS = 0.2, 4
+# Measured: 0.95 on an H200 for 1 GiB. Judgement: memory twice as fast would leave 0.9; an event clock that says less is wrong.
+EVENTS_SHARE = 0.8
 # Three buffers, and the parts in which they are verified.
 BUFFERS_HELD = 4
 # These are coprime, so that their sum repeats only after 129,667 indices.
@@ -127,21 +129,33 @@ def _timed(run: Callable[[], None], device: str) -> float:
     """The seconds that `run` takes. Of a GPU its own events count: starting half a millisecond of copying, and waiting for it, took
     the host 5 % of it on an H200, and takes more the faster the memory is.
     """
-    wait(device)
     if devices.is_cuda(device):
-        import torch
-
-        with torch.cuda.device(device):
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            first.record()
-            run()
-            last.record()
-            wait(device)
-        return float(first.elapsed_time(last)) / 1e3
+        return _timed_by_events(run, device)
+    wait(device)
     begun = time.perf_counter()
     run()
     wait(device)
     return time.perf_counter() - begun
+
+
+def _timed_by_events(run: Callable[[], None], device: str) -> float:
+    import torch
+
+    with torch.cuda.device(device):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        wait(device)
+        begun = time.perf_counter()
+        first.record()
+        run()
+        last.record()
+        wait(device)
+        host_s = time.perf_counter() - begun
+        return credible(float(first.elapsed_time(last)) / 1e3, host_s)
+
+
+def credible(events_s: float, host_s: float) -> float:
+    """The time by the GPU's events, but no less than a part of the host's, whose clock is not the device under test."""
+    return max(EVENTS_SHARE * host_s, events_s)
 
 
 def _remainders(count: int, modulus: int, device: str) -> Tensor:

@@ -222,7 +222,7 @@ class Api:
         except (ConfigException, OSError, ValueError) as error:
             raise LaunchRejected(
                 f"no cluster of Kubernetes can be reached from here: {clean(error)}. Correct context and kubeconfig_file in "
-                "[cluster.options], or KUBECONFIG; `kubectl auth whoami` must work."
+                "[cluster.options], or KUBECONFIG; `kubectl auth can-i create jobs` must answer."
             ) from error
         settings.retries = False
         return client.ApiClient(settings)
@@ -250,7 +250,7 @@ def explained(refusal: Refused, name: str, rules: Mapping[str, str] | None = Non
     """The error to raise to the caller of a launcher, about the job of that name."""
     said = f"{name}: {refusal}"
     if refusal.status == 401:
-        return LaunchRejected(f"{said}. Renew the credentials; `kubectl auth whoami` must work.")
+        return LaunchRejected(f"{said}. Renew the credentials; `kubectl auth can-i create jobs` must answer.")
     if refusal.code == FORBIDDEN and QUOTA_EXCEEDED.search(refusal.said):
         return QuotaExceeded(f"{said}. Ask for a larger ResourceQuota, or end what uses it up.")
     if refusal.status == 403:

@@ -18,6 +18,13 @@ from typing import Any
 
 from checks.exchange import secret_key
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Plan
+from tasks.launchers.job_rules import (
+    require_end,
+    require_files,
+    require_name,
+    require_no_request,
+    require_variables,
+)
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Workload
 from tasks.launchers.kubernetes.pod import (
     ANSWERS_SUFFIX,
@@ -35,8 +42,6 @@ from tasks.launchers.node_code import code_archive, start_script
 
 # A pod's name has the job's in front, and room for its number and five random characters.
 JOB_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
-FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 LABEL_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 # What would tell the gate's agent, or a shell on the way to it, what to do.
 RESERVED_NAMES = ("BASH_ENV", "ENV")
@@ -195,24 +200,8 @@ def _require_small(name: str, files: Mapping[str, bytes]) -> None:
 
 
 def _require_possible(job: JobSpec) -> None:
-    if not re.fullmatch(JOB_NAME, job.name):
-        raise LaunchRejected(
-            f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Choose another name for the gate."
-        )
-    if not 0 < job.max_runtime_s < float("inf"):
-        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
-    if job.request or job.trainer:
-        raise LaunchRejected(
-            f"{job.name}: [training] request and model_trainer are for SageMaker. Pods are described in pod_template_file."
-        )
-    for name in job.files:
-        if name in OWN_FILES or not re.fullmatch(FILE_NAME, name):
-            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
-    for name, value in job.environment.items():
-        if not re.fullmatch(VARIABLE, name) or "\0" in value:
-            raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
-        if (name.startswith("PRELAUNCH_") and name not in KNOBS) or name in RESERVED_NAMES:
-            raise LaunchRejected(
-                f"{job.name}: the variable {name:.80} would tell a shell or the gate's agent what to do. "
-                "Take it out of [training.environment]."
-            )
+    require_name(job, JOB_NAME, "Choose another name for the gate.")
+    require_end(job)
+    require_no_request(job, "Pods are described in pod_template_file.")
+    require_files(job, OWN_FILES)
+    require_variables(job, ("PRELAUNCH_",), KNOBS, RESERVED_NAMES, "a shell or the gate's agent")

@@ -90,7 +90,7 @@ def command(
 ) -> tuple[str, ...]:
     """The command that runs `inside` in the node's container, in the foreground. Pure."""
     words = [
-        *started(settings, submitter, node.gpus),
+        *run_words(settings, submitter, node.gpus),
         *("--name", node.name, "--label", label_of(node.label)),
         *_network(node),
         *_mounted(node.folder),
@@ -101,10 +101,10 @@ def command(
     # The client takes the values from its own environment, so that no list of processes shows them.
     for name in node.variables:
         words += ["--env", name]
-    return (*words, *own_words(settings), settings.image, *inside)
+    return (*words, *operator_words(settings), settings.image, *inside)
 
 
-def started(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tuple[str, ...]:
+def run_words(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tuple[str, ...]:
     """The first words of every container, up to where it gets a name.
 
     An init is process 1, which hands signals on and reaps. The image is never pulled: a gate waits for no download. Shared memory is
@@ -143,7 +143,7 @@ def started(settings: ContainerSettings, submitter: Submitter, gpus: int) -> tup
     return tuple(words)
 
 
-def own_words(settings: ContainerSettings) -> tuple[str, ...]:
+def operator_words(settings: ContainerSettings) -> tuple[str, ...]:
     """The operator's own words, which come last: of an option that is given twice the engines take the last."""
     mounts = (word for mount in settings.mounts for word in ("--volume", mount))
     return (*mounts, *settings.arguments)

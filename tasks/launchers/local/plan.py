@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated
 
 from checks import bundle as bundles
@@ -16,6 +16,7 @@ from checks.exchange import secret_key
 from checks.process.environment import CODE
 from checks.value_types import DecodeError, Range, Text
 from tasks.launchers.base import JobSpec, LaunchRejected, Plan, Request, Work
+from tasks.launchers.job_rules import require_end, require_files, require_name
 from tasks.launchers.local import container
 from tasks.launchers.local.container import ContainerEngine, ContainerSettings, NodeContainer, Submitter
 
@@ -23,7 +24,6 @@ from tasks.launchers.local.container import ContainerEngine, ContainerSettings, 
 PACKAGES = Path(__file__).parents[3]
 ENTER = str(Path(__file__).with_name("enter_namespace.py"))
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
-FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 RESERVED = (
     "job.json",
     "code",
@@ -37,7 +37,8 @@ RESERVED = (
     "nodes",
 )
 MOUNT = r"(/|\{here\})[^:]*:(/|\{here\})[^:]*(:[a-zA-Z,]+)?"  # {here}: the gate file's folder, which the gate has put in
-RESERVED_WORDS = ("-d", "--detach", "--name", "--restart", "--cidfile")
+# What would take a container from its launcher. Short flags without a value can stand together, as in -dit.
+LAUNCHER_WORDS = re.compile(r"(-[iPqt]*d[diPqt]*|--detach|--name|--restart|--cidfile)(=.*)?", re.DOTALL)
 MAX_NODES = 240  # the last octets 10 to 249 of one /24
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
@@ -91,7 +92,7 @@ class LocalOptions:
         if (self.container_mounts or self.container_arguments) and not self.container_image:
             raise LaunchRejected("container_mounts and container_arguments need a container_image. Name one.")
         for word in self.container_arguments:
-            if word.partition("=")[0] in RESERVED_WORDS:
+            if LAUNCHER_WORDS.fullmatch(word):
                 raise LaunchRejected(
                     f"container_arguments: {word!r:.80} is the launcher's own: a container has its name and ends with its job."
                 )
@@ -156,14 +157,14 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
         environment = _environment(job, node, folder)
         if options.container_image:
             environment.pop(CODE, None)  # the container finds it by the words that start the checks
-            argv = _contained(job, folder, options, submitter, index, command, tuple(environment))
+            argv = _container_command(job, folder, options, submitter, index, command, tuple(environment))
         else:
-            argv = (*_entered(options, folder, index), *command)
+            argv = (*_namespace_words(options, folder, index), *command)
         requests.append(Request("process", job.name, node, argv, environment, str(folder / "nodes" / node)))
     return Plan(job, tuple(requests))
 
 
-def _entered(options: LocalOptions, folder: Path, index: int) -> tuple[str, ...]:
+def _namespace_words(options: LocalOptions, folder: Path, index: int) -> tuple[str, ...]:
     """The words before a process that is to run in a namespace of its own."""
     if not (network := network_name(folder, options)):
         return ()
@@ -177,7 +178,7 @@ def _entered(options: LocalOptions, folder: Path, index: int) -> tuple[str, ...]
     )
 
 
-def _contained(
+def _container_command(
     job: JobSpec,
     folder: Path,
     options: LocalOptions,
@@ -233,19 +234,13 @@ def _environment(job: JobSpec, node: str, folder: Path) -> dict[str, str]:
 
 
 def _check(job: JobSpec) -> None:
-    if not re.fullmatch(JOB_NAME, job.name):
-        raise LaunchRejected(
-            f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Use lower case and dashes."
-        )
+    require_name(job, JOB_NAME, "Use lower case and dashes.")
     if not job.command:
         raise LaunchRejected(f"{job.name} has no command. Set the command that every node runs.")
     if not 1 <= job.nodes <= MAX_NODES:
         raise LaunchRejected(f"{job.name} asks for {job.nodes} nodes; this machine plays 1 to {MAX_NODES}.")
-    if not 0 < job.max_runtime_s < float("inf"):
-        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
-    for name in job.files:
-        if not re.fullmatch(FILE_NAME, name) or name in RESERVED or PurePath(name).name != name:
-            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+    require_end(job)
+    require_files(job, RESERVED)
     for name, value in job.environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")

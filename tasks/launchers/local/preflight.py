@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,49 +43,58 @@ def look(plans: tuple[Plan, ...], options: LocalOptions, submitter: Submitter) -
 
     The training is asked about last, with its own environment, and only if the rank checks have what they need.
     """
-    asked = _asker(options, submitter)
+    python = NodePython(options, submitter)
     images = dict.fromkeys(options.settings_for(plan.job).image for plan in plans if options.container_image)
     for image in images:
         if wrong := _image(str(options.container_engine), image):
             return (wrong,)
     checks = next((plan for plan in plans if has_rank_checks(plan.job)), None)
-    if checks is not None and (wrong := _torch(FOR_CHECKS, asked, checks)):
+    if checks is not None and (wrong := _torch(FOR_CHECKS, python, checks)):
         return (wrong,)
     training = next((plan for plan in plans if starts_torchrun(plan.job)), None)
-    if training is not None and (wrong := _torch(FOR_TRAINING, asked, training)):
+    if training is not None and (wrong := _torch(FOR_TRAINING, python, training)):
         return (wrong,)
     trained = next((plan for plan in plans if plan.job.work.trains), None)
-    wrong = None if trained is None else _script(trained, asked)
+    wrong = None if trained is None else _script(trained, python)
     return () if wrong is None else (wrong,)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """How a question in Python is put to a node: the words before `-c`, what answers, and how long that may take."""
+class NodePython:
+    """The interpreter of the nodes: this machine's, or one in a container that is started as a node's would be."""
 
-    words: Callable[[Plan], tuple[str, ...]]
-    who: Callable[[Plan], str]
-    contained: bool
-    seconds: float
+    options: LocalOptions
+    submitter: Submitter
+
+    @property
+    def contained(self) -> bool:
+        """Whether it is in a container."""
+        return bool(self.options.container_image)
+
+    @property
+    def seconds(self) -> float:
+        """How long an answer may take."""
+        return CONTAINER_S if self.contained else LOOK_S
+
+    def image(self, plan: Plan) -> str:
+        """The image of the job's containers."""
+        return self.options.settings_for(plan.job).image
+
+    def name(self, plan: Plan) -> str:
+        """For people."""
+        return self.options.interpreter + (f" of the image {self.image(plan)}" if self.contained else "")
+
+    def words(self, plan: Plan) -> tuple[str, ...]:
+        """The command, up to the interpreter's own words."""
+        if not self.contained:
+            return (self.options.interpreter,)
+        settings = self.options.settings_for(plan.job)
+        first = container.run_words(settings, self.submitter, declared_gpus(plan.job))
+        label = ("--label", container.label_of(_preflight_label()), "--network", "none")
+        return (*first, *label, *container.operator_words(settings), settings.image, self.options.interpreter)
 
 
-def _asker(options: LocalOptions, submitter: Submitter) -> _Asked:
-    python = options.interpreter
-    if not options.container_image:
-        return _Asked(lambda _: (python,), lambda _: python, False, LOOK_S)
-
-    def words(plan: Plan) -> tuple[str, ...]:
-        settings = options.settings_for(plan.job)
-        first = container.started(settings, submitter, declared_gpus(plan.job))
-        label = ("--label", container.label_of(_looking()), "--network", "none")
-        return (*first, *label, *container.own_words(settings), settings.image, python)
-
-    return _Asked(
-        words, lambda plan: f"{python} of the image {options.settings_for(plan.job).image}", True, CONTAINER_S
-    )
-
-
-def _looking() -> str:
+def _preflight_label() -> str:
     """The label of containers that this process starts only to look."""
     return f"preflight-{os.getpid()}"
 
@@ -107,7 +116,7 @@ def _image(engine: str, image: str) -> PreflightCheck | None:
     if done.returncode == 0:
         return None
     said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300].rstrip(".?")
-    if not _answers(engine):
+    if not _engine_works(engine):
         message = f"{engine} does not answer here: {said}"
         return PreflightCheck(
             "container_engine", PreflightResult.WRONG, message, f"Start it, or make `{engine} version` work"
@@ -118,7 +127,7 @@ def _image(engine: str, image: str) -> PreflightCheck | None:
     )
 
 
-def _answers(engine: str) -> bool:
+def _engine_works(engine: str) -> bool:
     """Whether the engine works at all: the client of docker is often there without its daemon."""
     try:
         return _run((engine, "version"), None, LOOK_S).returncode == 0
@@ -126,15 +135,15 @@ def _answers(engine: str) -> bool:
         return False
 
 
-def _script(plan: Plan, asked: _Asked) -> PreflightCheck | None:
+def _script(plan: Plan, python: NodePython) -> PreflightCheck | None:
     """What is wrong with the file that the training starts; None if it is there. A name without a folder is looked for on the PATH."""
     script, node = plan.job.script, plan.processes[0]
     if not script or "{" in script:  # a word that only the node fills in
         return None
     by_name = "/" not in script and not script.endswith(".py")
     where = Path(node.working_directory, script)
-    if asked.contained and (by_name or where == Path(script)):
-        return _script_in_container(plan, asked)
+    if python.contained and (by_name or where == Path(script)):
+        return _script_in_container(plan, python)
     if by_name:
         path = node.environment.get("PATH") or os.environ.get("PATH")
         return None if shutil.which(script, path=path) else missing_script(script, "no folder of PATH has it")
@@ -144,49 +153,49 @@ def _script(plan: Plan, asked: _Asked) -> PreflightCheck | None:
     return missing_script(script, f"there is no file {where}{relative}")
 
 
-def _script_in_container(plan: Plan, asked: _Asked) -> PreflightCheck | None:
+def _script_in_container(plan: Plan, python: NodePython) -> PreflightCheck | None:
     script = plan.job.script
-    found = _look("the training's script", asked, plan, FIND, script)
+    found = _look("the training's script", python, plan, FIND, script)
     if isinstance(found, PreflightCheck):
         return found
     if found:
         return None
-    image = asked.who(plan).rpartition(" ")[2]
     return missing_script(
-        script, f"the image {image} has no such file, and no volume of container_mounts brings it"
+        script,
+        f"the image {python.image(plan)} has no such file, and no volume of container_mounts brings it",
     )
 
 
-def _torch(what: str, asked: _Asked, plan: Plan) -> PreflightCheck | None:
-    found = _look(what, asked, plan, LOOK)
+def _torch(what: str, python: NodePython, plan: Plan) -> PreflightCheck | None:
+    found = _look(what, python, plan, LOOK)
     if isinstance(found, PreflightCheck):
         return found
-    return None if found else _absent(what, asked, plan)
+    return None if found else _absent(what, python, plan)
 
 
-def _look(what: str, asked: _Asked, plan: Plan, code: str, *words: str) -> bool | PreflightCheck:
+def _look(what: str, python: NodePython, plan: Plan, code: str, *words: str) -> bool | PreflightCheck:
     """Whether a node has what the code looks for; a line where that cannot be seen, or where the engine refuses the container."""
     node = _without_code(plan.processes[0])
     command = NodeCommand(node.node, node.argv, node.environment, node.working_directory)
-    argv = (*asked.words(plan), "-c", code, *words)
+    argv = (*python.words(plan), "-c", code, *words)
     try:
-        done = _run(argv, node_environment(os.environ, command, {}, ""), asked.seconds)
+        done = _run(argv, node_environment(os.environ, command, {}, ""), python.seconds)
     except subprocess.TimeoutExpired:
-        if asked.contained:
-            container.remove(argv[0], _looking())
-        return _unseen(what, f"{asked.who(plan)} did not answer within {asked.seconds:g} s")
+        if python.contained:
+            container.remove(argv[0], _preflight_label())
+        return _unseen(what, f"{python.name(plan)} did not answer within {python.seconds:g} s")
     except OSError as error:
-        return _unseen(what, f"{asked.who(plan)} could not be started: {error.strerror or error}")
+        return _unseen(what, f"{python.name(plan)} could not be started: {error.strerror or error}")
     if done.returncode in (0, ABSENT):
         return done.returncode == 0
     said = done.stderr.decode(errors="replace")
-    if asked.contained and done.returncode in REFUSED:
+    if python.contained and done.returncode in REFUSED:
         message = f"{argv[0]} cannot start a container as the nodes would be: {' '.join(said.split())[:300]}"
         return PreflightCheck(
             "container", PreflightResult.WRONG, message, _start_remedy(declared_gpus(plan.job), argv[0])
         )
-    how = f"{asked.who(plan)} ended with exit code {done.returncode}: {said.strip().rpartition(chr(10))[2][:300]}"
-    if asked.contained:  # the container started, so that what is wrong is inside
+    how = f"{python.name(plan)} ended with exit code {done.returncode}: {said.strip().rpartition(chr(10))[2][:300]}"
+    if python.contained:  # the container started, so that what is wrong is inside
         return PreflightCheck(
             "python",
             PreflightResult.WRONG,
@@ -224,19 +233,17 @@ def _without_code(node: Request) -> Request:
     return replace(node, environment={key: value for key, value in node.environment.items() if key != CODE})
 
 
-def _absent(what: str, asked: _Asked, plan: Plan) -> PreflightCheck:
-    python = asked.who(plan)
+def _absent(what: str, python: NodePython, plan: Plan) -> PreflightCheck:
+    name = python.name(plan)
     # Another interpreter may be too old for Prelaunch itself; the nodes need only PyTorch there.
-    install = (
-        "pip install 'prelaunch[torch]'" if python == sys.executable else f"{python} -m pip install torch"
-    )
-    if asked.contained:
+    install = "pip install 'prelaunch[torch]'" if name == sys.executable else f"{name} -m pip install torch"
+    if python.contained:
         install = "take an image that has PyTorch, or name its interpreter with `python`"
     return PreflightCheck(
         what,
         PreflightResult.WRONG,
-        f"{python}, which runs the nodes, has no module torch",
-        install.capitalize() if asked.contained else f"Install it: {install}",
+        f"{name}, which runs the nodes, has no module torch",
+        install.capitalize() if python.contained else f"Install it: {install}",
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from checks.exchange import secret_key
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
+from tasks.launchers.job_rules import require_files
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.sagemaker.options import Code, SageMakerOptions
 from tasks.launchers.sagemaker.request import image, locations, machines
@@ -34,7 +35,6 @@ FROM_CHANNEL = ("/bin/sh", locations.START)
 # TrainingContainerArgument and TrainingContainerArguments, botocore 1.44.5: .* of at most 256 characters, 100 of them.
 MOST_CHARACTERS, MOST_ITEMS = 256, 100
 LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
-FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 OWN_FILES = ("command.json", "prelaunch.tar.gz", "start.sh", secret_key.FILE)
 # Where the check image has the code: a PYTHONPATH of the training's own would hide it.
 IN_IMAGE = "/opt/prelaunch"
@@ -54,9 +54,7 @@ class Entry:
 def entry_of(job: JobSpec, options: SageMakerOptions, where: Places) -> Entry:
     """The start of one job's containers. Raises LaunchRejected for a file that cannot be given to them."""
     files = dict(job.files)
-    for name in files:
-        if name in OWN_FILES or re.fullmatch(FILE_NAME, name) is None:
-            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+    require_files(job, OWN_FILES)
     by_channel = in_channel(job, options)
     if by_channel:
         files |= {"prelaunch.tar.gz": code_archive(), "start.sh": start_script()}

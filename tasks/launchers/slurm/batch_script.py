@@ -25,13 +25,18 @@ from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.value_types import DecodeError
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Plan, Request, Work
+from tasks.launchers.job_rules import (
+    require_end,
+    require_files,
+    require_name,
+    require_no_request,
+    require_variables,
+)
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.slurm.options import FOLDER, SlurmOptions
 
 JOB_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 NODE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
-FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 # What would change srun, a shell on the way to the training, or the gate's agent; the last five are bash's own, and read only.
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "PRELAUNCH_")
 RESERVED_NAMES = ("BASH_ENV", "ENV", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS")
@@ -195,29 +200,13 @@ def _body() -> str:
 
 
 def _require_possible(job: JobSpec) -> None:
-    if not re.fullmatch(JOB_NAME, job.name):
-        raise LaunchRejected(
-            f"job name {job.name!r:.80} is not of the form {JOB_NAME}. Use lower case and dashes."
-        )
-    if not 0 < job.max_runtime_s < float("inf"):
-        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
-    if job.request or job.trainer:
-        raise LaunchRejected(
-            f"{job.name}: [training] request and model_trainer are for SageMaker. Slurm's options are in [cluster.options]."
-        )
+    require_name(job, JOB_NAME, "Use lower case and dashes.")
+    require_end(job)
+    require_no_request(job, "Slurm's options are in [cluster.options].")
     for node in job.exclude:
         if not re.fullmatch(NODE, node):
             raise LaunchRejected(
                 f"{job.name}: {node!r:.80} cannot be the name of a node that it must not get."
             )
-    for name in job.files:
-        if name in OWN_FILES or not re.fullmatch(FILE_NAME, name):
-            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
-    for name, value in job.environment.items():
-        if not re.fullmatch(VARIABLE, name) or "\0" in value:
-            raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
-        if (name.startswith(RESERVED) and name not in KNOBS) or name in RESERVED_NAMES:
-            raise LaunchRejected(
-                f"{job.name}: the variable {name:.80} would tell Slurm, a shell or the gate's agent what to do. "
-                "Take it out of [training.environment]."
-            )
+    require_files(job, OWN_FILES)
+    require_variables(job, RESERVED, KNOBS, RESERVED_NAMES, "Slurm, a shell or the gate's agent")

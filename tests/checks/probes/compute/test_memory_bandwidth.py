@@ -71,3 +71,10 @@ def test_too_little_memory_is_said() -> None:
         pytest.raises(CheckError, match=r"cuda:3 has 1\.0 of 80\.0 GB free, but 4\.3 GB are needed"),
     ):
         memory_bandwidth.measure("cuda:3", 1 << 30, 0.0)
+
+
+def test_the_events_of_a_gpu_are_believed_only_near_the_hosts_clock() -> None:
+    """A device whose own clock runs slow, stands still or answers nonsense must not look faster than the host saw it."""
+    assert memory_bandwidth.credible(0.95, 1.0) == 0.95
+    assert memory_bandwidth.credible(0.001, 1.0) == 0.8 == memory_bandwidth.credible(0.0, 1.0)
+    assert memory_bandwidth.credible(float("nan"), 1.0) == 0.8 == memory_bandwidth.credible(-5.0, 1.0)

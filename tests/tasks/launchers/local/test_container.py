@@ -80,6 +80,8 @@ def test_the_plan_is_what_the_golden_file_says(kind: ContainerEngine) -> None:
         ({"container_mounts": ("/data",), "container_image": "a"}, "two absolute paths"),
         ({"container_arguments": ("--detach",), "container_image": "a"}, "is the launcher's own"),
         ({"container_arguments": ("--name=x",), "container_image": "a"}, "is the launcher's own"),
+        ({"container_arguments": ("-dit",), "container_image": "a"}, "is the launcher's own"),
+        ({"container_arguments": ("-d=true",), "container_image": "a"}, "is the launcher's own"),
         (
             {"network": LocalNetwork.NAMESPACES, "container_image": "a"},
             "docker cannot join a network namespace",
@@ -90,6 +92,15 @@ def test_options_that_cannot_be_are_rejected(options: dict[str, object], says: s
     """In words, before anything is looked at."""
     with pytest.raises(LaunchRejected, match=says):
         LocalOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--device", "/dev/infiniband"), ("-v/data:/data",), ("-eDEBUG=1",), ("-it",), ("--dns", "10.0.0.2")],
+)
+def test_words_that_leave_a_container_with_its_launcher_are_taken(words: tuple[str, ...]) -> None:
+    """A `d` in a value, or in the name of another option, detaches nothing."""
+    assert words == LocalOptions(container_image="a", container_arguments=words).container_arguments
 
 
 def test_a_folder_with_a_colon_is_rejected() -> None:

@@ -1,0 +1,54 @@
+"""What launchers require of a job before they plan it, whatever the engine. Pure.
+
+Each raises LaunchRejected, with the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from tasks.launchers.base import JobSpec, LaunchRejected
+
+FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+def require_name(job: JobSpec, form: str, remedy: str) -> None:
+    """Its name has the form that the engine takes."""
+    if not re.fullmatch(form, job.name):
+        raise LaunchRejected(f"job name {job.name!r:.80} is not of the form {form}. {remedy}")
+
+
+def require_end(job: JobSpec) -> None:
+    """Its longest time is one that ends."""
+    if not 0 < job.max_runtime_s < float("inf"):
+        raise LaunchRejected(f"{job.name} may run for {job.max_runtime_s} s. Give a time above 0 that ends.")
+
+
+def require_files(job: JobSpec, own: Collection[str]) -> None:
+    """Its files have plain names, and none of the launcher's `own`."""
+    for name in job.files:
+        if name in own or not re.fullmatch(FILE_NAME, name):
+            raise LaunchRejected(f"{job.name}: a file cannot be named {name!r:.80}. Use a plain, free name.")
+
+
+def require_no_request(job: JobSpec, remedy: str) -> None:
+    """It has nothing that only SageMaker understands."""
+    if job.request or job.trainer:
+        raise LaunchRejected(f"{job.name}: [training] request and model_trainer are for SageMaker. {remedy}")
+
+
+def require_variables(
+    job: JobSpec, reserved: tuple[str, ...], knobs: Collection[str], names: Collection[str], readers: str
+) -> None:
+    """Its variables can be set, and none tells the `readers` what to do: none begins as the `reserved` ones, except for the `knobs`,
+    and none is one of the `names`.
+    """
+    for name, value in job.environment.items():
+        if not re.fullmatch(VARIABLE, name) or "\0" in value:
+            raise LaunchRejected(f"{job.name}: {name!r:.80} cannot be an environment variable.")
+        if (name.startswith(reserved) and name not in knobs) or name in names:
+            raise LaunchRejected(
+                f"{job.name}: the variable {name:.80} would tell {readers} what to do. Take it out of [training.environment]."
+            )
