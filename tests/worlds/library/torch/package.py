@@ -220,19 +220,6 @@ class _Cuda:
         total = int(WORLD["memory_mib"]) << 20
         return total - (1 << 29), total
 
-    class Event:
-        """A moment at which everything that was asked for before has ended."""
-
-        def __init__(self, enable_timing: bool) -> None:
-            self.at = 0.0
-
-        def record(self) -> None:
-            cuda.synchronize()
-            self.at = time.perf_counter()
-
-        def elapsed_time(self, later: _Cuda.Event) -> float:
-            return (later.at - self.at) * 1e3
-
     def can_device_access_peer(self, one: Any, other: Any) -> bool:
         return bool(WORLD["peers"])
 
