@@ -23,6 +23,7 @@ from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import answer_word, coverage_text, explanation, headline
+from tasks.render.page_template import page_template
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.expectations import floors_said, held_from
@@ -127,13 +128,8 @@ def _href(link: str) -> str:
 @cache
 def _template() -> Template:
     """Compiled once: that takes longer than to fill it in, and a refused gate's page is written twice."""
-    import jinja2
-
-    # jinja2.Template objects come from our own file; the report is only ever a value in it.
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
+    return page_template(
+        HERE / "report.html",
         line=one_line,
         href=_href,
         clean=clean,
@@ -142,7 +138,6 @@ def _template() -> Template:
         word=lambda answer: ANSWER_WORDS[answer],
         sign=lambda answer: _SIGNS[answer],
     )
-    return environment.from_string((HERE / "report.html").read_text(encoding="utf-8"))
 
 
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:

@@ -11,6 +11,7 @@ from checks.judge.trend.degradation import LEAST_CHANGE
 from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security
+from tasks.render.page_template import page_template
 from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, trend_headline
 from tasks.text.inert import one_line
 
@@ -53,18 +54,13 @@ class Card:
 
 def trend_page(trend: Trend) -> str:
     """The whole page; nothing in it comes from outside."""
-    import jinja2
-
     style = (HERE / "report.css").read_text(encoding="utf-8") + STYLE
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     ordered = sorted(trend.machines, key=lambda machine: (not machine.worse, machine.told))
     word, tone = _word(
         any(m.worse for m in ordered) or any(one.worse for one in trend.fleet),
         bool(ordered) and all(machine.told for machine in ordered),
     )
-    return environment.from_string((HERE / "trend.html").read_text(encoding="utf-8")).render(
+    return page_template(HERE / "trend.html").render(
         style=style,
         policy=security(style),
         word=word,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checks.version import ENGINE
 from tasks.render.html import security
+from tasks.render.page_template import page_template
 from tasks.render.trend_page import Panel, panels
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
@@ -130,13 +131,8 @@ def node_page(name: str, fleet: Fleet) -> str:
 
 
 def _rendered(template: str, fleet: Fleet, script: str, **more: object) -> str:
-    import jinja2
-
     style = CSS.read_text(encoding="utf-8") + (HERE / "fleet.css").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string((HERE / template).read_text(encoding="utf-8")).render(
+    return page_template(HERE / template).render(
         style=style,
         script=script,
         policy=security(style, script),
