@@ -15,6 +15,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+# A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
+REPLACED_S = 1800.0
+
 
 class LaunchError(Exception):
     """The engine refused or failed. The message says what, to whom, and the remedy."""

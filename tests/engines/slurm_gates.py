@@ -26,26 +26,14 @@ def slurm_gate(
 ) -> Path:
     """The gate file below `folder`, which the nodes share; `options` are lines of [cluster.options]."""
     folder.mkdir(parents=True, exist_ok=True)
-    rules = folder / "few.json"
-    rules.write_text(json.dumps(few_checks.policy_document()))
     python = few_checks.interpreter(folder / "few-python")
     changes = {
         "\nnodes = 2": f"\nnodes = {nodes}",
-        "ranks_per_node = 2": "ranks_per_node = 1",
         'placement = "in_job"': f'placement = "{placement}"\npython = "{python}"\npoll_seconds = 0.2\ngrace_s = 1.0\n{options}',
-        '"../policies/local.toml"': json.dumps(str(rules)),
-        "[checks]\n": f'[checks]\nextra = ["{few_checks.ADDS}"]\n',
         'command = ["{here}/../examples/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(training)}",
         'distributed = "torchrun"': f'distributed = "{distributed}"',
-        'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
     }
-    text = SHIPPED.read_text()
-    for old, new in changes.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    path = folder / "gate.toml"
-    path.write_text(text)
-    return path
+    return few_checks.gate_file(SHIPPED, folder, changes)
 
 
 def gate_on_slurm(path: Path, **more: Any) -> Outcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +63,25 @@ def policy_document() -> dict[str, Any]:
     made["checks"] = {name: made["checks"][name] for name in NAMES}
     made["checks"][adds.name] = {"rules": [{"metric": "total", "equals": 4950, "source": "a test"}]}
     return made
+
+
+def gate_file(shipped: Path, folder: Path, changes: Mapping[str, str]) -> Path:
+    """The shipped gate file below `folder` with these checks, one rank a node, and the changes; each has to be possible once."""
+    rules = folder / "few.json"
+    rules.write_text(json.dumps(policy_document()))
+    text = shipped.read_text()
+    common = {
+        "ranks_per_node = 2": "ranks_per_node = 1",
+        '"../policies/local.toml"': json.dumps(str(rules)),
+        "[checks]\n": f'[checks]\nextra = ["{ADDS}"]\n',
+        'path = ".prelaunch"': f"path = {json.dumps(str(folder / 'store'))}",
+    }
+    for old, new in {**common, **changes}.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
 
 
 def interpreter(path: Path) -> Path:

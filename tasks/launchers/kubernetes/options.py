@@ -10,14 +10,14 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import LaunchRejected, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, Placement
 
 # Object names of the API (RFC 1123), and names of resources and classes, which may have a domain in front.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 Name = Annotated[str, Text(rf"({LABEL})?", 63)]
 RESOURCE = r"([a-z0-9.-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*"
-# Plain Jobs have no gang scheduling; HyperPod replaces a node in 20 to 30 minutes.
-JOIN_S, REPLACED_S = 600.0, 1800.0
+# Plain Jobs have no gang scheduling.
+JOIN_S = 600.0
 FOLDER = r"(/[^\s\"'\\,:$`%]+)?"
 
 

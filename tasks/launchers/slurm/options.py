@@ -11,15 +11,13 @@ from enum import StrEnum
 from typing import Annotated
 
 from checks.value_types import Range, Text
-from tasks.launchers.base import LaunchRejected, Placement
+from tasks.launchers.base import REPLACED_S, LaunchRejected, Placement
 
 # One word of a #SBATCH line: no blank, no quote, nothing that begins a comment.
 Word = Annotated[str, Text(r"[^\s\"'\\#;$`]*", 1000)]
 # A path on a #SBATCH line, where % is a pattern of sbatch(1), and in pyxis' list of mounts.
 FOLDER = r"/[^\s\"'\\,:#;$`%]+"
 JOIN_S = 180.0
-# A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
-REPLACED_S = 1800.0
 
 
 class SlurmPlacement(StrEnum):
