@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checks.facts.instances import Instance, lacks
 from checks.facts.withheld_kernel_log import needless, required
@@ -96,7 +96,8 @@ class Context:
     (closing checks), None if it failed. In a watch (checks/watch) it is what that function returned in the round before, which the
     function gets as well, and `look` is what it returned in this round; `look` is None elsewhere. `watched` is what the check's
     `watch` recorded, None if it did not watch until the end of the run. A group check that has measured calls `lose_group` with a
-    reason if no later check can use the process group.
+    reason if no later check can use the process group, and may leave notes for the other ranks in `store`: a connection to torch's
+    store beside the group's own one, on which a call may hang.
     """
 
     access: Access
@@ -115,6 +116,7 @@ class Context:
     look: Mapping[str, object] | None = None
     watched: Sequence[Mapping[str, object]] | None = None
     lose_group: Callable[[str], None] = lambda why: None
+    store: Any = None
 
 
 GREATEST_INT = 1 << 63

@@ -105,6 +105,7 @@ class Session:
         checks = schedule.by_evidence(checks, node_context.bundle.policy, node_context.bundle.profile)
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
+        self.store: Any = None
         self.watchdog = Watchdog(self._give_up)
 
     def run(self) -> None:
@@ -130,7 +131,7 @@ class Session:
             self.file.start(check.name, timeout_s)
             self.watchdog.arm(timeout_s)
             context = self.node_context.check_context(check, self.rank)
-            context = replace(context, lose_group=self._lose, timeout_s=timeout_s)
+            context = replace(context, lose_group=self._lose, timeout_s=timeout_s, store=self.store)
             agree = partial(self._agree, check, timeout_s)
             row = repeated_measurement.observed(check, context, self.subject, self._line(check), agree)
             self.watchdog.disarm()
@@ -154,10 +155,7 @@ class Session:
         """Whether the check is to be measured again. For a group check all ranks must agree."""
         if not check.group:
             return repeated_measurement.alone(slow, has_time)
-        import torch.distributed as dist
-
-        store: Any = dist.distributed_c10d._get_default_store()
-        note_store = NoteStore(store.clone, f"again/{check.name}/", end=time.monotonic() + timeout_s)
+        note_store = NoteStore(self.store, f"again/{check.name}/", end=time.monotonic() + timeout_s)
         return repeated_measurement.together(note_store, self.rank.world_size, VOTE_SHARE * timeout_s)(
             slow, has_time
         )
@@ -174,7 +172,7 @@ class Session:
         self.file.start("process group", left_s)
         self.watchdog.arm(left_s)
         try:
-            _init_group(self.node_context, self.rank, timeout_s)
+            self.store = init_group(self.node_context, self.rank, timeout_s)
             _leave_time_to_tell(max(self.node_context.own_timeout_s(check) for check in self.left))
         except Exception as error:  # noqa: BLE001 - whatever torch raises, it costs the group checks alone
             self.lost = f"not run: the process group could not be formed: {type(error).__name__}: {error}"
@@ -203,7 +201,12 @@ class Session:
             self.leave()
 
 
-def _init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) -> None:
+def init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) -> Any:
+    """Forms the group of all ranks. Returns a second connection to their store, for calls that may hang.
+
+    It is made before the ranks wait for each other: torch's store looks up the name of each that connects (c10d's socket.cpp) in the
+    one thread that answers all, so that a name server without an answer would later make the store look lost to healthy ranks.
+    """
     import torch
     import torch.distributed as dist
 
@@ -214,7 +217,8 @@ def _init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) ->
         )  # NCCL reads it when it is initialised
         torch.cuda.set_device(rank.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
-    store = dist.distributed_c10d._get_default_store()
+    store: Any = dist.distributed_c10d._get_default_store()
+    connection = store.clone()
     store.set(f"catalogue/{rank.rank}", catalog.digest(node_context.checks))
     for other in range(rank.world_size):
         key = f"catalogue/{other}"
@@ -223,6 +227,7 @@ def _init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) ->
             raise RuntimeError(
                 f"rank {other} has a different list of checks. Use the same image on every node."
             )
+    return connection
 
 
 def _leave_time_to_tell(longest_s: float) -> None:

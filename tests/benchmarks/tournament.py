@@ -101,6 +101,7 @@ def _rank(chosen: argparse.Namespace) -> None:
         timeout_s=120.0,
         options=options("collective.pairs", profile, asked),
         place=RankPlace(rank, rank % chosen.ranks, world, "cpu"),
+        store=dist.distributed_c10d._get_default_store().clone(),
     )
     dist.all_reduce(torch.ones(1))  # everybody is there
     begun, before = time.monotonic(), time.process_time()

@@ -336,9 +336,10 @@ def test_checkpoints_come_back(cloud: Cloud) -> None:
     assert ["7"] == _log(cloud, name, "algo-1")
 
 
-def test_jobs_run_side_by_side(cloud: Cloud) -> None:
-    """Several clients, several jobs, no shared machine, no shared address."""
-    names = [cloud.create(f"beside-{i}", "sleep", "0.3", instances=2) for i in range(3)]
+def test_jobs_run_side_by_side(cloud: Cloud, tmp_path: Path) -> None:
+    """Several clients, several jobs, no shared machine, no shared address. Each host waits until all six run."""
+    together = f"mktemp -p {tmp_path}; until [ $(ls {tmp_path} | wc -l) = 6 ]; do sleep 0.1; done"
+    names = [cloud.create(f"beside-{i}", *SHELL, together, instances=2) for i in range(3)]
     hosts = [host for name in names if cloud.wait(name) for host in cloud.hosts(name)]
 
     assert (6, 6) == (len({host["machine"] for host in hosts}), len({host["address"] for host in hosts}))

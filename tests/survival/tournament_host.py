@@ -63,6 +63,7 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
 
     os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(nodes))
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    connection = dist.distributed_c10d._get_default_store().clone()
     dist.barrier()
     (check,) = (one for one in CATALOG if one.name == PAIRS)
     names = tuple(f"node-{index}" for index in range(nodes))
@@ -79,6 +80,7 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
         check.timeout_s,
         options,
         RankPlace(rank, 0, nodes, "cpu"),
+        store=connection,
     )
     turn = 0
     while not (folder / "stop").exists():

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.culprit import test_rows
@@ -199,8 +198,6 @@ def _lost(gone: Sequence[int]) -> str:
 
 def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
     """The rank, ready for its tests: with NCCL the communicator of all ranks is initialised."""
-    import torch.distributed as dist
-
     options, number, begun = context.options, next(_number), time.monotonic()
     gpu = place.device.startswith("cuda")
     limits = WaitLimits(options.get("round_s", 2.0), begun + END_SHARE * context.timeout_s)
@@ -215,9 +212,7 @@ def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
         raise CheckError(f"{wrong}. Correct the options of this check in the policy.")
     if gpu:
         _connect(place.device, END_SHARE / 2 * context.timeout_s)
-    store: Any = dist.distributed_c10d._get_default_store()
-    # A copy with a connection of its own: a call that hangs must not hold the group's.
-    note_store = NoteStore(store.clone, f"pairs/{number}/", max(limits.round_s, 1.0), limits.end)
+    note_store = NoteStore(context.store, f"pairs/{number}/", max(limits.round_s, 1.0), limits.end)
     return RankSchedule(
         place.world_size,
         sizes,

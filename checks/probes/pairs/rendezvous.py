@@ -1,8 +1,8 @@
 """Notes that ranks leave for each other in torch's store, with a deadline on every call. They need no collective.
 
 One agent of torchrun runs the store. If that host is cut off or frozen, so is the store: then every read returns None, and the pair
-tests continue with their deadlines alone. Calls to the store cannot be interrupted, so a thread makes them, over a connection of its
-own, and is abandoned if it hangs.
+tests continue with their deadlines alone. Calls to the store cannot be interrupted, so a thread makes them, over another connection
+than the group's, and is abandoned if it hangs.
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ LEAST_S = 0.1
 
 
 class NoteStore:
-    """The notes under `prefix`. Once a call is not answered in time, the store counts as lost, and every call returns None.
-
-    `connect` returns the store, and may hang as well. No call is waited for beyond `end` (time.monotonic).
+    """The notes under `prefix` in torch's `store`. Once a call is not answered in time, the store counts as lost, and every call
+    returns None. No call is waited for beyond `end` (time.monotonic).
     """
 
-    def __init__(
-        self, connect: Callable[[], Any], prefix: str, answer_s: float = ANSWER_S, end: float = math.inf
-    ) -> None:
+    def __init__(self, store: Any, prefix: str, answer_s: float = ANSWER_S, end: float = math.inf) -> None:
         self.lost = ""
-        self._store: Any = None
+        self._store = store
         self._seen: dict[str, str] = {}
         self._asked_at: float | None = None
-        self._connect, self._prefix, self.answer_s, self._end = connect, prefix, answer_s, end
+        self._prefix, self.answer_s, self._end = prefix, answer_s, end
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="notes of pair tests", daemon=True).start()
 
@@ -132,13 +129,8 @@ class NoteStore:
 
     def _serve(self) -> None:
         """Makes the calls, one after another. If the store raises an exception it is lost."""
-        call: Callable[[], None] | None = self._open
-        while call is not None and not self.lost:
+        while not self.lost and (call := self._calls.get()) is not None:
             try:
                 call()
-                call = self._calls.get()
             except Exception as error:  # noqa: BLE001 - whatever torch raises, the store is gone
                 self.lost = f"the store failed: {error}"
-
-    def _open(self) -> None:
-        self._store = self._connect()

@@ -8,13 +8,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from checks.check import RankPlace
 from checks.model import Observation, Outcome
 from checks.runner import rank_stage
-from checks.runner.rank_process import RankFile
+from checks.runner.node_context import NodeContext
+from checks.runner.rank_process import RankFile, init_group
 
 ROW = Observation("a.b", "node-0/rank-0", Outcome.MEASURED, 0.1, {"x": 1.0})
 
@@ -68,3 +70,27 @@ def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: p
 
     install = f"Install it there: {sys.executable} -m pip install torch"
     assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"
+
+
+def test_no_rank_connects_to_the_store_after_the_ranks_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's store looks up the name of whoever connects, and answers nobody meanwhile: seconds, without a name server."""
+    distributed = pytest.importorskip("torch.distributed")
+    calls: list[str] = []
+
+    class Store(dict[str, bytes]):
+        def clone(self) -> str:
+            calls.append("connects")
+            return "the other connection"
+
+        def set(self, key: str, text: str) -> None:
+            calls.append("says that it is there")
+            self[key] = text.encode()
+
+        def wait(self, keys: list[str], timeout: object) -> None:
+            calls.append("waits")
+
+    monkeypatch.setattr(distributed, "init_process_group", lambda *given, **named: None)
+    monkeypatch.setattr(distributed.distributed_c10d, "_get_default_store", Store)
+    made = init_group(cast(NodeContext, SimpleNamespace(checks=())), RankPlace(0, 0, 1, "cpu"), 1.0)
+
+    assert (made, calls) == ("the other connection", ["connects", "says that it is there", "waits"])

@@ -181,7 +181,7 @@ def test_all_ranks_come_to_one_decision(votes: Sequence[tuple[bool, bool]], rank
     store = _Store()
 
     def vote(mine: tuple[bool, bool]) -> bool:
-        return repeated_measurement.together(NoteStore(lambda: store, "again/"), ranks, wait_s=0.5)(*mine)
+        return repeated_measurement.together(NoteStore(store, "again/"), ranks, wait_s=0.5)(*mine)
 
     with ThreadPoolExecutor(len(votes)) as pool:
         assert [said] * len(votes) == list(pool.map(vote, votes))

@@ -9,23 +9,26 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from flows.cli.main import main
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.fakes.slack.server import Failure
-from tests.tasks.slackbot.stage import ADA, Stage, stage
+from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
 COMMAND = (sys.executable, "-m", "flows.cli.main", "slack")
 ROOT = Path(__file__).parents[3]
 
 
-def started(world: Stage, environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    """The command, as systemd would start it."""
+def started(
+    world: Stage, environment: Mapping[str, str], said: IO[str] | int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """The command, as systemd would start it. `said` gets its stderr."""
     return subprocess.Popen(
         (*COMMAND, str(world.config)),
-        cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=said, text=True,
     )  # fmt: skip
 
 
@@ -40,19 +43,22 @@ def test_it_serves_until_it_is_told_to_end(
     code: int,
 ) -> None:
     """It ends within five seconds, says nothing on stdout, and no secret on stderr."""
-    with stage(tmp_path, monkeypatch) as world:
-        process = started(world, {})
+    said = tmp_path / "stderr.txt"
+    with stage(tmp_path, monkeypatch) as world, said.open("w", encoding="utf-8") as file:
+        process = started(world, {}, file)
         try:
             world.socket.wait_connected(timeout_s=60)
             world.socket.command(ADA, "help")
             world.socket.answered(1)
+            until(lambda: "serving p5" in said.read_text(encoding="utf-8"), "the line that it serves")
             began = time.monotonic()
             process.send_signal(number)
-            out, err = process.communicate(timeout=20)
+            out, _ = process.communicate(timeout=20)
             took_s = time.monotonic() - began
         finally:
             process.kill()
             process.wait()
+        err = said.read_text(encoding="utf-8")
 
         assert (code, "") == (process.returncode, out), err
         assert took_s < 5

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -28,12 +29,14 @@ def environment(endpoint: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def moto() -> Iterator[str]:
-    """An S3 on a port of its own: its URL."""
+    """An S3 on a port of its own: its URL. It begins without buckets, as moto keeps what one process has made in one place."""
     from moto.server import ThreadedMotoServer  # half a second that only these tests pay
 
     made = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()
+    with urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b""):
+        pass
     try:
         yield f"http://{host}:{port}"
     finally:

@@ -139,7 +139,7 @@ def test_a_rank_sets_it_before_nccl_begins(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(torch.cuda, "set_device", no_gpu)
     with pytest.raises(RuntimeError, match="no GPU"):
-        rank_process._init_group(mock.Mock(scratch=tmp_path), RankPlace(0, 0, 2, "cuda:0"), 1.0)
+        rank_process.init_group(mock.Mock(scratch=tmp_path), RankPlace(0, 0, 2, "cuda:0"), 1.0)
 
     assert ("INFO", str(tmp_path / "nccl.%h.%p.log")) == (
         os.environ["NCCL_DEBUG"],

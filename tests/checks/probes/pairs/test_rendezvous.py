@@ -54,9 +54,9 @@ def hang() -> Iterator[Callable[..., Any]]:
 
 
 def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[..., Any]) -> None:
-    """Its host froze before the pair tests: the second connection hangs, in the thread of the notes."""
+    """Its host froze before the pair tests: each call hangs, in the thread of the notes."""
     with within(1.0):
-        note_store = NoteStore(hang, "p/", answer_s=0.2)
+        note_store = NoteStore(Store(hang), "p/", answer_s=0.2)
         note_store.post("a", "1")
         assert (note_store.last_seen("a"), note_store.read("a"), note_store.agree("b", "1")) == (
             "",
@@ -69,7 +69,7 @@ def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[
 
 def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
     """The check's deadline comes before the store's time is over."""
-    note_store = NoteStore(lambda: Store(hang), "p/", answer_s=10.0, end=time.monotonic() + 0.2)
+    note_store = NoteStore(Store(hang), "p/", answer_s=10.0, end=time.monotonic() + 0.2)
 
     with within(1.0):
         assert note_store.read("a") is None
@@ -77,7 +77,7 @@ def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
 
 def test_a_store_that_fails_is_known_at_once() -> None:
     """Its host was killed: who asked does not wait for the rest of the time."""
-    note_store = NoteStore(lambda: Store(broken), "p/", answer_s=10.0)
+    note_store = NoteStore(Store(broken), "p/", answer_s=10.0)
 
     with within(1.0):
         assert (note_store.read("a"), note_store.read("b")) == (None, None)
@@ -89,7 +89,7 @@ def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
 ) -> None:
     """The first call requests the read, later ones see its result."""
     store = Store()
-    note_store = NoteStore(lambda: store, "p/", answer_s=0.4)
+    note_store = NoteStore(store, "p/", answer_s=0.4)
     note_store.post("a", "1")
     assert note_store.read("a") == "1"
     note_store.last_seen("a")
@@ -109,7 +109,7 @@ def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
 def test_a_board_that_is_closed_leaves_no_thread() -> None:
     """What was posted before is written."""
     store, before = Store(), set(threading.enumerate())
-    note_store = NoteStore(lambda: store, "p/")
+    note_store = NoteStore(store, "p/")
     (own,) = set(threading.enumerate()) - before
     note_store.post("a", "1")
     note_store.close()

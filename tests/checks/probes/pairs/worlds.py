@@ -73,7 +73,9 @@ class Ended:
 
 def play(worlds: Sequence[World], timeout_s: float = 100.0) -> list[Ended]:
     """Play these worlds, three side by side: most of their time is waiting for a rank that does not answer."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
+    from checks.runner.rank_stage import rank_environment
+
+    env = {**os.environ, **rank_environment("lo"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     argv = (sys.executable, "-W", "ignore", __file__, json.dumps([asdict(world) for world in worlds]))
     done = subprocess.run(
         argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -173,6 +175,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
     from tests.exchanges import access
 
     store = TCPStore("127.0.0.1", port, world_size=None, is_master=False)
+    connection = store.clone()  # type: ignore[attr-defined]  # before the ranks wait for each other, as the product's do
     dist.init_process_group(
         "gloo", store=store, rank=rank, world_size=world.ranks, timeout=timedelta(seconds=30)
     )
@@ -196,6 +199,7 @@ def _measured(world: World, rank: int, port: int, store_pid: int) -> dict[str, A
         options={"round_s": 1.0, "budget_s": 5.0, "max_bytes": 1 << 20, "confirms": 2, **world.options},
         place=RankPlace(rank, rank % world.ranks_per_node, world.ranks, "cpu"),
         lose_group=lost.append,
+        store=connection,
     )
     begun = time.monotonic()
     result = pairs.collective_pairs.body(context)
