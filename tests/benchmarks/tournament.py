@@ -87,6 +87,7 @@ def _rank(chosen: argparse.Namespace) -> None:
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
+    store: Any = dist.distributed_c10d._get_default_store()
     profile = Profile(chosen.profile)
     asked = {name: float(number) for name, _, number in (o.partition("=") for o in chosen.option)}
     context = Context(
@@ -101,7 +102,7 @@ def _rank(chosen: argparse.Namespace) -> None:
         timeout_s=120.0,
         options=options("collective.pairs", profile, asked),
         place=RankPlace(rank, rank % chosen.ranks, world, "cpu"),
-        store=dist.distributed_c10d._get_default_store().clone(),
+        store=store.clone(),
     )
     dist.all_reduce(torch.ones(1))  # everybody is there
     begun, before = time.monotonic(), time.process_time()

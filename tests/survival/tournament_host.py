@@ -14,6 +14,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from checks.catalog import CATALOG
 from checks.check import Context, RankPlace
@@ -63,7 +64,8 @@ def _rank(folder: Path, rank: int, nodes: int, address: str, port: str) -> None:
 
     os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(nodes))
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    connection = dist.distributed_c10d._get_default_store().clone()
+    store: Any = dist.distributed_c10d._get_default_store()
+    connection = store.clone()
     dist.barrier()
     (check,) = (one for one in CATALOG if one.name == PAIRS)
     names = tuple(f"node-{index}" for index in range(nodes))
