@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the node, and write its page."""
     try:
-        require_node_name(arguments.node)
+        _require_node(arguments.node)
         if arguments.html is not None:
             write_file(arguments.html, None)
         named = open_named_store(arguments.store, os.environ)
@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not nodes:
             raise InputError(
                 named.address,
-                f"no gate in it knows a node {arguments.node!r:.80}. `prelaunch fleet` lists them.",
+                f"no gate in it knows a node {arguments.node!r:.80}. `prelaunch fleet` lists them."
+                f"{_only_a_store(arguments.node)}",
             )
         if arguments.html is not None:
             from tasks.reports.fleet.page import node_page
@@ -69,3 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
         write_stdout("\n".join(node_text(node, found) for node in nodes))
     say_problems(found)
     return fleet_code(found)
+
+
+def _require_node(word: str) -> None:
+    """Raise InputError for what cannot be the name of a node."""
+    try:
+        require_node_name(word)
+    except InputError as error:
+        raise InputError(error.file, error.message + _only_a_store(word), "NODE") from error
+
+
+def _only_a_store(word: str) -> str:
+    """What to say where a store may have been given without a node."""
+    given = "/" in word or Path(word).exists()
+    return f" It may be a store, which comes before the node: prelaunch history {word} NODE" if given else ""

@@ -241,11 +241,12 @@ def _job(plan: Plan) -> tuple[str, ...]:
     scripts = [one.argv[0] for one in plan.processes if one.script]
     nodes = [one.node for one in plan.processes if one.node]
     shown = f"{', '.join(nodes[:8])}{', ...' if len(nodes) > 8 else ''}"
-    own = (
-        [f"{len(nodes):,} process{'' if len(nodes) == 1 else 'es'} on this machine, as {shown}"]
-        if nodes
-        else []
-    )
+    kinds = {"process": "processes", "container": "containers"}
+    own = [
+        f"{len(nodes):,} {kind if len(nodes) == 1 else several} on this machine, as {shown}"
+        for kind, several in kinds.items()
+        if kind in {one.kind for one in plan.processes}
+    ]
     submitted = ", ".join((*calls, *scripts, *own))
     size = sum(map(len, plan.uploads.values()))
     folder = _folder(list(plan.uploads))

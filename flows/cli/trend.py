@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + count} files could not be read"
-        text = f"{ANSWER_WORDS[Answer.CANNOT_TELL]}: {unread}. The rest of this output covers the other files.\n\n{text}"
+        text = f"{ANSWER_WORDS[Answer.CANNOT_TELL]}: {unread}. Everything below is about the files that could be read.\n\n{text}"
     write_stdout(text)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")

@@ -152,7 +152,7 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
     command = tuple(
         re.sub(r"\{(job|out|python)\}", lambda found: words[found[0]], part) for part in job.command
     )
-    requests = []
+    requests, kind = [], "container" if options.container_image else "process"
     for index, node in enumerate(node_names(job.nodes)):
         environment = _environment(job, node, folder)
         if options.container_image:
@@ -160,7 +160,7 @@ def make_plan(job: JobSpec, folder: Path, options: LocalOptions, submitter: Subm
             argv = _container_command(job, folder, options, submitter, index, command, tuple(environment))
         else:
             argv = (*_namespace_words(options, folder, index), *command)
-        requests.append(Request("process", job.name, node, argv, environment, str(folder / "nodes" / node)))
+        requests.append(Request(kind, job.name, node, argv, environment, str(folder / "nodes" / node)))
     return Plan(job, tuple(requests))
 
 

@@ -166,6 +166,8 @@ def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> No
     assert 2 == main(["history", str(store.root), "node-7"])
     assert "`prelaunch fleet` lists them" in capsys.readouterr().err
     assert 2 == main(["history", str(store.root), "no node"])
+    assert 2 == main(["history", str(store.root)])
+    assert f"prelaunch history {store.root} NODE" in capsys.readouterr().err
 
 
 def test_the_scheduler_of_a_gate_file_is_asked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -74,6 +75,18 @@ def test_the_page_for_people_names_checks_stages_notifications_and_jobs() -> Non
         r"local-plan-check-1 +health checks +2 processes on this machine, as ",
     ):
         assert re.search(rf"^{row}", text, re.MULTILINE), row
+
+
+def test_nodes_in_containers_are_called_so(tmp_path: Path) -> None:
+    """Where the gate file names an image for them."""
+    shutil.copytree(LOCAL.parents[1] / "policies", tmp_path / "policies")
+    image = 'network = "loopback"\ncontainer_image = "registry.example/training:1"'
+    (tmp_path / "gates").mkdir()
+    file = tmp_path / "gates" / "local.toml"
+    file.write_text(LOCAL.read_text().replace('network = "loopback"', image))
+    text = "\n".join(page(open_gate_context(GateRequest(gate_file=str(file)))))
+
+    assert text.count("2 containers on this machine") == 2 and "processes on this machine" not in text
 
 
 def test_the_requests_are_those_of_shell(tmp_path: Path) -> None:
