@@ -19,6 +19,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.architecture import leftovers
 from tests.architecture.leftovers import pytest_sessionfinish as pytest_sessionfinish
+from tests.architecture.summary import pytest_runtest_logstart as pytest_runtest_logstart
+from tests.architecture.summary import pytest_runtest_makereport as pytest_runtest_makereport
 from tests.architecture.summary import pytest_terminal_summary as pytest_terminal_summary
 from tests.prefect_backend import prefect_backend as prefect_backend
 from tests.prefect_backend import pytest_runtest_teardown as pytest_runtest_teardown

@@ -326,7 +326,10 @@ class SlurmMachines:
                 view.require_reserved(name, frozenset((node,)))
             self._change(self._as_operator(acts.resume(node)))
 
-        self._until_taken(resume)
+        try:
+            self._until_taken(resume)
+        except TooEarly as error:
+            raise ActRefused(f"{error}. Slurm shows {self._view().words(node)!r:.200}.") from error
         return self._again(node)
 
     def _until_taken(self, change: Callable[[], object]) -> None:

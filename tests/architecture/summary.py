@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import pytest
 
 from tests.architecture.corpus_count import counted
 from tests.worlds import table
 
+CPU = "cpu_s"
+_spent: list[float] = []  # at the last report
+
+
+def cpu_s() -> float:
+    """The CPU time of this process, with that of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def pytest_runtest_logstart() -> None:
+    """Before the first test this process has collected them all, which is no test's time."""
+    if not _spent:
+        _spent.append(cpu_s())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note the CPU time since the report before."""
+    report = yield
+    _spent.append(cpu_s())
+    report.user_properties.append((CPU, _spent[-1] - _spent.pop(0)))
+    return report
+
 
 def seconds_by_folder(reports: Iterable[pytest.TestReport]) -> tuple[str, ...]:
-    """The seconds that the tests of each folder below tests/ took, set-up and teardown included; the longest first.
+    """The seconds that the tests of each folder below tests/ took, set-up and teardown included, and those of CPU; the most CPU first.
 
-    Of tests that ran side by side the sum is longer than the run.
+    Of tests that ran side by side the sum is longer than the run. Programs that left their parent, such as a daemon, are in no sum.
     """
-    seconds, tests = defaultdict[str, float](float), defaultdict[str, set[str]](set)
+    seconds, tests, spent = (
+        defaultdict[str, float](float),
+        defaultdict[str, set[str]](set),
+        defaultdict[str, float](float),
+    )
     for report in reports:
         parts = report.nodeid.partition("::")[0].split("/")
         folder = "/".join(parts[1:3]) if parts[1] in ("checks", "flows", "tasks") else parts[1]
         folder = folder.removesuffix(f"/{parts[-1]}")
         seconds[folder] += report.duration
+        spent[folder] += sum(float(str(value)) for name, value in report.user_properties if name == CPU)
         tests[folder].add(report.nodeid)
-    rows = sorted(seconds, key=lambda folder: -seconds[folder])
-    return tuple(f"{seconds[folder]:8.1f} s {len(tests[folder]):6d} tests  {folder}" for folder in rows)
+    rows = sorted(seconds, key=lambda folder: -spent[folder])
+    return tuple(
+        f"{seconds[folder]:8.1f} s {spent[folder]:8.1f} s of CPU {len(tests[folder]):6d} tests  {folder}"
+        for folder in rows
+    )
 
 
 def what_long_tests_prove(items: Iterable[pytest.Item]) -> tuple[str, ...]:

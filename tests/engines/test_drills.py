@@ -19,7 +19,7 @@ import pytest
 from flows.cli.main import main
 from tasks.drills.catalog import DRILLS
 from tasks.launchers.local.plan import ENTER
-from tasks.remediation.model import Proof
+from tasks.remediation.model import ActState, Proof
 from tests.engines.slurm_cluster import SlurmCluster, of_other_debian, running_cluster, unavailable
 from tests.engines.slurm_gates import slurm_gate
 from tests.engines.test_slurm_remedy import LoggingCluster, acts, gate_file, refused, remedy
@@ -153,8 +153,8 @@ AFTER_XIDS = {
 @pytest.mark.parametrize(
     "name",
     [
-        "xid-79",
-        pytest.param("xid-74", marks=pytest.mark.long),
+        pytest.param("xid-79", marks=pytest.mark.long),  # test_slurm_remedy.py reboots a node after it as well
+        "xid-74",
         pytest.param("xid-73", marks=pytest.mark.long),
     ],
 )
@@ -185,9 +185,9 @@ def test_an_xid_is_detected_and_acted_upon(
     ended, done = AFTER_XIDS[name]
 
     assert (ended, 0) == (state.name, child.returncode), out
-    untold = [act for act in acts(path) if act.proof is Proof.CANNOT_TELL]
+    untold = [act for act in acts(path) if act.proof is Proof.CANNOT_TELL or act.state is ActState.REFUSED]
     assert done == [act.rung.value for act in acts(path) if act not in untold]
-    # A busy machine may leave evidence of a re-test missing, which is then made again, once.
+    # A busy machine may leave evidence of a re-test missing, or Slurm may not take the node back yet: it is made again, once.
     assert [act.rung.value for act in untold] in ([], ["recheck"])
     assert "everything happened in time" in out
     assert ("return" in done) == (", back after " in out)
