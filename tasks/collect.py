@@ -25,7 +25,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from checks.bundle import Bundle
-from checks.judge.machine_identity import ENGINE_BOOT_ID
+from checks.judge.machine_identity import ENGINE_IDS
 from checks.merge import merge
 from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
@@ -323,7 +323,7 @@ def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str
 
     def identity(node: Node) -> dict[str, str]:
         engine = machines.get(node.name, {})
-        own = {key: value for key, value in node.identity.items() if key not in (ENGINE_BOOT_ID, *engine)}
+        own = {key: value for key, value in node.identity.items() if key not in (*ENGINE_IDS, *engine)}
         return {**own, **engine}
 
     return replace(report, nodes=tuple(replace(node, identity=identity(node)) for node in report.nodes))

@@ -244,7 +244,7 @@ class JobStatus:
     `attempt` is the token of the job's current start, "" while it is not known; `earlier` are those of starts before it,
     where the engine starts a job again. `history` is every state it went through, with the engine's own words. `absent` says
     that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered. `machines` is what the engine itself
-    says of the machine of each node (`engine_node`, its name for it; `engine_boot_id`), where it says anything.
+    says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything.
     """
 
     state: JobState

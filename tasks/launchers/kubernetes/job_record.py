@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from checks.judge.machine_identity import ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
 from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
 from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
@@ -17,11 +18,13 @@ from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 SUBMITTED, NODES = "prelaunch.dev/submitted", "prelaunch.dev/nodes"
 ENDING, FINAL = "prelaunch.dev/ending", "prelaunch.dev/final"
 WORDS = 2000
+# What is known of a node's machine, as identities have it. Records of earlier versions have the first two.
+MACHINE = ("engine_node", ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID)
 
 
 @dataclass(frozen=True)
 class FinalState:
-    """The last state of a job, with the tokens of its starts, and (node, node of Kubernetes, its boot id) as far as they are known."""
+    """The last state of a job, with the tokens of its starts, and (name, *values of MACHINE) of each node whose machine is known."""
 
     state: JobState
     trouble: Trouble
@@ -29,7 +32,7 @@ class FinalState:
     attempt: str = ""
     earlier: tuple[str, ...] = ()
     exit_codes: tuple[tuple[str, int], ...] = ()
-    machines: tuple[tuple[str, str, str], ...] = ()
+    machines: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def _final(text: str) -> FinalState | None:
         codes = tuple((str(node), int(code)) for node, code in table["exit_codes"].items())
         return FinalState(
             JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), str(table["attempt"]),
-            tuple(map(str, table["earlier"])), codes, tuple((str(a), str(b), str(c)) for a, b, c in table["machines"]),
+            tuple(map(str, table["earlier"])), codes, tuple(tuple(map(str, row)) for row in table["machines"]),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
-from checks.judge.machine_identity import ENGINE_BOOT_ID
+from checks.judge.machine_identity import ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.attempts import ATTEMPT
@@ -49,7 +49,7 @@ from tasks.launchers.kubernetes.job_states import (
 from tasks.launchers.kubernetes.options import KubernetesOptions, Reports
 from tasks.launchers.kubernetes.output import Output, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
-from tasks.launchers.kubernetes.pod_template import read_template
+from tasks.launchers.kubernetes.pod_template import host_ids, read_template
 from tasks.launchers.kubernetes.workload_forms import FORMS
 
 __all__ = ["KubernetesLauncher", "Options", "launcher"]
@@ -59,6 +59,8 @@ NODE = r"node-\d{1,6}"
 # Beyond the time that a container has to end: the kubelet, the garbage collector, and a node that does not answer.
 CANCEL_S = 120.0
 LOG_LINES = 5000
+# NodeSystemInfo of k8s.io/api, core/v1, in the order of job_record.MACHINE.
+NODE_INFO = {ENGINE_BOOT_ID: "bootID", ENGINE_MACHINE_ID: "machineID", ENGINE_PRODUCT_UUID: "systemUUID"}
 # How late a report may be seen: the next look at a log, at S3, or by an NFS client (nfs(5), acdirmin).
 REPORTS_S = {Reports.LOGS: 10.0, Reports.S3: 10.0, Reports.VOLUME: 30.0}
 
@@ -88,7 +90,7 @@ class KubernetesLauncher:
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
-        self._boots: dict[str, str] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return tuple(f"node-{index}" for index in range(nodes))
@@ -249,7 +251,7 @@ class KubernetesLauncher:
         seen = attempts_in(self._output(name).folder)
         if len(views) < expected:
             return self._final(name, _gone(name, seen), ended=not views and not pods)
-        machines = tuple((pod.node, pod.host, self._boot_id(pod)) for pod in current if pod.host)
+        machines = tuple((pod.node, pod.host, *self._ids_of(pod)) for pod in current if pod.host)
         verdict = together(nodes, views, pods)
         late = self._image_is_late(name, verdict)
         if late:
@@ -278,16 +280,21 @@ class KubernetesLauncher:
             return f"its reports cannot be read now: {error}"
         return ""
 
-    def _boot_id(self, pod: PodView) -> str:
-        """The boot id that the kubelet of the pod's node reported, asked once per pod; "" if nobody says it."""
-        if pod.name not in self._boots:
+    def _ids_of(self, pod: PodView) -> tuple[str, ...]:
+        """Boot id, machine id and system UUID that the kubelet of the pod's node reported, asked once per pod; "" if nobody says it.
+
+        The last two are compared only where the pod can read the host's own.
+        """
+        if pod.name not in self._ids:
             try:
                 node = self.api.get(NODE_KIND, pod.host) or {}
             except Refused:  # the right is for the whole cluster, and a gate can do without it
                 node = {}
-            info = (node.get("status") or {}).get("nodeInfo") or {}
-            self._boots[pod.name] = str(info.get("bootID") or "")
-        return self._boots[pod.name]
+            info, read = (node.get("status") or {}).get("nodeInfo") or {}, host_ids(self._template)
+            proven = {key for key in NODE_INFO if key == ENGINE_BOOT_ID or key in read}
+            said = (str(info.get(word) or "") if key in proven else "" for key, word in NODE_INFO.items())
+            self._ids[pod.name] = tuple(said)
+        return self._ids[pod.name]
 
     def _image_is_late(self, name: str, verdict: Verdict) -> bool:
         """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""
@@ -338,9 +345,7 @@ def _status(final: FinalState) -> JobStatus:
     )
 
 
-def _shown(machines: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str, str]]:
+def _shown(machines: tuple[tuple[str, ...], ...]) -> dict[str, dict[str, str]]:
     """What the API server says of the machines, as identities have it."""
-    return {
-        node: {"engine_node": host, **({ENGINE_BOOT_ID: boot} if boot else {})}
-        for node, host, boot in machines
-    }
+    pairs = ((node, zip(job_record.MACHINE, said, strict=False)) for node, *said in machines)
+    return {node: {key: value for key, value in rows if value} for node, rows in pairs}

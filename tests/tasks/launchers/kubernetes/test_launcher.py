@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checks.documents.decode import decode
 from tasks.launchers.base import (
     EngineUnavailable,
-    JobSpec,
     JobState,
     JobStatus,
     LaunchError,
@@ -22,59 +18,9 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
-from tasks.launchers.kubernetes import submit as submission
-from tasks.launchers.kubernetes.launcher import KubernetesLauncher
-from tasks.launchers.kubernetes.options import KubernetesOptions
-from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
-from tests.tasks.launchers.contract import SAY, WAIT, Bench, told, until, until_final, until_told
-
-SECONDS = 30.0
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Two nodes, and an API server for which a launcher waits for a moment."""
-    monkeypatch.setattr(submission, "SILENT_S", 1.0)
-    monkeypatch.setattr(submission, "AGAIN_S", 0.05)
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    with kubernetes(folder) as made:
-        yield made
-        assert [] == [name for name in made.running() if made.server.objects["pods"].get(name) is None]
-
-
-Make = Callable[..., KubernetesLauncher]
-
-
-@pytest.fixture
-def make(cluster: Cluster, tmp_path: Path) -> Make:
-    """Launchers with these options, each as of another process."""
-
-    def made(**changes: Any) -> KubernetesLauncher:
-        given = {
-            "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "grace_s": 1.0, "poll_seconds": 0.1, "image_minutes": 0.01,
-        }  # fmt: skip
-        return KubernetesLauncher(
-            tmp_path / "root", decode(KubernetesOptions, {**given, **changes}, "options")
-        )
-
-    return made
-
-
-def job(tmp_path: Path, code: str, **changes: Any) -> JobSpec:
-    """A job of two pods."""
-    return replace(bench(tmp_path).job(code), **changes)
-
-
-def bench(tmp_path: Path) -> Bench:
-    """For the helpers of the contract."""
-    return Bench(lambda: pytest.fail("not here"), tmp_path, SECONDS)
-
-
-def started(launcher: KubernetesLauncher, spec: JobSpec) -> None:
-    """Submitted, and every pod has started."""
-    launcher.submit(launcher.plan(spec))
-    until(launcher, spec.name, SECONDS, lambda status: status.state is JobState.RUNNING)
+from tests.fakes.kubernetes.cluster import Cluster
+from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
+from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
 
 
 def test_nothing_of_a_cancelled_job_is_left_but_its_record(
@@ -349,22 +295,6 @@ def test_the_training_lands_on_the_nodes_that_passed(cluster: Cluster, make: Mak
     launcher.cancel(spec.name)
 
     assert [pod["spec"]["nodeName"] for pod in pods] == ["worker-1", "worker-0"]
-
-
-def test_the_machines_are_those_of_the_api_server(cluster: Cluster, make: Make, tmp_path: Path) -> None:
-    """The boot id is the kubelet's word, also after the end; without the right to see nodes there is none."""
-    launcher, spec = make(), job(tmp_path, SAY)
-    launcher.submit(launcher.plan(spec))
-    until_final(launcher, spec.name, SECONDS)
-    seen = make().state(spec.name).machines
-    cluster.server.denied.add(("get", "nodes"))
-    other = job(tmp_path, SAY)
-    make().submit(launcher.plan(other))
-    unseen = until_final(make(), other.name, SECONDS).machines
-
-    assert {said["engine_boot_id"] for said in seen.values()} == {cluster.boot_id}
-    assert {said["engine_node"] for said in seen.values()} == {"worker-0", "worker-1"}
-    assert [set(said) for said in unseen.values()] == [{"engine_node"}] * 2
 
 
 def test_an_answer_reaches_the_config_map_that_pods_mount(
