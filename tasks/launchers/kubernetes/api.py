@@ -50,6 +50,7 @@ CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SECRET = Kind("v1", "Secret", "secrets")
 SERVICE = Kind("v1", "Service", "services")
 POD = Kind("v1", "Pod", "pods")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 NODE = Kind("v1", "Node", "nodes", namespaced=False)
 QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
 JOB = Kind("batch/v1", "Job", "jobs")
@@ -64,6 +65,7 @@ KINDS: Mapping[str, Kind] = {
         SECRET,
         SERVICE,
         POD,
+        SERVICE_ACCOUNT,
         NODE,
         QUOTA,
         JOB,

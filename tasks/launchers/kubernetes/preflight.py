@@ -19,7 +19,7 @@ from tasks.launchers.base import (
     PreflightResult,
     QuotaExceeded,
 )
-from tasks.launchers.kubernetes import objects
+from tasks.launchers.kubernetes import objects, pull_secrets
 from tasks.launchers.kubernetes.api import (
     ACCESS_REVIEW,
     CONFIG_MAP,
@@ -66,6 +66,9 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
     looks: tuple[Callable[[], Iterable[PreflightCheck]], ...] = (
         lambda: _rights(api, FORMS[options.workload]),
         lambda: _objects(api, plans),
+        lambda: pull_secrets.look(
+            api, (spec["template"]["spec"] for plan in plans for spec in _job_specs(plan))
+        ),
         lambda: _queue(api, options),
         lambda: _nodes(api, plans, options),
         lambda: _quotas(api, plans),

@@ -29,7 +29,7 @@ VERSION = "1.31"
 KINDS = {
     "ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods", "Node": "nodes",
     "ResourceQuota": "resourcequotas", "Job": "jobs", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
-    "LocalQueue": "localqueues",
+    "LocalQueue": "localqueues", "ServiceAccount": "serviceaccounts",
 }  # fmt: skip
 VERBS = {"POST": "create", "GET": "get", "PATCH": "patch", "DELETE": "delete"}
 
