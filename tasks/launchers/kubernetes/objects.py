@@ -153,12 +153,9 @@ def _indexed_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table
 
 def _pytorch_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
     """Never run. Source: the API reference of Kubeflow's Training Operator v1."""
-    common = _job_spec(job, options)
     policy = {
-        "cleanPodPolicy": "None",
         "backoffLimit": options.auto_resume_retries if options.auto_resume else 0,
-        "activeDeadlineSeconds": common["activeDeadlineSeconds"],
-        "ttlSecondsAfterFinished": common["ttlSecondsAfterFinished"],
+        **_operator_policy(job, options),
     }
     restart = "OnFailure" if options.auto_resume else "Never"
     worker = {"replicas": job.nodes, "restartPolicy": restart, "template": pod}
@@ -167,11 +164,18 @@ def _pytorch_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table
 
 def _hyperpod_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
     """Never run. Source: AWS, "Using the training operator to run jobs" of SageMaker HyperPod."""
-    policy: Table = {"cleanPodPolicy": "None"}
+    policy = _operator_policy(job, options)
     if options.auto_resume:
         policy["jobMaxRetryCount"] = options.auto_resume_retries
     replicas = [{"name": "pods", "replicas": job.nodes, "template": pod}]
     return {"nprocPerNode": str(job.ranks_per_node), "runPolicy": policy, "replicaSpecs": replicas}
+
+
+def _operator_policy(job: JobSpec, options: KubernetesOptions) -> Table:
+    """What both operators call the same. HyperPod's default time to live is 0: it would remove an ended job before it is read."""
+    common = _job_spec(job, options)
+    limits = {key: common[key] for key in ("activeDeadlineSeconds", "ttlSecondsAfterFinished")}
+    return {"cleanPodPolicy": "None", **limits}
 
 
 def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:

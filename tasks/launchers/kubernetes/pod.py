@@ -18,6 +18,7 @@ from tasks.launchers.kubernetes.api import JOB
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged
 from tasks.launchers.kubernetes.workload_forms import FORMS, INDEX_LABEL
+from tasks.launchers.torch_need import TORCHRUN, starts_torchrun
 
 # `kubectl get` shows these; selectors are made of them.
 MANAGED, MANAGER = "app.kubernetes.io/managed-by", "prelaunch"
@@ -88,7 +89,7 @@ def image_of(job: JobSpec, options: KubernetesOptions) -> str:
     return (job.image if job.work.trains else "") or options.image
 
 
-def agent_words(job: JobSpec) -> tuple[str, ...]:
+def agent_words(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
     """The arguments of the agent in each pod."""
     observe = ("--observe",) if job.observe else ()
     told: dict[Work, tuple[str, ...]] = {
@@ -99,7 +100,17 @@ def agent_words(job: JobSpec) -> tuple[str, ...]:
     }
     if job.work is Work.CHECK:
         return told[job.work]
-    return (*told[job.work], "--", *(job.command if job.work is Work.COMMAND else job.behind))
+    return (*told[job.work], "--", *(job.command if job.work is Work.COMMAND else _behind(job, options)))
+
+
+def _behind(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
+    """The training. After a replacement its first node may come late, and torchrun waits only 600 s for that node's store by default
+    (torch.distributed.elastic.rendezvous.static_tcp_rendezvous).
+    """
+    if not (options.auto_resume and starts_torchrun(job)):
+        return job.behind
+    waits = f"--rdzv-conf=timeout={math.ceil(options.joins_s)}"
+    return (*job.behind[: len(TORCHRUN)], waits, *job.behind[len(TORCHRUN) :])
 
 
 def reports_prefix(name: str, options: KubernetesOptions) -> str:
@@ -134,7 +145,7 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
         "name": FORMS[options.workload].container,
         "image": image_of(job, options),
         "command": list(own),
-        "args": [word.replace("$(", "$$(") for word in agent_words(job)],
+        "args": [word.replace("$(", "$$(") for word in agent_words(job, options)],
         "env": [*_environment(job, options), number, *_training(job)],
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION,

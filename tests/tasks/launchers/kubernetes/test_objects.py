@@ -14,11 +14,12 @@ import pytest
 
 from checks import bundle as bundles
 from tasks.gate.context import open_gate_context
-from tasks.gate.jobs import planned_jobs
+from tasks.gate.jobs import TORCHRUN, planned_jobs
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobSpec, LaunchRejected, Work
 from tasks.launchers.kubernetes.objects import config_maps, secret
 from tasks.launchers.kubernetes.pod import port_of
+from tests.fakes.kubernetes.operator_schemas import problem_of
 from tests.tasks.launchers.kubernetes.planned import (
     CONFIRM,
     JOB,
@@ -281,6 +282,33 @@ def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str) -> N
         kubernetes_validate.validate(job, version, strict=True)
 
 
+OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
+
+
+@pytest.mark.parametrize("workload", OPERATORS)
+@pytest.mark.parametrize("changes", [{}, RESUMED, {"gpus_per_node": 8, "efa_per_node": 32}])
+def test_objects_of_operators_have_the_fields_of_their_clients(
+    workload: str, changes: dict[str, Any]
+) -> None:
+    """Neither kind was ever run: a field that an operator does not know would be dropped silently, or refused."""
+    body = json.loads(json.dumps(plan(workload=workload, **changes).calls[-1].body))
+    assert problem_of(body) == ""
+    body["spec"]["runPolicy"]["backofLimit"] = 1
+    assert "backofLimit" in problem_of(body)
+
+
+@pytest.mark.parametrize("workload", OPERATORS)
+def test_an_operator_keeps_an_ended_job_and_ends_one_that_is_late(workload: str) -> None:
+    """HyperPod's default is to remove a job at once when it has ended, and with it what its pods wrote last."""
+    made: Any = plan(workload=workload, keep_hours=2.0).calls[-1].body
+    plain: Any = plan(keep_hours=2.0).calls[-1].body
+    policy, job = made["spec"]["runPolicy"], plain["spec"]
+
+    assert policy["cleanPodPolicy"] == "None"
+    assert policy["ttlSecondsAfterFinished"] == job["ttlSecondsAfterFinished"] == 7200
+    assert policy["activeDeadlineSeconds"] == job["activeDeadlineSeconds"]
+
+
 def specs_with_pods(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The replicas of an operator's object."""
     spec = body["spec"]
@@ -305,6 +333,29 @@ def test_auto_resume_says_what_hyperpod_reads() -> None:
     }
     assert variables(worker["template"])["PRELAUNCH_JOIN_S"] == "1800"
     assert variables(worker["template"])["PRELAUNCH_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (RESUMED, "--rdzv-conf=timeout=1800"),
+        ({**RESUMED, "join_s": 2400.0}, "--rdzv-conf=timeout=2400"),
+        ({}, ""),
+    ],
+)
+def test_torchrun_waits_as_long_as_the_pods_do_where_a_node_may_be_replaced(
+    changes: dict[str, Any], expected: str
+) -> None:
+    """It waits 600 s for its store by default. A training without torchrun gets no such word."""
+    behind = (*TORCHRUN, "train.py")
+    for job, given in ((replace(JOB, behind=behind), expected), (JOB, "")):
+        (worker,) = specs_with_pods(dict(plan(job, workload="pytorchjob", **changes).calls[-1].body))
+        words = worker["template"]["spec"]["containers"][0]["args"]
+        own = [word for word in words if word.startswith("--rdzv-conf")]
+
+        assert own == ([given] if given else [])
+        assert not given or words[: words.index(given)] == ["gate", "--", *TORCHRUN[:3]]
+        assert words[-1] == job.behind[-1].replace("$(", "$$(")
 
 
 def test_without_auto_resume_a_pod_of_an_operator_is_not_started_again() -> None:

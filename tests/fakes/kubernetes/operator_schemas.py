@@ -1,0 +1,68 @@
+"""What the objects of operators may hold beside the template of a pod, as JSON Schema: a table of this project's own.
+
+Names and types are those of the models in the operators' own clients: kubeflow-training 1.9.4 (Kubeflow's Training Operator v1) and
+sagemaker-hyperpod 3.12.0 (HyperPodPyTorchJob of sagemaker.amazonaws.com/v1). The operators' CRDs themselves are not here, and neither
+client can be installed beside the packages of this project. What passes here has not passed an operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+
+Schema = dict[str, Any]
+TEXT, WHOLE, YES_NO = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+ANY: Schema = {
+    "type": "object"
+}  # the metadata, and the template of a pod, which are compared with the API's own schemas
+
+
+def table(fields: Schema, required: tuple[str, ...] = ()) -> Schema:
+    """An object with these fields and no others."""
+    return {"type": "object", "properties": fields, "additionalProperties": False, "required": list(required)}
+
+
+def job(api_version: str, kind: str, spec: Schema) -> Schema:
+    """A whole object of an operator."""
+    head = {"apiVersion": {"const": api_version}, "kind": {"const": kind}, "metadata": ANY, "spec": spec}
+    return table({**head, "status": ANY}, tuple(head))
+
+
+PYTORCH_RUN_POLICY = table({
+    "activeDeadlineSeconds": WHOLE, "backoffLimit": WHOLE, "cleanPodPolicy": {"enum": ["All", "Running", "None"]}, "managedBy": TEXT,
+    "schedulingPolicy": ANY, "suspend": YES_NO, "ttlSecondsAfterFinished": WHOLE,
+})  # fmt: skip
+PYTORCH_REPLICA = table(
+    {
+        "replicas": WHOLE,
+        "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
+        "template": ANY,
+    }
+)
+HYPERPOD_RUN_POLICY = table({
+    "activeDeadlineSeconds": WHOLE, "cleanPodPolicy": TEXT, "faultDeadlineSeconds": WHOLE, "jobMaxRetryCount": WHOLE,
+    "logMonitoringConfiguration": {"type": "array"}, "restartPolicy": ANY, "startupDeadlineSeconds": WHOLE, "suspend": YES_NO,
+    "ttlSecondsAfterFinished": WHOLE, "workloadMode": TEXT,
+})  # fmt: skip
+HYPERPOD_REPLICA = table(
+    {"name": TEXT, "replicas": WHOLE, "maxReplicas": WHOLE, "spares": WHOLE, "template": ANY}, ("name",)
+)
+SCHEMAS: dict[str, Schema] = {
+    "PyTorchJob": job("kubeflow.org/v1", "PyTorchJob", table({
+        "elasticPolicy": ANY, "nprocPerNode": TEXT, "runPolicy": PYTORCH_RUN_POLICY,
+        "pytorchReplicaSpecs": table({"Master": PYTORCH_REPLICA, "Worker": PYTORCH_REPLICA}),
+    }, ("pytorchReplicaSpecs",))),
+    "HyperPodPyTorchJob": job("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob", table({
+        "elasticPolicy": ANY, "nprocPerNode": TEXT, "replicaSpecs": {"type": "array", "items": HYPERPOD_REPLICA},
+        "runPolicy": HYPERPOD_RUN_POLICY,
+    })),
+}  # fmt: skip
+
+
+def problem_of(body: dict[str, Any]) -> str:
+    """What is wrong with the object of an operator; "" if nothing is."""
+    error = jsonschema.exceptions.best_match(
+        jsonschema.Draft7Validator(SCHEMAS[body["kind"]]).iter_errors(body)
+    )
+    return "" if error is None else f"{error.json_path}: {error.message[:300]}"
