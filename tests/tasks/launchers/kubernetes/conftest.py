@@ -33,8 +33,10 @@ def make(cluster: Cluster, tmp_path: Path) -> Make:
     """Launchers with these options, each as of another process."""
 
     def made(**changes: Any) -> KubernetesLauncher:
+        # The pods have the checkout's code: to unpack and compile it in each of them was most of these tests' time.
         given = {
-            "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "grace_s": 1.0, "poll_seconds": 0.1, "image_minutes": 0.01,
+            "image": IMAGE, "kubeconfig_file": cluster.kubeconfig, "code": "image", "grace_s": 1.0, "poll_seconds": 0.1,
+            "image_minutes": 0.01,
         }  # fmt: skip
         return KubernetesLauncher(
             tmp_path / "root", decode(KubernetesOptions, {**given, **changes}, "options")

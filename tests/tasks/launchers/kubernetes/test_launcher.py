@@ -90,7 +90,7 @@ def test_an_answer_that_was_lost_makes_no_second_object(
     cluster: Cluster, make: Make, tmp_path: Path, lost: str
 ) -> None:
     """The object is there; asked again, the API server says so."""
-    launcher, spec = make(), job(tmp_path, SAY)
+    launcher, spec = make(), job(tmp_path, SAY, nodes=1)
     cluster.server.lost.add(("POST", lost))
     launcher.submit(launcher.plan(spec))
 
@@ -102,7 +102,7 @@ def test_a_gate_that_died_while_it_submitted_is_continued(
     cluster: Cluster, make: Make, tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the next submit of the same name; until then nothing runs that is not known."""
-    launcher, spec = make(), job(tmp_path, SAY)
+    launcher, spec = make(), job(tmp_path, SAY, nodes=1)
     create = launcher.api.create
 
     def dies(body: Any, dry_run: bool = False) -> Any:
