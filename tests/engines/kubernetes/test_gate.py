@@ -14,7 +14,7 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.kubernetes.benches import gate, gate_file, kept
-from tests.engines.kubernetes.cluster import KubernetesCluster
+from tests.engines.kubernetes.cluster import MACHINE_ID, KubernetesCluster
 from tests.survival import few_checks
 from tests.tasks.launchers.faults import heal, shape
 
@@ -40,11 +40,13 @@ def trained(cluster: KubernetesCluster) -> set[str]:
 
 @pytest.mark.parametrize("placement", ["in_job", "pinned"])
 def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, placement: str) -> None:
-    """On the nodes that were tested; the boot id that each pod read is the one that its kubelet reports."""
+    """On the nodes that were tested; boot id and machine id that each pod read are those that its kubelet reports."""
     path = gate_file(cluster, tmp_path, placement)
     outcome = gate(path)
     report = kept(path, outcome, "health_check_metrics.json")
-    boots = {(node["identity"]["boot_id"], node["identity"]["engine_boot_id"]) for node in report["nodes"]}
+    ids = [node["identity"] for node in report["nodes"]]
+    boots = {(row["boot_id"], row["engine_boot_id"]) for row in ids}
+    own = {(row["machine_id"], row.get("engine_machine_id", "")) for row in ids}
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     assert (
@@ -53,10 +55,11 @@ def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, pl
         == {"worker-0", "worker-1"}
     )
     assert len(boots) == 1 and len(set(next(iter(boots)))) == 1
+    assert own == {(MACHINE_ID.read_text().strip(),) * 2 if MACHINE_ID.is_file() else ("", "")}
 
 
 def test_a_slow_node_is_named_and_nothing_is_trained(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """Its link is shaped; the pods' reports come through their logs all the same."""
+    """Its link is shaped; the pods' reports come through their logs all the same, and Kubernetes keeps the verdict's first line."""
     namespace = f"{cluster.name}-1"
     shape(namespace, "8mbit")
     try:
@@ -64,17 +67,23 @@ def test_a_slow_node_is_named_and_nothing_is_trained(cluster: KubernetesCluster,
         outcome = gate(path)
     finally:
         heal(namespace)
+    ends = [
+        json.loads(pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
+        for pod in json.loads(cluster.kubectl("get", "pods", "-o", "json"))["items"]
+    ]
     verdict = kept(path, outcome, "verdict.json")
 
     assert outcome.code in (1, 3), outcome.reason
     assert any("node-" in json.dumps(row["subject"]) for row in verdict["findings"] if row["level"] != "PASS")
+    assert sorted(end["node"] for end in ends) == ["node-0", "node-1"]
+    assert all(end["exit_code"] and "the command was not started" in end["reason"] for end in ends), ends
     assert trained(cluster) == set()
 
 
 def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     cluster: KubernetesCluster, tmp_path: Path
 ) -> None:
-    """The kubelet of worker-2 reports a simulated boot id, which is not the one of the kernel on which its pods run."""
+    """The kubelet of worker-2 reports a simulated boot id and machine id, which are not those that its pods can read."""
     cluster.kubectl("cordon", "worker-0")
     cluster.kubectl("uncordon", "worker-2")
     try:
@@ -86,7 +95,8 @@ def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     failed = [row for row in kept(path, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"]
 
     assert outcome.code == 3, outcome.reason
-    assert [row for row in failed if "worker-2" in row["message"] and "boot id" in row["message"]]
+    words = ("worker-2", "boot id", *(("machine id",) if MACHINE_ID.is_file() else ()))
+    assert [row for row in failed if all(word in row["message"] for word in words)]
     assert trained(cluster) == set()
 
 
