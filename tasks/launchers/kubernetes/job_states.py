@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.launchers.base import JobState, Trouble
@@ -92,7 +92,8 @@ class PodView:
     """One pod. `node` is the gate's name for it, `host` the node of Kubernetes, `waits` why its container does not start, and
     `word` the reason of its end, both in the API's words.
 
-    `unschedulable` is the scheduler's message while no node is found for it, `ends` since it is being deleted.
+    `unschedulable` is the scheduler's message while no node is found for it, `ends` since it is being deleted. It was started again
+    `restarts` times, its container by the kubelet or the pod in the place of another; `before` is how it ended the last time.
     """
 
     name: str
@@ -107,6 +108,8 @@ class PodView:
     exit_code: int | None = None
     ends: bool = False
     ending: Ending = field(default_factory=Ending)
+    restarts: int = 0
+    before: str = ""
 
     @property
     def trouble(self) -> Trouble:
@@ -126,15 +129,20 @@ class PodView:
         if self.state is JobState.SUCCEEDED:
             return f"{self.node}{where} ended well"
         if self.state is JobState.FAILED and self.exit_code is not None:
-            words = self.ending.reason or (self.word if self.word != "Error" else "")
-            return (
-                f"{self.node}{where} ended with {self.exit_code}"
-                + (f": {words}" if words else "")
-                + self._said
-            )
+            return f"{self.node}{where} {_ended_with(self.exit_code, self.word, self.ending)}{self._said}"
+        if self.waits:
+            return f"{self.node}{where} waits for its next start: {self.waits}{self._said}"
         return (
             f"{self.node}{where} is {self.state.value}" + (f": {self.word}" if self.word else "") + self._said
         )
+
+    @property
+    def again(self) -> str:
+        """For people, of a pod that was started again; "" of any other."""
+        where = f" on {self.host}" if self.host else ""
+        times = "once" if self.restarts == 1 else f"{self.restarts} times"
+        before = f"; before, it {self.before}" if self.before else ""
+        return f"{self.node}{where} was started again {times}{before}" if self.restarts else ""
 
     @property
     def _said(self) -> str:
@@ -185,6 +193,8 @@ def pod_view(pod: Object) -> PodView | None:
         exit_code=code if type(code) is int else None,
         ends=bool(meta.get("deletionTimestamp")),
         ending=ending_of(str(ended.get("message") or "")),
+        restarts=_count(container.get("restartCount")),
+        before=_before((container.get("lastState") or {}).get("terminated") or {}),
     )
 
 
@@ -216,9 +226,17 @@ def workload_view(workload: Object) -> WorkloadView:
 
 
 def newest(pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """Of each node the pod that was made last, in the order of the nodes."""
+    """Of each node the pod that was made last, in the order of the nodes. One in the place of another counts as started again."""
     found: dict[str, PodView] = {}
     for pod in sorted(pods, key=lambda pod: (pod.made_at, pod.name)):
+        if former := found.get(pod.node):
+            code = former.exit_code
+            before = (
+                _ended_with(code, former.word, former.ending)
+                if code is not None
+                else former.word and f"was {former.word}"
+            )
+            pod = replace(pod, restarts=pod.restarts + former.restarts + 1, before=pod.before or before)
         found[pod.node] = pod
     return tuple(sorted(found.values(), key=lambda pod: int(pod.node.rpartition("-")[2])))
 
@@ -273,8 +291,30 @@ def _words(pods: Sequence[PodView]) -> str:
 
 
 def _running(pods: Sequence[PodView]) -> str:
+    """How many run, and of which there is more to say: they ended, wait for their next start, or were started again."""
     ended = [pod for pod in pods if pod.state.final]
-    return f"{len(pods) - len(ended)} of {len(pods)} pods run" + (f"; {_words(ended)}" if ended else "")
+    waits = [pod for pod in pods if pod.waits and not pod.state.final]
+    again = [pod.again for pod in pods if pod.again]
+    more = "; and others" if len(again) > NAMED else ""
+    said = (_words(ended), _words(waits), "; ".join(again[:NAMED]) + more)
+    return "; ".join(filter(None, (f"{len(pods) - len(ended) - len(waits)} of {len(pods)} pods run", *said)))
+
+
+def _ended_with(code: int, word: str, ending: Ending) -> str:
+    words = ending.reason or (word if word not in ("Error", "Completed") else "")
+    return f"ended with {code}" + (f": {words}" if words else "")
+
+
+def _before(ended: Mapping[str, Any]) -> str:
+    """How a container ended the last time, "" if it was never started before."""
+    code = ended.get("exitCode")
+    if type(code) is not int:
+        return ""
+    return _ended_with(code, str(ended.get("reason") or ""), ending_of(str(ended.get("message") or "")))
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
 
 
 def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -24,12 +24,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 import kubernetes_validate
 
+from tests.fakes.kubernetes.operator_schemas import SCHEMAS, problem_of
+
 Object = dict[str, Any]
 VERSION = "1.31"
 KINDS = {
     "ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods", "Node": "nodes",
     "ResourceQuota": "resourcequotas", "Job": "jobs", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
     "LocalQueue": "localqueues", "ServiceAccount": "serviceaccounts",
+    "PyTorchJob": "pytorchjobs",
 }  # fmt: skip
 VERBS = {"POST": "create", "GET": "get", "PATCH": "patch", "DELETE": "delete"}
 
@@ -130,7 +133,7 @@ class ApiServer(ThreadingHTTPServer):
         """Jobs and pods are marked, and go once their controller or kubelet has ended them. Raises Problem."""
         with self.lock:
             gone = self.found(plural, name)
-            if plural in ("jobs", "pods"):
+            if plural in ("jobs", "pytorchjobs", "pods"):
                 gone["metadata"].setdefault("deletionTimestamp", stamp())
             else:
                 del self.objects[plural][name]
@@ -145,6 +148,10 @@ class ApiServer(ThreadingHTTPServer):
 
 def _validate(made: Object) -> None:
     if made["kind"] == "LocalQueue":
+        return
+    if made["kind"] in SCHEMAS:
+        if problem := problem_of(made):
+            raise Problem(422, "Invalid", f"{made['kind']} is invalid: {problem}")
         return
     try:
         kubernetes_validate.validate(made, VERSION, strict=True)

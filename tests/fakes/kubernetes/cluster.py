@@ -14,8 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,23 +22,25 @@ from typing import Any
 
 from checks.probes.host import machine
 from checks.process.tree import end_tree
+from tests.fakes.kubernetes import controllers, scheduler
 from tests.fakes.kubernetes.api_server import ApiServer, Object, serving, stamp
 
 TICK_S = 0.02
 IMAGE = "registry.example/prelaunch:1"
 ROOT = re.compile(r"^/prelaunch(?=/|$)")
 JOB, INDEX = "prelaunch.dev/job", "prelaunch.dev/node-index"
+BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
 COMPLETION = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass
 class Node:
-    """A node with so many GPUs. A `frozen` kubelet does nothing and says nothing."""
+    """A node with so many GPUs. A `frozen` kubelet does nothing and says nothing. A `boot_id` is simulated: its pods read it."""
 
     name: str
     gpus: int = 0
     frozen: bool = False
-    cordoned: bool = False
+    boot_id: str = ""
 
 
 @dataclass
@@ -56,12 +57,13 @@ class Running:
 
 @dataclass
 class Cluster:
-    """The stand-in as a test has it. `delays_s` is between the steps of a pod; `images` can be pulled."""
+    """The stand-in as a test has it. `delay_s` is between the steps of a pod; `images` can be pulled; `beside` runs in each round."""
 
     server: ApiServer
     nodes: list[Node]
     images: set[str] = field(default_factory=lambda: {IMAGE})
     delay_s: float = 0.05
+    beside: list[Callable[[], None]] = field(default_factory=list)
     boot_id: str = field(default_factory=lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     _running: dict[str, Running] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
@@ -88,8 +90,9 @@ class Cluster:
     def tick(self) -> None:
         """One round of all controllers."""
         with self.server.lock:
-            for job in list(self.server.objects["jobs"].values()):
-                self._job(job)
+            controllers.round_of(self.server)
+            for more in self.beside:
+                more()
             for pod in list(self.server.objects["pods"].values()):
                 self._pod(pod)
 
@@ -100,57 +103,6 @@ class Cluster:
                 end_tree(run.process.pid, 0.0)
                 run.process.wait()
             run.reader.join(5)
-
-    def _job(self, job: Object) -> None:
-        spec, name = job["spec"], job["metadata"]["name"]
-        pods = [
-            p
-            for p in self.server.objects["pods"].values()
-            if p["metadata"]["ownerReferences"][0]["name"] == name
-        ]
-        if "deletionTimestamp" in job["metadata"]:
-            for pod in pods:
-                pod["metadata"].setdefault("deletionTimestamp", stamp())
-            if not pods:
-                del self.server.objects["jobs"][name]
-            return
-        status = job.setdefault("status", {})
-        if status.get("conditions"):
-            return
-        if spec.get("suspend"):
-            status["conditions"] = []
-            return
-        phases = [pod["status"]["phase"] for pod in pods]
-        if phases.count("Succeeded") >= spec["completions"]:
-            status["conditions"] = [{"type": "Complete", "status": "True"}]
-            return
-        if "Failed" in phases and not any(phase in ("Pending", "Running") for phase in phases):
-            said = {
-                "reason": "BackoffLimitExceeded",
-                "message": "Job has reached the specified backoff limit",
-            }
-            status["conditions"] = [{"type": "Failed", "status": "True", **said}]
-            return
-        indexed = spec.get("completionMode") == "Indexed"
-        taken = {p["metadata"]["annotations"].get(COMPLETION) for p in pods} if indexed else set()
-        if "Failed" not in phases:
-            for index in range(spec["completions"]):
-                if (indexed and str(index) not in taken) or (not indexed and not pods):
-                    self._new_pod(job, index if indexed else None)
-        status["active"] = sum(phase in ("Pending", "Running") for phase in phases)
-
-    def _new_pod(self, job: Object, index: int | None) -> None:
-        template, name = job["spec"]["template"], job["metadata"]["name"]
-        number = f"-{index}" if index is not None else ""
-        meta: Object = {
-            "name": f"{name}{number}-{uuid.uuid4().hex[:5]}", "creationTimestamp": stamp(), "uid": str(uuid.uuid4()),
-            "labels": dict(template["metadata"].get("labels") or {}),
-            "annotations": {COMPLETION: str(index)} if index is not None else {},
-            "ownerReferences": [{"name": name}],
-        }  # fmt: skip
-        self.server.objects["pods"][meta["name"]] = {
-            "apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**template["spec"]}, "status": {"phase": "Pending"},
-        }  # fmt: skip
 
     def _pod(self, pod: Object) -> None:
         name, status = pod["metadata"]["name"], pod["status"]
@@ -166,47 +118,38 @@ class Cluster:
         run = self._running.get(name)
         if run is None and "deletionTimestamp" in pod["metadata"]:
             del self.server.objects["pods"][name]
-        elif run is None and status["phase"] == "Pending":
-            if time.monotonic() - self._since[name] > self.delay_s:
+        elif run is None and status["phase"] in ("Pending", "Running"):
+            if time.monotonic() - self._since.get(name, time.monotonic()) > self.delay_s:
                 self._start(pod)
         elif run is not None:
             self._look(pod, run)
 
     def _schedule(self, pod: Object) -> None:
-        spec, job = pod["spec"], pod["metadata"]["labels"][JOB]
-        limits = spec["containers"][0].get("resources", {}).get("limits", {})
-        gpus = int(limits.get("nvidia.com/gpu", 0))
-        placed = [p for p in self.server.objects["pods"].values() if p["spec"].get("nodeName")]
-        for node in self.nodes:
-            here = [
-                p
-                for p in placed
-                if p["spec"]["nodeName"] == node.name and p["status"]["phase"] in ("Pending", "Running")
-            ]
-            used = sum(
-                int(
-                    p["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)
-                )
-                for p in here
-            )
-            apart = spec.get("affinity", {}).get("podAntiAffinity") and any(
-                p["metadata"]["labels"][JOB] == job for p in here
-            )
-            if not node.cordoned and not apart and used + gpus <= node.gpus and _fits(spec, node.name):
-                spec["nodeName"] = node.name
-                status = {"type": "PodScheduled", "status": "True"}
-                pod["status"] = {"phase": "Pending", "conditions": [status]}
-                self._since[pod["metadata"]["name"]] = time.monotonic()
-                self._waits(pod, "ContainerCreating")
-                return
-        said = f"0/{len(self.nodes)} nodes are available: {len(self.nodes)} Insufficient nvidia.com/gpu."
+        nodes = {node.name: node.gpus for node in self.nodes}
+        found = scheduler.node_for(
+            pod, nodes, self.server.objects["nodes"], self.server.objects["pods"].values()
+        )
+        if found:
+            pod["spec"]["nodeName"] = found
+            pod["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+            self._since[pod["metadata"]["name"]] = time.monotonic()
+            self._waits(pod, "ContainerCreating")
+            return
+        said = f"0/{len(nodes)} nodes are available: {len(nodes)} Insufficient nvidia.com/gpu."
         pod["status"]["conditions"] = [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
         ]
 
     def _waits(self, pod: Object, reason: str, message: str = "") -> None:
         state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        pod["status"]["containerStatuses"] = [{"name": "prelaunch", "state": state}]
+        self._shows(pod, state)
+
+    def _shows(self, pod: Object, state: Object) -> None:
+        """The state of its container, which was started again so often."""
+        before = (pod["status"].get("containerStatuses") or [{}])[0]
+        kept = {key: before[key] for key in ("restartCount", "lastState") if key in before}
+        name = pod["spec"]["containers"][0]["name"]
+        pod["status"]["containerStatuses"] = [{"restartCount": 0, **kept, "name": name, "state": state}]
 
     def _start(self, pod: Object) -> None:
         name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
@@ -228,6 +171,11 @@ class Cluster:
         argv = [
             ROOT.sub(here, word).replace("$$(", "$(") for word in (*container["command"], *container["args"])
         ]
+        node = next(node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        if node.boot_id:  # root only
+            own = folder / "boot_id"
+            own.write_text(f"{node.boot_id}\n")
+            argv = ["unshare", "--mount", "/bin/sh", "-c", BOOT, str(own), *argv]
         process = subprocess.Popen(
             argv, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -238,9 +186,7 @@ class Cluster:
         ends_at = time.monotonic() + float(pod["spec"]["activeDeadlineSeconds"])
         self._running[name] = Running(process, folder, reader, ends_at)
         pod["status"] |= {"phase": "Running", "startTime": stamp()}
-        pod["status"]["containerStatuses"] = [
-            {"name": "prelaunch", "state": {"running": {"startedAt": stamp()}}}
-        ]
+        self._shows(pod, {"running": {"startedAt": stamp()}})
 
     def _mount(self, pod: Object, root: Path) -> None:
         """What the volumes hold, in their folders. Raises KeyError for an object that is not there."""
@@ -274,11 +220,8 @@ class Cluster:
                 value = base64.b64decode(found["data"][given["secretKeyRef"]["key"]]).decode()
             elif "fieldRef" in given:
                 path = given["fieldRef"]["fieldPath"]
-                value = (
-                    pod["spec"]["nodeName"]
-                    if path == "spec.nodeName"
-                    else pod["metadata"]["annotations"][COMPLETION]
-                )
+                fields = {"spec.nodeName": pod["spec"]["nodeName"], "metadata.name": pod["metadata"]["name"]}
+                value = fields.get(path) or pod["metadata"]["annotations"][COMPLETION]
             else:
                 value = ROOT.sub(str(root), row["value"])
             if row["name"] == "PRELAUNCH_POD_ADDRESS":
@@ -316,25 +259,19 @@ class Cluster:
         path = run.folder / "root" / "termination"
         message = path.read_text()[:4096] if path.exists() else ""
         ended: dict[str, Any] = {"exitCode": code, "reason": "Error" if code else "Completed"}
-        status = pod["status"]
+        status, state = pod["status"], {"terminated": {**ended, **({"message": message} if message else {})}}
+        again = pod["spec"].get("restartPolicy") == "OnFailure" and "deletionTimestamp" not in pod["metadata"]
+        if code and again and not run.why:
+            del self._running[pod["metadata"]["name"]]
+            self._since[pod["metadata"]["name"]] = time.monotonic()
+            row = status["containerStatuses"][0]
+            row["restartCount"], row["lastState"] = row["restartCount"] + 1, state
+            self._waits(pod, "CrashLoopBackOff", "back-off restarting failed container")
+            return
         status["phase"] = "Failed" if code or run.why else "Succeeded"
         if run.why:
             status |= {"reason": run.why, "message": f"the pod was ended: {run.why}"}
-        state = {"terminated": {**ended, **({"message": message} if message else {})}}
-        status["containerStatuses"] = [{"name": "prelaunch", "state": state}]
-
-
-def _fits(spec: Object, node: str) -> bool:
-    required = (
-        spec.get("affinity", {})
-        .get("nodeAffinity", {})
-        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    )
-    for term in required.get("nodeSelectorTerms", ()):
-        for field_ in term.get("matchFields", ()):
-            if (node in field_["values"]) != (field_["operator"] == "In"):
-                return False
-    return True
+        self._shows(pod, state)
 
 
 def _read(process: subprocess.Popen[bytes], rows: list[tuple[str, str]]) -> None:

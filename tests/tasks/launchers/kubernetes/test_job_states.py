@@ -195,6 +195,29 @@ def test_a_replaced_pod_does_not_count() -> None:
     ]
 
 
+def again(index: int, times: int, state: dict[str, Any], message: str = "") -> dict[str, Any]:
+    """A pod whose container was started again, after it ended with 1."""
+    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    row = {"name": "pytorch", "restartCount": times, "state": state, "lastState": before}
+    return pod(index, containerStatuses=[row])
+
+
+def test_how_often_pods_were_started_again_and_why_is_said() -> None:
+    """A container in its pod, as an operator's, or a pod in the place of another; and what it waits for."""
+    said = '{"attempt": "abc", "node": "node-0", "exit_code": 1, "reason": "no_go: GPU 3"}'
+    back_off = {
+        "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}
+    }
+    evicted = ended(137, 1, "Evicted")
+    later = pod(1, made="2026-11-26T10:05:00Z")
+    text = verdict(two(), [again(0, 2, back_off, said), evicted, later]).detail
+
+    assert "node-0 on worker-0 was started again 2 times; before, it ended with 1: no_go: GPU 3" in text
+    assert "node-0 on worker-0 waits for its next start: CrashLoopBackOff (back-off 20s" in text
+    assert "node-1 on worker-1 was started again once; before, it ended with 137: Evicted" in text
+    assert "again" not in verdict(two(), [pod(0), pod(1)]).detail
+
+
 def test_a_pod_that_is_being_deleted_is_not_gone() -> None:
     """While its kubelet is silent it may run."""
     gone = pod(1)
