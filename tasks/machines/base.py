@@ -110,7 +110,7 @@ class Machine:
     """A machine as its engine shows it. Unknown texts are "", an unknown time is None.
 
     `words` is the engine's state and reason verbatim, `who` names the holder if it is OTHER, `mark` is ours. `booted_at` (Unix
-    seconds) is when the engine says that it started; `jobs` are the jobs that run on it now.
+    seconds) is when the engine says that it started, `boot_id` the id of that boot; `jobs` are the jobs that run on it now.
     """
 
     node: str
@@ -121,6 +121,7 @@ class Machine:
     mark: Mark | None = None
     since: float | None = None
     booted_at: float | None = None
+    boot_id: str = ""
     instance_id: str = ""
     instance_type: str = ""
     jobs: tuple[str, ...] = ()

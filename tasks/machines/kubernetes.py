@@ -145,8 +145,6 @@ class KubernetesMachines:
             return Settled.FAILED
         if now.service is Service.GONE:
             return Settled.FAILED  # it was replaced meanwhile, and what was to be rebooted is gone
-        if not isinstance(before, KubernetesMachine) or not isinstance(now, KubernetesMachine):
-            return Settled.PENDING
         if (
             now.holder is Holder.OTHER
             or now.service is Service.CHANGING

@@ -52,9 +52,8 @@ INSTANCE = re.compile(r"(?:hyperpod-|/)(i-[0-9a-f]{8}(?:[0-9a-f]{9})?)$")
 
 @dataclass(frozen=True)
 class KubernetesMachine(Machine):
-    """A node with the boot id that its kubelet reported, HyperPod's labels, and `version`, which changes with every change of it."""
+    """A node with HyperPod's labels, and `version`, which changes with every change of it. Its kubelet reported the boot id."""
 
-    boot_id: str = ""
     health: str = ""
     deep_check: str = ""
     group: str = ""

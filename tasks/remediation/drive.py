@@ -151,7 +151,12 @@ class Remediation:
         if act.rung in REPAIRS:
             service = Service.CHANGING if act.begun else Service.OUT
             before = Machine(
-                act.node, service, booted_at=act.booted_at, instance_id=act.instance_id, words=act.before
+                act.node,
+                service,
+                booted_at=act.booted_at,
+                boot_id=act.boot_id,
+                instance_id=act.instance_id,
+                words=act.before,
             )
             return self.machines.settled(act.rung, before, now)
         ours = now.holder is Holder.PRELAUNCH and now.mark is not None and now.mark.gate_id == act.gate_id
@@ -276,6 +281,7 @@ class Remediation:
             tuple(dict.fromkeys(blame.check for blame in case.blames)), case.domain, step.allowed_by,
             self.machines.command(rung, case.node, _mark(case), _gpus(case)), machine.words if machine else "",
             machine.booted_at if machine else None, machine.instance_id if machine else "", why=step.why,
+            boot_id=machine.boot_id if machine else "",
         )  # fmt: skip
 
     def _page(self, cases: Sequence[Case], why: Why) -> None:

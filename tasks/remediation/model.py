@@ -141,8 +141,9 @@ class Act:
     """One thing that was done, or is to be done, for a case. `id` is unique in the cluster.
 
     `finding` is the check that raised it, `allowed_by` who allowed it, `command` what was requested, `before`, `said` and `after` are
-    the engine's words. `booted_at` is what the engine said of the node before. A RECHECK has a `proof`, the identity that it found,
-    and when it measured by the clock of the node; `gate` is the gate that made it. `begun`: the engine was seen at a repair.
+    the engine's words. `booted_at` and `boot_id` are what the engine said of the node before. A RECHECK has a `proof`, the identity
+    that it found, and when it measured by the clock of the node; `gate` is the gate that made it. `begun`: the engine was seen at a
+    repair.
     """
 
     schema_version: Version
@@ -173,6 +174,7 @@ class Act:
     measured_at: Time = 0.0
     gate: str = ""
     begun: bool = False
+    boot_id: str = ""
 
 
 @dataclass(frozen=True)

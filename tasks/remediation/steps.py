@@ -162,7 +162,7 @@ def _first(now: Situation) -> Step:
         return Step(Kind.CLOSE, why=Why.OTHER_CASE)
     if machine.service is Service.CHANGING:
         return Step(Kind.CLOSE, why=Why.HELD_BY_OTHER)
-    if why := _void(now, now.case.judged_at):
+    if why := _void(now, now.case.judged_at, now.case.identity.boot_id):
         return _leave(why)
     return _capacity(now, Rung.FENCE)
 
@@ -172,16 +172,20 @@ def _never_sent(act: Act) -> bool:
     return act.state is ActState.REFUSED and act.why is Why.NOT_SEEN
 
 
-def _void(now: Situation, evidence_at: float) -> Why | None:
-    """Why this evidence does not count any more. A clock that was set back makes old evidence look new."""
+def _void(now: Situation, evidence_at: float, boot_id: str) -> Why | None:
+    """Why evidence of that time and boot does not count any more. A clock that was set back makes old evidence look new."""
     if evidence_at <= now.journal.breaker.closed_at:
         return Why.BEFORE_BREAKER
     fresh = -SKEW_S <= now.at - evidence_at <= now.settings.limits.max_verdict_s
     if now.at < now.journal.written_at - SKEW_S or not fresh:
         return Why.STALE
-    if now.machine.booted_at is not None and now.machine.booted_at >= evidence_at:
-        return Why.OTHER_BOOT
-    return None
+    return Why.OTHER_BOOT if _booted_since(now.machine, evidence_at, boot_id) else None
+
+
+def _booted_since(machine: Machine, measured_at: float, boot_id: str) -> bool:
+    """Whether the engine says that the machine started after something was measured on it: by the time, or by another boot id."""
+    later = machine.booted_at is not None and machine.booted_at >= measured_at
+    return later or bool(machine.boot_id and boot_id and machine.boot_id != boot_id)
 
 
 def _capacity(now: Situation, rung: Rung) -> Step:
@@ -261,7 +265,7 @@ def _taken(now: Situation) -> Step | None:
 def _after_recheck(now: Situation) -> Step:
     acts, last = now.acts, now.last
     if last.proof is Proof.PASSED and shows_repair(now.case, acts, last.found):
-        if not _outdated(now, last.measured_at):
+        if not _outdated(now, last.measured_at, last.found.boot_id):
             return Step(Kind.DO, Rung.RETURN)
         again = len(acts) > 1 and acts[-2].proof is Proof.PASSED
         return _leave(Why.STALE) if again else Step(Kind.DO, Rung.RECHECK)
@@ -281,10 +285,10 @@ def _after_recheck(now: Situation) -> Step:
     return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
 
 
-def _outdated(now: Situation, measured_at: float) -> bool:
+def _outdated(now: Situation, measured_at: float, boot_id: str) -> bool:
     """Whether a proof does not count any more: it is old, the node was booted since, or another gate condemned it again."""
     newer = any(one.node == now.case.node and one.judged_at > measured_at for one in now.journal.cases)
-    booted = now.machine.booted_at is not None and now.machine.booted_at >= measured_at
+    booted = _booted_since(now.machine, measured_at, boot_id)
     return newer or booted or now.at - measured_at > now.settings.limits.max_verdict_s
 
 
@@ -296,8 +300,8 @@ def _repair(now: Situation) -> Step:
     asked = _question(now, rung)
     if asked is not None and asked.permission is Permission.ASKED and now.at <= asked.deadline:
         return Step(Kind.WAIT, rung, Why.NOT_ALLOWED)
-    measured = [act.measured_at for act in now.acts if act.proof is Proof.FAILED]
-    why = _void(now, max([now.case.judged_at, *measured]))
+    measured = [(act.measured_at, act.found.boot_id) for act in now.acts if act.proof is Proof.FAILED]
+    why = _void(now, *max([(now.case.judged_at, now.case.identity.boot_id), *measured]))
     if why is Why.BEFORE_BREAKER:
         return _leave(why)
     if why is not None:

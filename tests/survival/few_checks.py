@@ -44,10 +44,15 @@ NAMES = (
 ADDS = "tests.survival.few_checks:adds"
 
 
+SICK = "PRELAUNCH_FEW_SICK"
+
+
 @check("site.adds", Scope.RANK, timeout_s=10, metrics=("total",))
 def adds(context: Context) -> Measurement:
-    """Adds numbers."""
-    return Measurement({"total": sum(range(100))})
+    """Adds numbers; wrongly on a node for which a file lies in the folder that SICK names."""
+    sick, node = os.environ.get(SICK, ""), os.environ.get("PRELAUNCH_ENGINE_NODE", "")
+    wrong = bool(sick and node) and Path(sick, node).exists()
+    return Measurement({"total": sum(range(100)) + int(wrong)})
 
 
 def policy(rules: Policy) -> Policy:
@@ -84,9 +89,10 @@ def gate_file(shipped: Path, folder: Path, changes: Mapping[str, str]) -> Path:
     return path
 
 
-def interpreter(path: Path) -> Path:
-    """A program at `path` that is Python, but with the few checks."""
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} "$@"\n')
+def interpreter(path: Path, sick: Path | None = None) -> Path:
+    """A program at `path` that is Python, but with the few checks. In `sick` lie the names of nodes that compute wrongly."""
+    own = f"{SICK}={sick} " if sick else ""
+    path.write_text(f'#!/bin/sh\n{own}exec {sys.executable} {Path(__file__).resolve()} "$@"\n')
     path.chmod(0o755)
     return path
 

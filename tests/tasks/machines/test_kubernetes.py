@@ -12,7 +12,17 @@ import pytest
 
 from tasks.launchers.kubernetes.api import Api
 from tasks.launchers.kubernetes.pod import HELD
-from tasks.machines.base import ActAmbiguous, ActRefused, EngineSilent, Holder, Mark, Rung, Service, Settled
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    EngineSilent,
+    Holder,
+    Machine,
+    Mark,
+    Rung,
+    Service,
+    Settled,
+)
 from tasks.machines.kubernetes import HyperPodAct, KubernetesMachineOptions, KubernetesMachines
 from tasks.machines.kubernetes_nodes import (
     CLAIMS,
@@ -268,8 +278,12 @@ def test_hyperpods_api_is_asked_for_the_instance_of_the_node(cluster: Cluster) -
 
 
 def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> None:
-    """A node that came back with the same one was not rebooted; while HyperPod has it nothing is known."""
-    before = machines(cluster).look()["worker-0"]
+    """A node that came back with the same one was not rebooted; while HyperPod has it nothing is known.
+
+    Of the machine as it was before, the remediation has what its records keep.
+    """
+    seen = machines(cluster).look()["worker-0"]
+    before = Machine("worker-0", Service.OUT, boot_id=seen.boot_id)
     changing = replace(before, service=Service.CHANGING)
     away = replace(before, holder=Holder.OTHER)
     other = replace(before, boot_id="other")
@@ -283,6 +297,7 @@ def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> N
     assert settled(Rung.REBOOT, before, replace(before, service=Service.GONE)) is Settled.FAILED
     assert settled(Rung.REPLACE, before, replace(before, service=Service.GONE)) is Settled.DONE
     assert settled(Rung.REPLACE, before, other) is Settled.PENDING
+    assert settled(Rung.REBOOT, replace(before, boot_id=""), other) is Settled.PENDING
 
 
 def test_a_retest_runs_where_nobody_elses_pods_do(cluster: Cluster) -> None:

@@ -133,18 +133,26 @@ def test_a_reboot_is_compared_with_what_was_measured_right_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("later_s", "booted_at"),
-    [pytest.param(1801, 0.0, id="too old"), pytest.param(60, NOW, id="another boot")],
+    ("later_s", "shown"),
+    [
+        pytest.param(1801, {"booted_at": 0.0}, id="too old"),
+        pytest.param(60, {"booted_at": NOW}, id="another boot"),
+        pytest.param(60, {"boot_id": "another"}, id="another boot by its id"),
+    ],
 )
-def test_a_proof_that_does_not_count_any_more_is_made_again_once(later_s: float, booted_at: float) -> None:
+def test_a_proof_that_does_not_count_any_more_is_made_again_once(
+    later_s: float, shown: dict[str, object]
+) -> None:
     """The process may have died for a day before it returned the node, and the node may have been rebooted."""
-    seen = machines(**{**FENCED, "booted_at": booted_at})
+    seen = machines(**{**FENCED, **shown})
     acts = (
         an_act(Rung.FENCE),
         an_act(Rung.REBOOT),
         an_act(Rung.RECHECK, proof=Proof.PASSED, found=FOUND, measured_at=NOW),
     )
+    same = machines(**{**FENCED, "boot_id": FOUND.boot_id})
     assert Rung.RETURN is step(a_case(), *acts, seen=machines(**FENCED), now=NOW + 60).rung
+    assert Rung.RETURN is step(a_case(), *acts, seen=same, now=NOW + 60).rung
     assert Rung.RECHECK is step(a_case(), *acts, seen=seen, now=NOW + later_s).rung
     twice = (*acts, an_act(Rung.RECHECK, number=2, proof=Proof.PASSED, found=FOUND, measured_at=NOW))
     assert Step(Kind.DO, Rung.PAGE, Why.STALE) == step(a_case(), *twice, seen=seen, now=NOW + later_s)

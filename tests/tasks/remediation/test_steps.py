@@ -99,6 +99,7 @@ def test_a_node_is_fenced_first() -> None:
             a_case(), ACT, machines(**{**FENCED, "mark": Mark("g0", "gpu")}), Why.OTHER_CASE, id="another case"
         ),
         pytest.param(a_case(), ACT, machines(booted_at=NOW), Why.OTHER_BOOT, id="another boot"),
+        pytest.param(a_case(), ACT, machines(boot_id="another"), Why.OTHER_BOOT, id="another boot by its id"),
     ],
 )  # fmt: skip
 def test_a_node_is_left_alone_without_a_page(
