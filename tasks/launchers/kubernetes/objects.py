@@ -153,10 +153,10 @@ def _indexed_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table
 
 def _pytorch_spec(job: JobSpec, options: KubernetesOptions, pod: Table) -> Table:
     """Never run. Source: the API reference of Kubeflow's Training Operator v1."""
-    policy = {
-        "backoffLimit": options.auto_resume_retries if options.auto_resume else 0,
-        **_operator_policy(job, options),
-    }
+    # The operator fails a job whose containers were started again that often, all of them together, and each start of the job ends on
+    # every node (training-operator, pkg/core/job.go, PastBackoffLimit).
+    again = options.auto_resume_retries * job.nodes + 1 if options.auto_resume else 0
+    policy = {"backoffLimit": again, **_operator_policy(job, options)}
     restart = "OnFailure" if options.auto_resume else "Never"
     worker = {"replicas": job.nodes, "restartPolicy": restart, "template": pod}
     return {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}}

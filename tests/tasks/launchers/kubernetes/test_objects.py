@@ -328,6 +328,7 @@ def test_auto_resume_says_what_hyperpod_reads() -> None:
     assert annotations["sagemaker.amazonaws.com/enable-job-auto-resume"] == "true"
     assert annotations["sagemaker.amazonaws.com/job-max-retry-count"] == "2"
     assert (worker["replicas"], worker["restartPolicy"]) == (2, "OnFailure")
+    assert body["spec"]["runPolicy"]["backoffLimit"] == 2 * 2 + 1  # type: ignore[index]
     assert worker["template"]["spec"]["nodeSelector"] == {
         "sagemaker.amazonaws.com/node-health-status": "Schedulable"
     }
