@@ -126,6 +126,11 @@ class Machine:
     instance_type: str = ""
     jobs: tuple[str, ...] = ()
 
+    @property
+    def engine_health(self) -> str:
+        """What the engine's own checks say of the machine, in its words; "" where it has none."""
+        return ""
+
 
 @dataclass(frozen=True)
 class Retest:

@@ -81,6 +81,11 @@ class HyperPodMachine(Machine):
     group: str = ""
     cluster_id: str = ""
 
+    @property
+    def engine_health(self) -> str:
+        """HyperPod's status of the instance."""
+        return self.status.value
+
 
 class HyperPodMachines:
     """`slurm` is the back end of the cluster's Slurm. `cluster` is HyperPod's name or ARN of the cluster.

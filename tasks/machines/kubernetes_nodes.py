@@ -60,6 +60,11 @@ class KubernetesMachine(Machine):
     version: str = ""
     taints: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
+    @property
+    def engine_health(self) -> str:
+        """HyperPod's labels: the health of the node, and the status of its deep health check."""
+        return ", ".join(filter(None, (self.health, self.deep_check and f"deep check {self.deep_check}")))
+
 
 def machine_of(node: Mapping[str, Any], jobs: Iterable[str] = ()) -> KubernetesMachine:
     """The machine that a Node describes; `jobs` run on it."""

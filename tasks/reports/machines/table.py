@@ -14,7 +14,7 @@ from tasks.reports.machines.rows import MachineRow
 from tasks.text.inert import one_line
 
 COLUMNS = (
-    "node", "by the engine", "by us", "disagreement", "last proof", "type", "held by", "since", "acts", "jobs", "shell",
+    "node", "by the engine", "by us", "disagreement", "last proof", "health", "type", "held by", "since", "acts", "jobs", "shell",
 )  # fmt: skip
 NONE = "-"
 
@@ -57,7 +57,7 @@ def row_table(row: MachineRow, now: float, answered: bool) -> dict[str, object]:
             "service": machine.service.value, "words": machine.words, "holder": machine.holder.value, "who": machine.who,
             "mark": str(machine.mark) if machine.mark else None, "since": machine.since, "jobs": list(machine.jobs),
             "instance_type": machine.instance_type or None, "instance_id": machine.instance_id or None,
-            "booted_at": machine.booted_at,
+            "booted_at": machine.booted_at, "boot_id": machine.boot_id or None, "health": machine.engine_health or None,
         },
         "known_to_engine": machine is not None if answered else None,
         "ours": row.ours.name.lower(),
@@ -85,6 +85,7 @@ def _cells(row: MachineRow, now: float, answered: bool) -> tuple[str, ...]:
         ours,
         row.disagreement.value if row.disagreement else NONE,
         proven,
+        one_line(machine.engine_health, 60) if machine and machine.engine_health else NONE,
         one_line(machine.instance_type, 40) if machine and machine.instance_type else NONE,
         _holder(machine),
         time_text(machine.since) if machine and machine.since is not None else NONE,

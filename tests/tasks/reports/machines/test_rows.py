@@ -8,6 +8,9 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.machines.base import Holder, Machine, Mark, Rung, Service
+from tasks.machines.hyperpod import HyperPodMachine
+from tasks.machines.hyperpod_api import Status
+from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
 from tasks.reports.machines.rows import (
     Disagreement,
@@ -134,10 +137,49 @@ def test_the_table_has_what_an_operator_asks_for() -> None:
     (row,) = machine_rows({"n2": shown}, acts, serving())
     line = machines_text((row,), 1690.0, answered=True).splitlines()[1]
 
-    assert ["n2", "out of service", "fenced (recheck 1 done)", "-", "passed 10 min ago", "p5.48xlarge"] == [
-        cell.strip() for cell in line.split("  ") if cell
-    ][:6]
+    assert [
+        "n2",
+        "out of service",
+        "fenced (recheck 1 done)",
+        "-",
+        "passed 10 min ago",
+        "-",
+        "p5.48xlarge",
+    ] == [cell.strip() for cell in line.split("  ") if cell][:7]
     assert line.endswith(f"prelaunch: {GATE} kernel.xid  1970-01-01 00:16:40Z  2     17    shell n2")
+
+
+def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> None:
+    """HyperPod's labels of a node of EKS, and its status of a Slurm node; most engines say nothing of it."""
+    labels = {
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+        "sagemaker.amazonaws.com/deep-health-check-status": "Passed",
+        "node.kubernetes.io/instance-type": "ml.p5.48xlarge",
+    }
+    node = {
+        "metadata": {"name": "n2", "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    shown = {
+        "n1": HyperPodMachine("n1", Service.SERVING, status=Status.DEEP_HEALTH_CHECK),
+        "n2": machine_of(node),
+        "n3": Machine("n3", Service.SERVING),
+    }
+    proof = act(Rung.RECHECK, at=1100.0, proof=Proof.PASSED, measured_at=1090.0, gate="g2")
+    rows = machine_rows(shown, (proof,), serving())
+    lines = machines_text(rows, 1690.0, answered=True).splitlines()
+    tables = [row_table(row, 1690.0, True)["engine"] for row in rows]
+
+    assert lines[0].index("last proof") < lines[0].index("health") < lines[0].index("type")
+    assert (
+        "passed 10 min ago" in lines[2]
+        and "Schedulable, deep check Passed" in lines[2]
+        and "ml.p5.48xlarge" in lines[2]
+    )
+    assert "DeepHealthCheckInProgress" in lines[1]
+    assert [table["health"] for table in tables] == [  # type: ignore[index]
+        "DeepHealthCheckInProgress", "Schedulable, deep check Passed", None,
+    ]  # fmt: skip
 
 
 def test_words_of_an_engine_are_data() -> None:
