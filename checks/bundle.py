@@ -9,13 +9,14 @@ from typing import Annotated
 from checks import policy
 from checks.check import Check
 from checks.culprit.topology import Topology
+from checks.documents.certificates import Certificate
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts
 from checks.facts.profile_options import DEADLINE_S
 from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
-from checks.value_types import Range, Text
+from checks.value_types import SPARSE, Range, Text
 
 BUNDLE_BYTES = 1 << 20
 
@@ -31,6 +32,7 @@ class Bundle:
     and `deadline_s` is the time for all checks of a node, counted from the moment at which its runner has opened the bundle (bundles
     of version 0.1.0 have none). The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge
     alike. `topology` describes the switches to which each node is connected; it is None where the gate file describes none.
+    `certificates` say which checks a node may skip.
     """
 
     schema_version: Version
@@ -47,6 +49,7 @@ class Bundle:
     topology: Topology | None = None
     deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
     skip: tuple[str, ...] = ()
+    certificates: tuple[Certificate, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
+from checks.documents.certificates import Certificates, dump
 from checks.documents.columns import Observations, Rows
 from checks.documents.report import NodeReport, load_node
+from checks.judge.certificates.decision import machine_digest
 from checks.model import Node, Observation, Report, Skip
 from checks.value_types import DecodeError
 
@@ -49,7 +51,15 @@ def merge(
         nodes=tuple(sorted(map(_dated, nodes), key=lambda node: (node.rank, node.name))),
         observations=Observations(_by_check(nodes)),
         collection=tuple(problems),
+        certificates=_offered(bundle, nodes),
     )
+
+
+def _offered(bundle: Bundle, reports: Iterable[NodeReport]) -> str:
+    """The certificates that the gate offered to the machines that reported; "" if there are none."""
+    machines = {machine_digest(report.node.identity) for report in reports}
+    found = tuple(one for one in bundle.certificates if one.machine in machines)
+    return dump(Certificates(certificates=found)) if found else ""
 
 
 def _dated(report: NodeReport) -> Node:

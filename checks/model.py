@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Annotated, NoReturn
 
 from checks.model_details import Comparison, DeclaredMachine, Unmeasured
-from checks.value_types import Range, Text
+from checks.value_types import SPARSE, Range, Text
 
 SCHEMA_VERSION = 1
 CLUSTER = "cluster"
@@ -70,31 +70,6 @@ class ErrorKind(str, Enum):
     OTHER = "other"
 
 
-class PairOutcome(str, Enum):
-    """How a test between two ranks ended. `failures` says the same in words, and no code reads them.
-
-    NOT_RUN and PEER_LEFT say nothing about the pair: the test did not begin; with PEER_LEFT, because the peer had stopped its pair
-    tests. NO_ANSWER and CLOSED: the peer itself did not answer. FAILED: everything else, including wrong data.
-    """
-
-    OK = "ok"
-    NOT_RUN = "not_run"
-    PEER_LEFT = "peer_left"
-    NO_ANSWER = "no_answer"
-    CLOSED = "closed"
-    FAILED = "failed"
-
-    @property
-    def never_ran(self) -> bool:
-        """Whether the test says nothing of the pair."""
-        return self in (PairOutcome.NOT_RUN, PairOutcome.PEER_LEFT)
-
-    @property
-    def is_silence(self) -> bool:
-        """Whether the peer itself did not answer."""
-        return self in (PairOutcome.NO_ANSWER, PairOutcome.CLOSED)
-
-
 class Cause(str, Enum):
     """Why a finding exists. EVIDENCE means that the gate cannot tell, so that no node is replaced because of it."""
 
@@ -114,7 +89,7 @@ class Scope(str, Enum):
 
 class Skip(str, Enum):
     """Why a check did not measure. GATE_FILE is what the operator asked for; the three before it come from the machine, the others
-    from the declaration.
+    from the declaration. CERTIFIED: an earlier gate measured it on this machine (checks.judge.certificates); no policy accepts it.
     """
 
     NO_GPU_DECLARED = "no GPU declared"
@@ -131,6 +106,7 @@ class Skip(str, Enum):
     TOOL_MISSING = "tool not installed on this node"
     PREREQUISITE = "a check that it stands on did not succeed"
     GATE_FILE = "left out by the gate file"
+    CERTIFIED = "certified by an earlier gate"
 
 
 class Part(str, Enum):
@@ -223,6 +199,7 @@ class Node:
 
     `measured_at` is the time of its own clock at its last write (UTC, ISO 8601); "" until the reports are merged. `open_findings` is
     what the watch of this machine had found and nothing has answered (checks.documents.open_findings, as JSON); "" without a watch.
+    `machine_state` is what the machine itself knows of the time before this gate (checks.documents.certificates, as JSON).
     """
 
     name: NodeName
@@ -233,6 +210,7 @@ class Node:
     identity: Mapping[str, str]
     measured_at: str = ""
     open_findings: str = ""
+    machine_state: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -249,7 +227,8 @@ class Report:
     """Everything that was planned and observed. A verdict is made from this alone.
 
     `measured_at` is UTC, ISO 8601, and the only time that a verdict uses. `collection` lists what the collector could not read
-    ("node-2: truncated at byte 812"), and `ends` how nodes without a complete report ended.
+    ("node-2: truncated at byte 812"), and `ends` how nodes without a complete report ended. `certificates` are those that the gate
+    offered to its nodes (checks.documents.certificates, as JSON); a node's own report has none.
     """
 
     gate_id: str
@@ -263,6 +242,7 @@ class Report:
     observations: Sequence[Observation]
     collection: tuple[str, ...] = ()
     ends: tuple[NodeEnd, ...] = ()
+    certificates: str = field(default="", metadata=SPARSE)
 
 
 class Action(str, Enum):
@@ -281,7 +261,7 @@ class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
     NO_BASELINE and ONLY_SMALL_MESSAGES both mean that there is no expected value to compare with; the latter, because no message was
-    large enough. OPEN_BEFORE: it was found before this gate, which did not measure it again.
+    large enough. OPEN_BEFORE: it was found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it.
     """
 
     NOT_MEASURED = "not_measured"
@@ -289,6 +269,7 @@ class FindingKind(str, Enum):
     NO_BASELINE = "no_baseline"
     ONLY_SMALL_MESSAGES = "only_small_messages"
     OPEN_BEFORE = "open_before"
+    CERTIFIED = "certified"
 
 
 @dataclass(frozen=True)
@@ -329,12 +310,15 @@ class Count:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much was observed; `checks` counts pairs of a check and a subject."""
+    """How much was observed; `checks` counts pairs of a check and a subject. `certified` of them were not observed by this gate, but
+    by an earlier one.
+    """
 
     nodes: Count
     gpus: Count
     ranks: Count
     checks: Count
+    certified: int = field(default=0, metadata=SPARSE)
 
     @property
     def complete(self) -> bool:

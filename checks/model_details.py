@@ -1,5 +1,5 @@
-"""Details of the model: what a finding is based on (a number that crossed a threshold, or a value that was not measured), and a
-machine of one's own as an operator describes it. Pure data.
+"""Details of the model: how a pair test ended, what a finding is based on (a number that crossed a threshold, or a value that was not
+measured), and a machine of one's own as an operator describes it. Pure data.
 """
 
 from __future__ import annotations
@@ -9,6 +9,31 @@ from enum import Enum
 from typing import Annotated
 
 from checks.value_types import Range, Text
+
+
+class PairOutcome(str, Enum):
+    """How a test between two ranks ended. `failures` says the same in words, and no code reads them.
+
+    NOT_RUN and PEER_LEFT say nothing about the pair: the test did not begin; with PEER_LEFT, because the peer had stopped its pair
+    tests. NO_ANSWER and CLOSED: the peer itself did not answer. FAILED: everything else, including wrong data.
+    """
+
+    OK = "ok"
+    NOT_RUN = "not_run"
+    PEER_LEFT = "peer_left"
+    NO_ANSWER = "no_answer"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether the test says nothing of the pair."""
+        return self in (PairOutcome.NOT_RUN, PairOutcome.PEER_LEFT)
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether the peer itself did not answer."""
+        return self in (PairOutcome.NO_ANSWER, PairOutcome.CLOSED)
 
 
 class Relation(str, Enum):

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from checks.documents.decode import decode
 from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
-from checks.value_types import DecodeError, Range, Text, version_of
+from checks.value_types import SPARSE, DecodeError, Range, Text, version_of
 
 Number = Annotated[float, Range(-1e18, 1e18)]
 Ratio = Annotated[float, Range(0, 1)]
@@ -74,6 +74,19 @@ SENSIBLE: Mapping[str, Range] = {
     "all_pairs_nodes": Range(2, 1_000_000),
     "matchings": Range(3, 1_000_000),
 }
+# The checks that a certificate may stand for: each takes longer than an instant, looks at its own node alone, and loads what the watch
+# of a node only reads. Everything else is measured at every gate: the kernel log, the inventory, identities, whatever costs next to
+# nothing, the network, and all that ranks do together.
+CERTIFIABLE = (
+    "cpu.stress",
+    "memory.stress",
+    "disk.io",
+    "dcgm.diag",
+    "neuron.collectives",
+    "efa.loopback",
+    "nccl.tests",
+)
+LONGEST_VALID_H = 168.0
 # One good node in a thousand gates. Judgement: a site with ten gates a day is misled every few months.
 FALSE_NAMES = 0.001
 RELATIVE = (Over.PEERS, Over.NODE, Over.FLEET, Over.SLOWEST)
@@ -171,7 +184,8 @@ class CheckPolicy:
 
     `scope` is what the check must observe: a plan that observes the cluster once, where each node is required, is refused.
     `profiles`, `part`, `min_nodes` and `min_ranks` say to which declarations the check applies, as its line in the catalogue does,
-    so that no plan can leave it out elsewhere. `overlay` is for kernel.xid alone: whose answers to Xids are used.
+    so that no plan can leave it out elsewhere. `overlay` is for kernel.xid alone: whose answers to Xids are used. `valid_for` is for
+    how many hours a measurement may certify the check at later gates (checks.judge.certificates); 0: every gate measures it.
     """
 
     required: bool = True
@@ -184,6 +198,7 @@ class CheckPolicy:
     rules: tuple[Rule, ...] = ()
     options: Mapping[str, Number] = field(default_factory=dict)
     overlay: Overlay = Overlay.NVIDIA
+    valid_for: Annotated[float, Range(0, LONGEST_VALID_H)] = field(default=0.0, metadata=SPARSE)
 
     @property
     def may_be_left_out(self) -> bool:
@@ -255,6 +270,12 @@ def check_sense(policy: Policy) -> None:
     for name, line in policy.checks.items():
         if line.overlay is not Overlay.NVIDIA and name != "kernel.xid":
             raise DecodeError("only kernel.xid has overlays", f"checks.{name}.overlay")
+        if line.valid_for and name not in CERTIFIABLE:
+            said = f"{name} is measured at every gate; only {', '.join(CERTIFIABLE)} can be certified"
+            raise DecodeError(said, f"checks.{name}.valid_for")
+        if Skip.CERTIFIED in line.accept_skips:
+            said = "no policy accepts it by itself: say with valid_for how old a certificate may be"
+            raise DecodeError(said, f"checks.{name}.accept_skips")
         for index, rule in enumerate(line.rules):
             _require_sense(rule, f"checks.{name}.rules[{index}]")
         if not line.required:

@@ -15,6 +15,8 @@ from typing import Any, get_type_hints
 Version = tuple[int, ...]
 VERSION = re.compile(r"[1-9]\d{0,4}(?:\.\d{1,4}){0,3}")
 _DIGITS = re.compile(r"([0-9]+)")
+# The metadata of a field that JSON has only where it differs from its default, so that documents without it keep their bytes.
+SPARSE = {"sparse": True}
 
 
 def natural(name: str) -> tuple[tuple[int, str, str], ...]:

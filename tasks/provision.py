@@ -14,6 +14,7 @@ from dataclasses import replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from checks.documents.certificates import Certificate
 from checks.judge.verdict import failed_nodes
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
@@ -27,6 +28,8 @@ from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
 from tasks.launchers.base import NoCapacity
+from tasks.store.base import StoreError
+from tasks.store.certificates import longest_valid_s, offer, offered
 
 LOG = logging.getLogger("prelaunch")
 FIRST_S = 30.0
@@ -38,10 +41,33 @@ LOOK_S = 1.0
 async def submit_checks(session: Session) -> str:
     """Submit the health check, or adopt the one that a dead predecessor started; returns its name."""
     lease = await settle_lease(session)
-    job = check_job(session.setting, lease.gate_id, lease.job(CHECK), session.tags)
+    certificates = await run_to_end(offer_certificates, session, lease)
+    job = check_job(session.setting, lease.gate_id, lease.job(CHECK), session.tags, certificates)
     job = replace(job, exclude=tuple(session.excluded))
     await run_to_end(submit_job, session, job)
     return job.name
+
+
+def offer_certificates(session: Session, lease: Lease) -> tuple[Certificate, ...]:
+    """The certificates of earlier gates, for checks that the nodes need not repeat. There are none if the policy lets no check be
+    certified, and for the second job of a gate, because the first one may have found something.
+
+    Nodes that decide by themselves (IN_JOB) get none: they measure everything.
+    """
+    setting = session.setting
+    session.certificates = ()
+    if not longest_valid_s(setting.policy) or lease.attempt > 1:
+        return ()
+    try:
+        if lease.adopted:
+            session.certificates = offered(setting.store, lease.gate_id)
+        else:
+            session.certificates = offer(
+                setting.store, lease.gate_id, setting.policy, setting.facts, setting.baseline
+            )
+    except StoreError as error:
+        LOG.warning("every check is measured, because certificates cannot be read or kept: %s", error)
+    return session.certificates
 
 
 @task(cache_policy=NO_CACHE, task_run_name="provision {session.gate_id}")

@@ -14,7 +14,7 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Answer, Better, Decoded, Matrix, Part, Span, Tolerance
 from checks.culprit.rounds import Pair
 from checks.culprit.test_rows import NOTHING_LOST, Trial, lost_percent
-from checks.model import PairOutcome
+from checks.model_details import PairOutcome
 
 # Judgement: a value below half of the usual one is measured again.
 RATIO = 0.5

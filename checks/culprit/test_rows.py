@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeGuard
 
-from checks.model import PairOutcome, Value
+from checks.model import Value
+from checks.model_details import PairOutcome
 
 TABLE_LINES = 40
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.

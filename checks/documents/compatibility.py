@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from checks.documents.columns import Columns
-from checks.model import Cause, ErrorKind, FindingKind, Observation, Outcome, PairOutcome
+from checks.model import Cause, ErrorKind, FindingKind, Observation, Outcome
+from checks.model_details import PairOutcome
 
 _SMALL_MESSAGES = "was measured with no message of"
 # The beginnings of the reasons of ERRORED rows.

@@ -29,7 +29,7 @@ from checks.model import (
     Profile,
     Report,
 )
-from checks.value_types import DecodeError, Range
+from checks.value_types import SPARSE, DecodeError, Range
 
 NODE_REPORT_BYTES = 256 * 1024
 REPORT_BYTES = 512 * 1024 * 1024
@@ -55,6 +55,7 @@ class ReportFile:
     checks: Mapping[str, Columns]
     collection: tuple[str, ...]
     ends: tuple[NodeEnd, ...] = ()
+    certificates: str = dataclasses.field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,12 @@ def plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _names(type(value))}
+        names, sparse = _names(type(value))
+        made: dict[str, object] = {name: plain(getattr(value, name)) for name in names}
+        for name, default in sparse:
+            if (item := getattr(value, name)) != default:
+                made[name] = plain(item)
+        return made
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -137,8 +143,11 @@ def plain(value: object) -> object:
 
 
 @lru_cache(maxsize=256)
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _names(kind: Any) -> tuple[tuple[str, ...], tuple[tuple[str, object], ...]]:
+    """The keys that are always there, and those that are left out with their default (SPARSE)."""
+    fields = dataclasses.fields(kind)
+    names = tuple(field.name for field in fields if field.metadata.keys().isdisjoint(SPARSE))
+    return names, tuple((field.name, field.default) for field in fields if field.name not in names)
 
 
 def digest(data: bytes) -> str:

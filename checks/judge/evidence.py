@@ -10,6 +10,8 @@ from checks.documents.columns import Rows, by_check
 from checks.facts import withheld_kernel_log
 from checks.facts.instances import Facts, Instance, lacks
 from checks.judge import clocks, completeness, machine_identity
+from checks.judge.certificates import findings as certificates
+from checks.judge.certificates.decision import NO_DECISIONS, Decisions
 from checks.judge.not_measured import not_measured
 from checks.judge.reachability import PAIRS
 from checks.judge.rules.wording import exit_text
@@ -58,8 +60,12 @@ class UsableEvidence:
     coverage: Coverage
 
 
-def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
-    """Splits the report into sound observations, in the order of their subjects, and findings about missing evidence."""
+def weigh(
+    report: Report, policy: Policy, facts: Facts, certified: Decisions = NO_DECISIONS
+) -> UsableEvidence:
+    """Splits the report into sound observations, in the order of their subjects, and findings about missing evidence. `certified` are
+    the decisions on the certificates that the report carries.
+    """
     instance = facts.instances.get(report.declared.instance_type)
     findings = [
         *_about_absent_nodes(report),
@@ -90,7 +96,8 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
             else:
                 findings += _about_subjects(planned, rows, subjects[planned.scope], line)
                 sound[planned.check] = _sound(rows, unfit, subjects[planned.scope])
-            findings += _about_rows(planned, rows, unfit, subjects[planned.scope] - accepted, line, absent)
+            wanted = subjects[planned.scope] - accepted
+            findings += _about_rows(planned, rows, unfit, wanted, line, absent, certified)
             findings += completeness.judge_lists(planned, sound[planned.check], report.declared, line)
             findings += _about_source(sound[planned.check])
         else:
@@ -101,7 +108,8 @@ def weigh(report: Report, policy: Policy, facts: Facts) -> UsableEvidence:
         findings.append(_missing(check, CLUSTER, said))
     findings += _about_withheld(report.declared, unread, sound, instance)
     count = sum(map(len, sound.values()))
-    return UsableEvidence(sound, findings, completeness.coverage(report, sound, Count(count, required)))
+    coverage = completeness.coverage(report, sound, Count(count, required))
+    return UsableEvidence(sound, findings, certificates.counted(coverage, findings))
 
 
 def allowed(
@@ -279,13 +287,9 @@ def _sound(rows: Rows, left_out: frozenset[int], expected: frozenset[str]) -> Ro
 
 
 def _about_rows(
-    planned: Planned,
-    rows: Rows,
-    unfit: frozenset[int],
-    expected: frozenset[str],
-    line: CheckPolicy,
-    absent: frozenset[str],
-) -> Iterator[Finding]:
+    planned: Planned, rows: Rows, unfit: frozenset[int], expected: frozenset[str], line: CheckPolicy,
+    absent: frozenset[str], certified: Decisions,
+) -> Iterator[Finding]:  # fmt: skip
     level = Level.FAIL if line.required else Level.WARN
     ruled = absent | {rule.metric for rule in line.rules}
     holes = completeness.with_holes(rows, ruled | ({"bandwidth_gbps"} if rows.check == PAIRS else set()))
@@ -296,6 +300,8 @@ def _about_rows(
             continue
         if place not in unfit:
             yield from _holes(row, ruled)
+        elif row.skip is Skip.CERTIFIED:
+            yield certificates.about(row, certified.get((row.check, row.subject)), level)
         elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
             yield _unmeasured(row, _why(row), "", Level.WARN)
         else:

@@ -12,6 +12,7 @@ from checks.facts.instances import DECLARED, Facts
 from checks.judge import cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
+from checks.judge.certificates import decision as certificates
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
 from checks.judge.open_findings import gate as opened_before
@@ -61,7 +62,7 @@ def decide(
     """
     facts, whole = facts.of(report.declared), policy
     policy = policy.for_machines(report.declared)
-    sound = evidence.weigh(report, policy, facts)
+    sound = evidence.weigh(report, policy, facts, certificates.in_report(report, whole, facts.digest))
     findings = [*sound.findings, *_about_declared(report.declared, policy, facts)]
     # Otherwise its rules say nothing about these machines.
     fits = facts.are_for(policy.instance_types, report.declared)

@@ -1,4 +1,5 @@
-"""The files that Prelaunch keeps on a machine from one run to the next: the open findings, and what a watch needs for its next round.
+"""The files that Prelaunch keeps on a machine from one run to the next: the open findings, what a watch needs for its next round, the
+record of its unbroken rounds, and which gates began here.
 
 They are in one folder, /var/lib/prelaunch unless PRELAUNCH_STATE names another one. Several processes may change the open findings at
 the same time (a watch, a gate, a person): each change is made under a lock, and the file is replaced as a whole.
@@ -15,13 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from checks.documents import open_findings
+from checks.documents import certificates, open_findings
+from checks.documents.certificates import MOST_GATES, Gates, MachineState, WatchRecord
 from checks.documents.open_findings import OpenFindings
 from checks.process.whole_file import write_whole
 
 VARIABLE = "PRELAUNCH_STATE"
 FOLDER = Path("/var/lib/prelaunch")
 FINDINGS = "open_findings.json"
+RECORD, GATES = "watch_record.json", "gates.json"
 # Gates of other users read the file, too.
 READABLE = 0o644
 # A change takes milliseconds.
@@ -58,6 +61,43 @@ def change(
         if after != before or not there:
             write_whole(state / FINDINGS, open_findings.dump(after), READABLE)
     return before, after
+
+
+def keep_record(state: Path, record: WatchRecord | None) -> None:
+    """Replaces the record of the watch; None removes it. Raises OSError."""
+    if record is None:
+        (state / RECORD).unlink(missing_ok=True)
+    else:
+        write_whole(state / RECORD, certificates.dump(record).encode(), READABLE)
+
+
+def begin_gate(state: Path, gate_id: str) -> MachineState | None:
+    """Notes that this gate begins here, and returns what the machine knew before; None on a machine that no watch ever looked at.
+    Raises OSError and DecodeError: then nothing is known, and the gate measures everything.
+    """
+    if not any((state / name).exists() for name in (FINDINGS, RECORD, GATES)):
+        return None
+    with _locked(state / f".{GATES}.lock"):
+        before = _read_gates(state)
+        newest = (*before.gates, *((gate_id,) if before.gates[-1:] != (gate_id,) else ()))[-MOST_GATES:]
+        write_whole(state / GATES, certificates.dump(Gates(gates=newest)).encode(), READABLE)
+    try:
+        record = certificates.load_record((state / RECORD).read_bytes())
+    except FileNotFoundError:
+        record = None
+    return MachineState(time.time(), boot_s(), record, before.gates)
+
+
+def _read_gates(state: Path) -> Gates:
+    try:
+        return certificates.load_gates((state / GATES).read_bytes())
+    except FileNotFoundError:
+        return Gates()
+
+
+def boot_s() -> float:
+    """Seconds since this machine's boot, also those in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @contextmanager

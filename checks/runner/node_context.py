@@ -1,6 +1,7 @@
 """The bundle, the roster and the node of this process, and the context that each check gets.
 
-Also: the switches to which this node is connected, from the bundle, or else from Slurm's environment variables.
+Also: the switches to which this node is connected, from the bundle, or else from Slurm's environment variables; what the machine knows
+of the time before this gate, and which checks it need not measure because of that.
 """
 
 from __future__ import annotations
@@ -16,21 +17,29 @@ from checks import bundle as bundles
 from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
+from checks.documents import certificates, open_findings
 from checks.documents.decode import decode, parse_json
+from checks.documents.open_findings import OpenFindings
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Access, KeyUnavailable, Service
 from checks.facts.builtin import builtin
 from checks.facts.profile_options import options
-from checks.model import Planned
+from checks.judge.certificates import decision
+from checks.judge.certificates.decision import Decision
+from checks.judge.open_findings.gate import carried
+from checks.model import Node, Planned, Scope
 from checks.policy import CheckPolicy
 from checks.probes.host import machine
+from checks.process import machine_state
+from checks.process.stderr import log
 from checks.roster import Roster
-from checks.runner.deadline import NEVER, Deadline, deadline_of
+from checks.runner.deadline import NEVER, Deadline, deadline_of, limited
 from checks.value_types import DecodeError
 
 PEER_CHECKS = ("network.reachability",)
 # A busy host may take seconds to start the check's process, which is no evidence about a peer.
 START_S = 15.0
+READ_S = 2.0
 
 
 class PlaceError(Exception):
@@ -197,3 +206,42 @@ def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], roo
         return {SWITCHES: COMMA.join(topology.switches(known))}
     switches = by_address(environ.get(SLURM_ADDRESS, ""), environ.get(SLURM_PATTERN, ""), known)
     return {} if switches is None else {SWITCHES: COMMA.join(switches)}
+
+
+def certified_checks(node_context: NodeContext, node: Node) -> dict[str, Decision]:
+    """The checks that this node does not measure, because a certificate stands for them."""
+    bundle = node_context.bundle
+    if not bundle.certificates:
+        return {}
+    said = decision.conditions_of(
+        bundle.policy, bundle.facts, node.catalogue, bundle.profile, bundle.declared
+    )
+    found = decision.certified(node, bundle.certificates, bundle.policy, said, bundle.facts, bundle.gate_id)
+    planned = {check.name for check in node_context.planned() if check.scope is Scope.NODE}
+    return {check: one for check, one in found.items() if check in planned}
+
+
+def known_before(state: Path, bundle: Bundle) -> str:
+    """What this machine knows of the time before this gate, as a report carries it; "" where it knows nothing, or where the policy has
+    no check that a certificate may stand for.
+    """
+    try:
+        known = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
+    except (OSError, DecodeError) as error:
+        log(f"{state}: it is not noted that this gate begins here: {error}")
+        return ""
+    wanted = any(line.valid_for for line in bundle.policy.checks.values())
+    return certificates.dump(known) if known is not None and wanted else ""
+
+
+def open_before(state: Path) -> str:
+    """What the watch of this machine left open, as a report carries it; "" without a watch. What cannot be read is carried as it is,
+    so that the verdict says so.
+    """
+    try:
+        known = limited(READ_S, lambda: machine_state.read(state))
+    except OSError as error:
+        return f"{state / machine_state.FINDINGS}: {error.strerror or error}"
+    except DecodeError as error:
+        return f"{state / machine_state.FINDINGS}: {error}"[:500]
+    return open_findings.dump(carried(known)).decode() if known != OpenFindings() else ""

@@ -19,11 +19,10 @@ from pathlib import Path
 
 from checks import catalog
 from checks.check import Check, CheckError
-from checks.documents import open_findings
-from checks.documents.open_findings import OpenFindings
 from checks.documents.report import NodeReport
 from checks.exchange.exchange import ExchangeError, Responder
-from checks.judge.open_findings.gate import carried
+from checks.judge.certificates.decision import Decision
+from checks.judge.certificates.findings import age_text
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
 from checks.process import machine_state, own_packages
@@ -34,15 +33,21 @@ from checks.process.stderr import log
 from checks.process.tree import KILL_S, become_subreaper, end_children
 from checks.runner import rank_stage, schedule
 from checks.runner.barrier import NodeBarrier
-from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress, limited
+from checks.runner.deadline import ANSWER_S, LEAST_S, CheckProgress
 from checks.runner.journal import Journal, JournalWriter, Tick, now
-from checks.runner.node_context import PEER_CHECKS, NodeContext, before_path, uplink
+from checks.runner.node_context import (
+    PEER_CHECKS,
+    NodeContext,
+    before_path,
+    certified_checks,
+    known_before,
+    open_before,
+    uplink,
+)
 from checks.runner.watchers import Watchers
-from checks.value_types import DecodeError
 
 RankStage = Callable[[NodeContext, JournalWriter, str], str]
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
-READ_S = 2.0
 
 
 def run(node_context: NodeContext, attempt: str, out: Path, tick: Tick | None = None) -> Journal:
@@ -88,10 +93,13 @@ def run_beside(
     )
     journal.write()
     keep, watches = JournalWriter(journal, tick), Watchers(node_context)
+    certified = certified_checks(node_context, journal.report.node)
     with marked(attempt):
-        keep(left_out(node_context))
+        keep([*left_out(node_context), *_as_skipped(node_context.node, certified.values())])
         try:
-            _run_stages(node_context, keep, responder, stage or rank_stage.run_stage, watches)
+            _run_stages(
+                node_context, keep, responder, stage or rank_stage.run_stage, watches, frozenset(certified)
+            )
         finally:
             watches.stop_all()
     journal.finish(complete=True)
@@ -115,8 +123,9 @@ def open_responder(node_context: NodeContext) -> Responder:
 
 
 def _run_stages(
-    node_context: NodeContext, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers
-) -> None:
+    node_context: NodeContext, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers,
+    certified: frozenset[str] = frozenset(),
+) -> None:  # fmt: skip
     checks = [check for check in node_context.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
     policy, profile = node_context.bundle.policy, node_context.bundle.profile
@@ -131,11 +140,12 @@ def _run_stages(
     watches.start(closing)
     failed = _look_before(node_context, closing)
     watches.ready()
-    side_by_side([*reach, *quiet], run)
+    # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
+    side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
     barrier, until = NodeBarrier(node_context, responder), node_context.deadline.stage_ends_at
     why = barrier.agree("reached", _unreached(node_context, keep.rows), _longest(node_context, quiet), until)
     for check in serial:
-        side_by_side([check], run)
+        side_by_side([check] if check.name not in certified else [], run)
     why = barrier.agree(
         "probed", why or _without_gpu(node_context, keep.rows), _longest(node_context, serial), until
     )
@@ -300,6 +310,12 @@ def left_out(node_context: NodeContext) -> list[Observation]:
     ]
 
 
+def _as_skipped(node: str, certified: Iterable[Decision]) -> Iterable[Observation]:
+    for one in certified:
+        said = f"gate {one.gate_id} measured it {age_text(one.age_s)} ago"
+        yield Observation(one.check, node, Outcome.SKIPPED, 0.0, {}, Skip.CERTIFIED, said)
+
+
 def _skip_ranks(node_context: NodeContext, why: str) -> list[Observation]:
     return [
         Observation(check.name, subject, Outcome.SKIPPED, 0.0, {}, Skip.PREREQUISITE, why[:1000])
@@ -334,7 +350,8 @@ def first_report(node_context: NodeContext, attempt: str) -> NodeReport:
     }
     node = Node(
         node_context.node, node_context.node_rank, attempt, digest, False, identity,
-        open_findings=_open_findings(machine_state.folder()),
+        open_findings=open_before(machine_state.folder()),
+        machine_state=known_before(machine_state.folder(), bundle),
     )  # fmt: skip
     return NodeReport(
         SCHEMA_VERSION,
@@ -346,16 +363,3 @@ def first_report(node_context: NodeContext, attempt: str) -> NodeReport:
         node,
         observations=(),
     )
-
-
-def _open_findings(state: Path) -> str:
-    """What the watch of this machine left open, as a report carries it; "" without a watch. What cannot be read is carried as it is,
-    so that the verdict says so.
-    """
-    try:
-        known = limited(READ_S, lambda: machine_state.read(state))
-    except OSError as error:
-        return f"{state / machine_state.FINDINGS}: {error.strerror or error}"
-    except DecodeError as error:
-        return f"{state / machine_state.FINDINGS}: {error}"[:500]
-    return open_findings.dump(carried(known)).decode() if known != OpenFindings() else ""

@@ -20,6 +20,7 @@ from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
 from checks.watch.exposition import WatchNumbers, exposition
+from checks.watch.record_file import RecordFile
 from checks.watch.rounds import RoundResult, Rounds
 from checks.watch.server import FINDINGS, METRICS, MetricsServer, address_of
 
@@ -52,8 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     pages = dict[str, bytes]()
     _publish(numbers, pages)
     server = _serve(arguments.listen, pages)
+    record = RecordFile(state, rounds.boot_id, policy, builtin().of(declared), arguments.every)
     try:
-        _go_on(rounds, numbers, state, arguments, pages)
+        _go_on(rounds, numbers, state, arguments, pages, record)
     finally:
         if server is not None:
             server.server_close()
@@ -78,14 +80,20 @@ def _serve(listen: str, pages: Mapping[str, bytes]) -> MetricsServer | None:
 
 
 def _go_on(
-    rounds: Rounds, numbers: WatchNumbers, state: Path, arguments: argparse.Namespace, pages: dict[str, bytes]
+    rounds: Rounds,
+    numbers: WatchNumbers,
+    state: Path,
+    arguments: argparse.Namespace,
+    pages: dict[str, bytes],
+    record: RecordFile,
 ) -> None:
     made = 0
     while not arguments.rounds or made < arguments.rounds:
         begun = time.monotonic()
         try:
-            _once(rounds, numbers, state)
+            _once(rounds, numbers, state, record)
         except (OSError, DecodeError) as error:
+            record.lost()
             # The time of the last round stays as it was, which is what shows outside that this watch sees nothing.
             log(f"this round is lost: {error}")
         _publish(numbers, pages)
@@ -96,7 +104,8 @@ def _go_on(
             time.sleep(max(0.0, begun + arguments.every - time.monotonic()))
 
 
-def _once(rounds: Rounds, numbers: WatchNumbers, state: Path) -> None:
+def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile) -> None:
+    record.begin()
     result = rounds.look()
     try:
         before, after = machine_state.change(
@@ -109,6 +118,7 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path) -> None:
     numbers.in_time, numbers.late = numbers.in_time + result.in_time, numbers.late + (not result.in_time)
     numbers.findings, numbers.last = after, result
     _tell(before, after, result)
+    record.end(result, after)
 
 
 def _tell(before: OpenFindings, after: OpenFindings, result: RoundResult) -> None:

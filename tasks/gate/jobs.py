@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from checks import bundle as bundles
 from checks.bundle import Pass
+from checks.documents.certificates import Certificate
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
@@ -59,15 +60,24 @@ def new_gate_id(name: str, unix_s: float) -> str:
     return f"{name}-{stamp}-{secrets.token_hex(2)}"
 
 
-def check_job(setting: GateContext, gate_id: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> JobSpec:
-    """The health check: every node runs all checks and writes its report; its exit code is no verdict."""
+def check_job(
+    setting: GateContext,
+    gate_id: str,
+    name: str,
+    tags: Mapping[str, str] = NO_TAGS,
+    certificates: tuple[Certificate, ...] = (),
+) -> JobSpec:
+    """The health check: every node runs all checks, except those for which it finds that a certificate stands, and writes its report;
+    its exit code is no verdict.
+    """
+    bundle = dataclasses.replace(setting.bundle(gate_id), certificates=certificates)
     return JobSpec(
         name=name,
         command=CHECK_COMMAND,
         nodes=setting.declared.nodes,
         ranks_per_node=setting.declared.ranks_per_node,
         max_runtime_s=setting.gate.checks.max_runtime_minutes * 60,
-        files={"bundle.json": bundles.dump(setting.bundle(gate_id))},
+        files={"bundle.json": bundles.dump(bundle)},
         environment={},
         work=Work.CHECK,
         deadline_s=setting.gate.checks.whole_deadline_s,

@@ -199,7 +199,9 @@ def _kind(subjects: Sequence[str]) -> str:
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
-    """The verdict as the command line prints it; no key is ever absent."""
+    """The verdict as the command line prints it. No key is ever absent but `certified`, which is there if a certificate stands for a
+    check.
+    """
     c = verdict.coverage
     return {
         "answer": verdict.answer.value,
@@ -209,6 +211,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
             "gpus": _count(c.gpus, "declared"),
             "ranks": _count(c.ranks, "declared"),
             "checks": _count(c.checks, "required"),
+            **({"certified": c.certified} if c.certified else {}),
         },
         "findings": plain(verdict.findings),
         "condemned": list(verdict.condemned),

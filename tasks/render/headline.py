@@ -67,10 +67,13 @@ def explanation(verdict: Verdict) -> str:
 
 
 def coverage_text(coverage: Coverage) -> str:
-    """Such as "2 of 2 nodes, 4 of 4 ranks, 22 of 22 observations", without what nobody asked for."""
+    """Such as "2 of 2 nodes, 4 of 4 ranks, 20 of 22 observations, 2 certified by earlier gates", without what nobody asked for."""
     counts = [(coverage.nodes, "nodes"), (coverage.gpus, "GPUs"), (coverage.ranks, "ranks")]
     parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required]
-    return ", ".join([*parts, f"{coverage.checks.observed} of {coverage.checks.required} observations"])
+    parts.append(f"{coverage.checks.observed} of {coverage.checks.required} observations")
+    return ", ".join(
+        [*parts, *([f"{coverage.certified} certified by earlier gates"] if coverage.certified else [])]
+    )
 
 
 def sentence(item: Group, names: bool = False) -> str:

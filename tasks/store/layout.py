@@ -29,6 +29,11 @@ def verdict_key(gate_id: str) -> str:
     return f"{GATES}/{gate_id}/{VERDICT_FILE}"
 
 
+def verdict_key_beside(report: str) -> str:
+    """The key of the verdict on the report with this key, of a gate or of an attempt."""
+    return f"{report.rpartition('/')[0]}/{VERDICT_FILE}"
+
+
 def html_key(gate_id: str) -> str:
     """The key of a gate's report as an HTML page."""
     return f"{GATES}/{gate_id}/report.html"
@@ -57,6 +62,11 @@ def request_key(gate_id: str) -> str:
 def preflight_key(gate_id: str) -> str:
     """The key of the results of a gate's preflight."""
     return f"{GATES}/{gate_id}/preflight.json"
+
+
+def certificates_key(gate_id: str) -> str:
+    """The key of the certificates that a gate offered to its nodes."""
+    return f"{GATES}/{gate_id}/certificates.json"
 
 
 def slack_key(gate_id: str) -> str:

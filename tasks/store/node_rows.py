@@ -15,7 +15,7 @@ from checks.documents.columns import Rows, by_check
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain
 from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
-from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, node_of
+from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, Skip, node_of
 from checks.policy import Policy
 from checks.value_types import DecodeError, Range
 from tasks.store.base import Store
@@ -34,13 +34,15 @@ class Standing(StrEnum):
 
     PROVEN: everything that it had to show was measured, and nothing was found; evidence that the policy does without, as that of a
     tool that is not installed, may be missing. DOUBTFUL: another warning, or a failure that does not condemn it. CONDEMNED: a FAIL of
-    its hardware. CANNOT_TELL: evidence is missing.
+    its hardware. CANNOT_TELL: evidence is missing. CERTIFIED: nothing was found, but not everything was measured, because certificates
+    of earlier gates stand for some checks: no doubt, and no proof either.
     """
 
     PROVEN = "proven"
     DOUBTFUL = "doubtful"
     CONDEMNED = "condemned"
     CANNOT_TELL = "cannot_tell"
+    CERTIFIED = "certified"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,10 @@ def rows_of(
     complete = {node.name for node in report.nodes if node.complete}
     names = sorted({*report.declared.node_names, *(node.name for node in report.nodes)})
     latest = seconds(judged_at) or 0.0
+    certified = {
+        row.subject for mine in rows.values() if Skip.CERTIFIED in mine.columns.skips for row in mine
+        if row.skip is Skip.CERTIFIED
+    }  # fmt: skip
     made = []
     for name in names:
         own = by_node.get(name, [])
@@ -111,7 +117,7 @@ def rows_of(
         made.append(
             NodeRow(
                 name,
-                _standing(name, own, whole, verdict.condemned, name in complete),
+                _standing(name, own, whole, verdict.condemned, name in complete, name in certified),
                 min(latest if at is None else max(at, 0.0), latest),
                 sets.setdefault(checks, len(sets)),
                 tuple(map(_short, own[:MOST_FINDINGS])),
@@ -163,6 +169,7 @@ def _standing(
     whole: Sequence[KeptFinding],
     condemned: Sequence[str],
     complete: bool,
+    certified: bool,
 ) -> Standing:
     if name in condemned:
         return Standing.CONDEMNED
@@ -174,7 +181,7 @@ def _standing(
         return Standing.CANNOT_TELL
     if not all(map(is_accepted_gap, own)) or any(finding.level is Level.FAIL for finding in whole):
         return Standing.DOUBTFUL
-    return Standing.PROVEN
+    return Standing.CERTIFIED if certified else Standing.PROVEN
 
 
 def is_accepted_gap(finding: KeptFinding) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Declared
+from checks.catalog import CATALOG
+from checks.model import Declared, Scope
 from checks.model_details import DeclaredMachine
-from checks.policy import JUDGED_BY_THE_ENGINE, load
+from checks.policy import CERTIFIABLE, JUDGED_BY_THE_ENGINE, load
 from checks.value_types import DecodeError
 from tasks.gate_file.references import read_policy
 
@@ -58,3 +59,46 @@ def test_rules_for_listed_types_are_left_out_for_machines_of_ones_own() -> None:
     assert {("network.mtu", "interface_mtu_bytes"), ("network.counters", "allowance_counters")} == left_out
     mtu = [rule.same for rule in own.checks["network.mtu"].rules if rule.metric == "interface_mtu_bytes"]
     assert [True] == mtu, "one MTU on all nodes is required everywhere"
+
+
+def test_a_certificate_may_stand_for_costly_checks_of_one_node_alone() -> None:
+    """Everything that is cheap, and the kernel log, the inventory, identities and what nodes do together, is always measured."""
+    certifiable = [check for check in CATALOG if check.name in CERTIFIABLE]
+
+    assert {*CERTIFIABLE} == {check.name for check in certifiable}
+    for check in certifiable:
+        assert (Scope.NODE, 1) == (check.scope, check.min_nodes)
+        assert check.cost in ("seconds", "minutes")
+        assert not check.closing
+        assert not check.beside_job
+        assert not check.name.startswith(("kernel.", "gpu.", "network.", "system."))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kernel.xid", "gpu.inventory", "system.identity", "network.reachability", "nccl.all_reduce", "site.own"],
+)
+def test_valid_for_is_refused_where_it_would_have_no_effect(name: str) -> None:
+    with pytest.raises(DecodeError, match="is measured at every gate") as raised:
+        load({**POLICY, "checks": {name: {"rules": [RULE], "valid_for": 24}}})
+
+    assert f"checks.{name}.valid_for" == raised.value.path
+
+
+@pytest.mark.parametrize("hours", [-1, 169, 1e9])
+def test_valid_for_is_at_most_a_week(hours: float) -> None:
+    with pytest.raises(DecodeError):
+        load({**POLICY, "checks": {"disk.io": {"rules": [RULE], "valid_for": hours}}})
+
+    assert (
+        168.0
+        == load({**POLICY, "checks": {"disk.io": {"rules": [RULE], "valid_for": 168}}})
+        .checks["disk.io"]
+        .valid_for
+    )
+
+
+def test_no_policy_accepts_a_certified_check_without_a_certificate() -> None:
+    line = {"rules": [RULE], "accept_skips": ["certified by an earlier gate"]}
+    with pytest.raises(DecodeError, match="say with valid_for"):
+        load({**POLICY, "checks": {"disk.io": line}})

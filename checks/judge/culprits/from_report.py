@@ -16,7 +16,8 @@ from operator import itemgetter
 from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
 from checks.documents.compatibility import pair_outcome
-from checks.model import Observation, PairOutcome, Report, node_of
+from checks.model import Observation, Report, node_of
+from checks.model_details import PairOutcome
 
 COLLECTIVE, NCCL = "collective.pairs", "nccl.pairs"
 CHECKS = (COLLECTIVE, NCCL)

@@ -19,7 +19,8 @@ from checks.culprit.matrix import (
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import MatrixSubject, Table
 from checks.judge.rules.wording import distinct_digits, figure
-from checks.model import LINK, PairOutcome
+from checks.model import LINK
+from checks.model_details import PairOutcome
 
 AGAIN = "Run the gate again. If the finding returns, read the node's log."
 FABRIC_REMEDY = (

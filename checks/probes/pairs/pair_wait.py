@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from checks.culprit.test_rows import Ending
-from checks.model import PairOutcome
+from checks.model_details import PairOutcome
 from checks.probes.pairs.pair_test import PairTest
 from checks.probes.pairs.rendezvous import NoteStore
 

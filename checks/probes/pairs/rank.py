@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from checks.culprit.rounds import Round
 from checks.culprit.test_rows import Ending, Trial
-from checks.model import PairOutcome
+from checks.model_details import PairOutcome
 from checks.probes.pairs.gossip import Gossip
 from checks.probes.pairs.pair_test import TAGS, Buffers, PairTest, Sizes
 from checks.probes.pairs.pair_wait import PairWait, broken, left, not_run, unsure

@@ -49,6 +49,7 @@ SIGN_TONES = {
     Standing.DOUBTFUL: "warn",
     Standing.CONDEMNED: "fail",
     Standing.CANNOT_TELL: "unknown",
+    Standing.CERTIFIED: "quiet",
 }
 LINES, REPLACED = 3, 200
 # Of a gate's id, where its report is, "" if nothing can be opened.

@@ -18,8 +18,10 @@ from tasks.store.node_rows import Standing
 from tasks.text.inert import clean, one_line
 
 # One sign per gate of the strip, so that it can be read without colours.
-SIGNS = {Standing.PROVEN: "+", Standing.DOUBTFUL: "!", Standing.CONDEMNED: "X", Standing.CANNOT_TELL: "?"}
-LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell"
+SIGNS = {
+    Standing.PROVEN: "+", Standing.DOUBTFUL: "!", Standing.CONDEMNED: "X", Standing.CANNOT_TELL: "?", Standing.CERTIFIED: "c",
+}  # fmt: skip
+LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
 STRIP, NAMED = 30, 20
 NONE = "-"
 COLUMNS = (

@@ -12,7 +12,7 @@ from checks.culprit.decode import decode
 from checks.culprit.matrix import Better, Decoded, Matrix, Span, Tolerance
 from checks.culprit.retest import Entry, goes_on, suspects
 from checks.culprit.rounds import is_small, sweeps
-from checks.model import PairOutcome
+from checks.model_details import PairOutcome
 from checks.probes.pairs.retest_rounds import CONFIRM_WAITS_S
 from tests.benchmarks.localising.plan import Plan, again, tournament
 from tests.benchmarks.localising.score import JOB_ROUND_S

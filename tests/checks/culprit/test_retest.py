@@ -11,7 +11,7 @@ import pytest
 
 from checks.culprit import retest
 from checks.culprit.test_rows import FINE, Ending, Trial, lost_percent, metrics, table
-from checks.model import PairOutcome
+from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
 from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode

@@ -16,7 +16,8 @@ from checks.documents.compatibility import (
     with_finding_kinds,
 )
 from checks.documents.report import dump, dump_plain, load
-from checks.model import ErrorKind, FindingKind, Observation, Outcome, PairOutcome, Report, Verdict
+from checks.model import ErrorKind, FindingKind, Observation, Outcome, Report, Verdict
+from checks.model_details import PairOutcome
 from checks.value_types import DecodeError
 from tests.checks.baselines import STEADY, gemm, judged
 from tests.checks.judge.baseline.test_compare import EXPECTING

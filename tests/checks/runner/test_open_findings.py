@@ -21,7 +21,7 @@ from checks.process.machine_state import FINDINGS, VARIABLE
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal
-from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.node_context import READ_S, NodeContext, open_node_context
 from checks.runner.single_node import declare, read_policy
 
 OPEN = OpenFinding(
@@ -102,6 +102,6 @@ def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) 
     begun = time.monotonic()
     [found] = told(tmp_path)
 
-    assert time.monotonic() - begun < 5 * node_run.READ_S
+    assert time.monotonic() - begun < 5 * READ_S
     assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
     os.close(os.open(state / FINDINGS, os.O_WRONLY | os.O_NONBLOCK))  # the thread that waits ends

@@ -11,7 +11,8 @@ from checks.judge.baseline.model import Baseline
 from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
 from checks.judge.verdict import decide
-from checks.model import Observation, Outcome, PairOutcome, Report, Skip, Value, Verdict, node_of
+from checks.model import Observation, Outcome, Report, Skip, Value, Verdict, node_of
+from checks.model_details import PairOutcome
 from checks.policy import Policy
 from tasks.render.context import VerdictContext, verdict_context
 from tests.catalogue_reports import catalogue_report, policy_of

@@ -33,6 +33,7 @@ from tasks.store.node_rows import (
 )
 from tasks.store.open import identity
 from tasks.store.records import KeptFinding, of
+from tests.certified_machines import PastGate, judged_now, skips, steady
 from tests.sample_reports import (
     POLICY,
     healthy,
@@ -121,6 +122,18 @@ def test_a_measurement_that_the_judge_does_not_trust_is_none() -> None:
 
     assert [Standing.CANNOT_TELL, Standing.PROVEN] == [one.standing for one in made.nodes]
     assert ["compute.gemm" in made.checks[one.checks] for one in made.nodes] == [False, True]
+
+
+def test_a_node_of_which_a_certificate_stands_for_a_check_is_no_new_proof() -> None:
+    """Nor is it in doubt: what proves it is the gate that measured."""
+    history = steady(1.0, (PastGate("first", 900.0),), gate_id="now-2")
+    left_out = skips(history)
+    report, verdict = judged_now(history, left_out)
+    made = rows_of(report, of(verdict), history.policy, "now-2", "2026-11-21T09:00:00Z", "c")
+
+    assert left_out
+    assert [Standing.CERTIFIED] == [row.standing for row in made.nodes]
+    assert left_out.isdisjoint(made.checks[made.nodes[0].checks])
 
 
 def test_a_warning_is_a_doubt_and_a_failure_without_hardware_as_well() -> None:

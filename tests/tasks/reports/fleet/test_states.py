@@ -356,3 +356,18 @@ def test_without_a_proof_nothing_is_ever_proven(
         gone = data.draw(st.sampled_from(proofs))
         left = only(fleet(*(one for place, one in enumerate(gates) if place != gone)))
         assert left.state.rank <= made.state.rank
+
+
+@pytest.mark.parametrize(("age_h", "state"), [(5, NodeState.PROVEN), (30, NodeState.UNPROVEN)])
+def test_a_gate_with_certified_checks_makes_no_proof_younger(age_h: int, state: NodeState) -> None:
+    """The proof is the gate that measured everything, and grows old."""
+    found = only(
+        fleet(
+            gate(age_h * HOUR_S, node("a")),
+            gate(HOUR_S, node("a", Standing.CERTIFIED), checks=("system.clock",)),
+        )
+    )
+
+    assert state is found.state
+    assert found.last_proof is not None
+    assert abs(found.last_proof.measured_at - (NOW - age_h * HOUR_S)) < 60

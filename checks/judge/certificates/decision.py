@@ -1,0 +1,224 @@
+"""Which checks a node need not measure, because a certificate of an earlier gate stands for them. Pure.
+
+The node decides by this before it checks, and the verdict decides it again of the same values, which the node's report and the gate
+carry. A check that is not certified here is measured; one that was skipped all the same is missing evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from hashlib import sha256
+
+from checks.documents import certificates as documents
+from checks.documents import open_findings
+from checks.documents.certificates import Certificate, MachineState, WatchRecord
+from checks.documents.report import digest, dump_plain
+from checks.judge.certificates.record import CLOCK_S, longest_gap_s
+from checks.model import Declared, Node, Profile, Report
+from checks.policy import CERTIFIABLE, Policy
+from checks.value_types import DecodeError
+from checks.version import ENGINE
+
+# One in so many is measured although it is certified.
+SAMPLED = 10
+# What says that it is the same machine in the same state. The name and the host's name are a container's, and others get them.
+IDENTITY = ("boot_id", "machine_id", "product_uuid", "gpu_uuids", "driver", "kernel", "instance_id")
+
+
+class WhyMeasured(str, Enum):
+    """Why a certified check is measured all the same. No code reads the sentences."""
+
+    NO_CERTIFICATE = "no gate has certified it on this machine as it is now"
+    OTHER_CONDITIONS = (
+        "the policy, the facts, the profile, the declared machine or the version is another one"
+    )
+    NO_WATCH = "this machine has no record of a watch"
+    OTHER_WATCH = "the watch is of another boot, policy or version"
+    WATCH_BROKEN = "the watch was interrupted or found something since the gate that measured it"
+    WATCH_SILENT = "the last round of the watch is too long ago"
+    OPEN_FINDINGS = "findings are open on this machine"
+    CLOCK_MOVED = "the clock of this machine was set"
+    GATE_FORGOTTEN = "this machine does not know the gate that measured it"
+    GATE_BETWEEN = "a gate since then found something on this machine, or left no whole report"
+    TOO_OLD = "the certificate is older than valid_for"
+    SAMPLED = "one certified check in ten is measured all the same"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of one check that the policy allows to be certified: skipped if `why` is None.
+
+    `gate_id` is the gate that measured it, and `age_s` how long ago that began; "" and 0.0 without a certificate.
+    """
+
+    check: str
+    gate_id: str
+    age_s: float
+    why: WhyMeasured | None
+
+
+# (check, node) -> the decision
+Decisions = Mapping[tuple[str, str], Decision]
+NO_DECISIONS: Decisions = {}
+
+
+def decisions(
+    node: Node, offered: Sequence[Certificate], policy: Policy, conditions: str, facts: str, gate_id: str
+) -> dict[str, Decision]:
+    """The decision on each check that the policy allows to be certified and that this function knows a certificate for.
+
+    `offered` are the certificates of the gate's machines, `policy` is the whole policy of the gate, `facts` the digest of the facts.
+    """
+    machine = machine_digest(node.identity)
+    own = [one for one in offered if machine and one.machine == machine]
+    made = dict[str, Decision]()
+    if not own:
+        return made
+    state = _state_of(node)
+    trouble = _about_machine(node, state, policy, facts)
+    for check in CERTIFIABLE:
+        line = policy.checks.get(check)
+        if line is None or not line.valid_for:
+            continue
+        found = [
+            _of_one(check, one, state, trouble, conditions, gate_id, line.valid_for * 3600.0)
+            for one in own
+            if check in one.checks
+        ]
+        if found:
+            # One that stands, the youngest; of those that do not, the youngest as well.
+            made[check] = min(found, key=lambda one: (one.why is not None, one.age_s))
+    return made
+
+
+def certified(
+    node: Node, offered: Sequence[Certificate], policy: Policy, conditions: str, facts: str, gate_id: str
+) -> dict[str, Decision]:
+    """Those of `decisions` that are skipped."""
+    found = decisions(node, offered, policy, conditions, facts, gate_id)
+    return {check: one for check, one in found.items() if one.why is None}
+
+
+def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
+    """The decisions, from what the report itself carries. Certificates that cannot be read are none."""
+    if not report.certificates:
+        return NO_DECISIONS
+    try:
+        offered = documents.load_certificates(report.certificates)
+    except DecodeError:
+        return NO_DECISIONS
+    of_machine: dict[str, list[Certificate]] = {}
+    for one in offered:
+        of_machine.setdefault(one.machine, []).append(one)
+    said = conditions_of(policy, facts, report.catalogue, report.profile, report.declared)
+    return {
+        (check, node.name): one
+        for node in report.nodes
+        for check, one in decisions(
+            node, of_machine.get(machine_digest(node.identity), ()), policy, said, facts, report.gate_id
+        ).items()
+    }
+
+
+def machine_digest(identity: Mapping[str, str]) -> str:
+    """Equal for one machine in one boot with the same GPUs and driver; "" if its boot is not known, which certifies nothing."""
+    if not identity.get("boot_id"):
+        return ""
+    return digest(dump_plain({key: identity.get(key, "") for key in IDENTITY}))
+
+
+def conditions_of(policy: Policy, facts: str, catalogue: str, profile: Profile, declared: Declared) -> str:
+    """Equal for gates that measure and judge one node alike: how many nodes there are, and their names, make no difference."""
+    one = replace(declared, nodes=1, node_names=())
+    values = (digest(dump_plain(policy)), facts, catalogue, profile.value, digest(dump_plain(one)), ENGINE)
+    return digest(dump_plain(values))
+
+
+def is_sampled(gate_id: str, machine: str, check: str) -> bool:
+    """Whether a gate measures this check on this machine although it is certified. It follows from the gate's id, which the machine
+    does not choose.
+    """
+    chosen = sha256(f"{gate_id} {machine} {check}".encode()).digest()
+    return int.from_bytes(chosen[:8], "big") % SAMPLED == 0
+
+
+def _state_of(node: Node) -> MachineState | None:
+    try:
+        return documents.load_state(node.machine_state) if node.machine_state else None
+    except DecodeError:
+        return None
+
+
+def _about_machine(node: Node, state: MachineState | None, policy: Policy, facts: str) -> WhyMeasured | None:
+    """Why no certificate stands for anything on this machine now."""
+    if state is None or state.record is None:
+        return WhyMeasured.NO_WATCH
+    if _has_open_findings(node.open_findings):
+        return WhyMeasured.OPEN_FINDINGS
+    record = state.record
+    expected = (node.identity.get("boot_id", ""), digest(dump_plain(policy)), facts, ENGINE)
+    if (record.boot_id, record.policy, record.facts, record.engine) != expected:
+        return WhyMeasured.OTHER_WATCH
+    if not 0.0 <= state.boot_s - record.until_boot_s <= longest_gap_s(record.interval_s):
+        return WhyMeasured.WATCH_SILENT
+    return WhyMeasured.CLOCK_MOVED if _is_moved(record.since, record.since_boot_s, state) else None
+
+
+def _has_open_findings(text: str) -> bool:
+    """Whether any finding is open, or may be: a file that cannot be read may have some. "" is of a watch that never found one."""
+    if not text:
+        return False
+    try:
+        known = open_findings.load(text)
+    except DecodeError:
+        return True
+    return bool(known.open or known.omitted)
+
+
+def _is_moved(at: float, boot_s: float, state: MachineState) -> bool:
+    return abs((state.at - at) - (state.boot_s - boot_s)) > CLOCK_S
+
+
+def _of_one(
+    check: str,
+    one: Certificate,
+    state: MachineState | None,
+    trouble: WhyMeasured | None,
+    conditions: str,
+    gate_id: str,
+    valid_s: float,
+) -> Decision:
+    if trouble is not None or state is None or state.record is None:
+        return Decision(check, one.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
+    age_s = state.boot_s - one.boot_s
+    return Decision(
+        check, one.gate_id, age_s, _why(check, one, state, state.record, conditions, gate_id, valid_s)
+    )
+
+
+def _why(
+    check: str,
+    one: Certificate,
+    state: MachineState,
+    record: WatchRecord,
+    conditions: str,
+    gate_id: str,
+    valid_s: float,
+) -> WhyMeasured | None:
+    if one.conditions != conditions:
+        return WhyMeasured.OTHER_CONDITIONS
+    if one.boot_s < record.since_boot_s:
+        return WhyMeasured.WATCH_BROKEN
+    if one.boot_s > state.boot_s or _is_moved(one.at, one.boot_s, state):
+        return WhyMeasured.CLOCK_MOVED
+    if one.gate_id == gate_id or one.gate_id not in state.gates:
+        return WhyMeasured.GATE_FORGOTTEN
+    since = state.gates[len(state.gates) - state.gates[::-1].index(one.gate_id) :]
+    # Two nodes of a gate may be one machine, on which the other one began first.
+    if not {*since} - {gate_id} <= {*one.later}:
+        return WhyMeasured.GATE_BETWEEN
+    if state.boot_s - one.boot_s > valid_s:
+        return WhyMeasured.TOO_OLD
+    return WhyMeasured.SAMPLED if is_sampled(gate_id, one.machine, check) else None

@@ -1,0 +1,105 @@
+"""The certificates that follow from the gates that a store keeps. Pure; nothing is believed that the reports do not show again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from checks.documents.certificates import Certificate, MachineState, load_state
+from checks.documents.columns import by_check
+from checks.judge.certificates.decision import conditions_of, machine_digest
+from checks.model import CLUSTER, LINK, Cause, Finding, Level, Node, Outcome, Report, Verdict, node_of
+from checks.policy import CERTIFIABLE, Policy
+from checks.value_types import DecodeError
+
+
+@dataclass(frozen=True)
+class GateEvidence:
+    """One kept gate. `verdict` is made of the report now; `is_kept` says that the verdict of that time has the same level, and was
+    made of the same report, policy, facts, baseline and version. `report` is the SHA-256 of the bytes that were read.
+    """
+
+    gate_id: str
+    document: Report
+    report: str
+    verdict: Verdict
+    is_kept: bool
+
+
+def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> tuple[Certificate, ...]:
+    """The certificates of these gates, which are in the order of time, the newest first.
+
+    None stands for a gate that cannot be read whole: nobody knows which machines it found something on, so that nothing before it
+    counts. A gate that found something on a machine voids whatever was measured on that machine before.
+    """
+    made: list[Certificate] = []
+    void, later, known = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
+    for gate in gates:
+        if gate is None:
+            break
+        machines: dict[str, list[Node]] = {}
+        for node in gate.document.nodes:
+            if machine := machine_digest(node.identity):
+                machines.setdefault(machine, []).append(node)
+        for machine, nodes in machines.items():
+            if any(_is_doubtful(node.name, gate.verdict.findings) for node in nodes):
+                void.add(machine)
+            if machine not in void:
+                for one in _of_machine(machine, nodes, gate, policy, facts, later.get(machine, ())):
+                    new = [check for check in one.checks if (machine, one.conditions, check) not in known]
+                    known |= {(machine, one.conditions, check) for check in new}
+                    made += [replace(one, checks=tuple(new))] if new else []
+                later.setdefault(machine, []).append(gate.gate_id)
+    return tuple(made)
+
+
+def _is_doubtful(node: str, findings: Sequence[Finding]) -> bool:
+    """Whether the gate found something on the node, or could not see it whole. Evidence that the policy does without is no doubt.
+
+    A FAIL of the whole cluster may be this node's.
+    """
+    return any(
+        (finding.level is Level.FAIL and (finding.subject == CLUSTER or _touches(node, finding)))
+        or (finding.level is Level.WARN and finding.cause is not Cause.EVIDENCE and _touches(node, finding))
+        for finding in findings
+    )
+
+
+def _touches(node: str, finding: Finding) -> bool:
+    return node in [node_of(end.strip()) for end in finding.subject.split(LINK)]
+
+
+def _of_machine(
+    machine: str, nodes: Sequence[Node], gate: GateEvidence, policy: Policy, facts: str, later: Sequence[str]
+) -> Iterator[Certificate]:
+    states = [_state(node) for node in nodes]
+    began = [state for state in states if state is not None]
+    if not gate.is_kept or gate.verdict.level is Level.FAIL or len(began) < len(nodes):
+        return
+    checks = [check for check in CERTIFIABLE if all(_is_sound(check, node.name, gate) for node in nodes)]
+    document = gate.document
+    if checks:
+        first = min(began, key=lambda state: state.boot_s)
+        said = conditions_of(policy, facts, document.catalogue, document.profile, document.declared)
+        yield Certificate(
+            machine, gate.gate_id, gate.report, said, first.at, first.boot_s, tuple(checks), tuple(later)
+        )
+
+
+def _state(node: Node) -> MachineState | None:
+    try:
+        return load_state(node.machine_state) if node.machine_state else None
+    except DecodeError:
+        return None
+
+
+def _is_sound(check: str, node: str, gate: GateEvidence) -> bool:
+    """Whether this gate itself measured the check on the node, and found nothing. What it skipped itself certifies nothing."""
+    rows = by_check(gate.document.observations).get(check, ())
+    own = [row for row in rows if row.subject == node]
+    measured = len(own) == 1 and own[0].outcome is Outcome.MEASURED and own[0].skip is None
+    return measured and not any(
+        finding.check == check and (finding.subject == CLUSTER or _touches(node, finding))
+        for finding in gate.verdict.findings
+        if finding.level is not Level.PASS
+    )

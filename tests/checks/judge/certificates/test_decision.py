@@ -1,0 +1,273 @@
+"""Every reason for which a certificate stands for nothing, and the machine for which it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.bundle import make
+from checks.documents.certificates import Certificate, Certificates, dump
+from checks.documents.open_findings import OpenFindings
+from checks.documents.open_findings import dump as dump_open
+from checks.documents.report import digest, dump_plain
+from checks.documents.report import dump as dump_report
+from checks.facts.instances import Facts
+from checks.judge.certificates.decision import (
+    SAMPLED,
+    Decision,
+    WhyMeasured,
+    conditions_of,
+    decisions,
+    is_sampled,
+)
+from checks.judge.certificates.issue import issued
+from checks.judge.verdict import decide
+from checks.model import Answer, Cause, FindingKind, Level, Node, Profile
+from checks.policy import OnWarn, Policy
+from tasks.render.findings import verdict_json
+from tests.certified_machines import (
+    CATALOGUE,
+    CHECKS,
+    COSTLY,
+    DECLARED,
+    FACTS,
+    THEN,
+    History,
+    PastGate,
+    measured,
+    past,
+    policy_of,
+    report_of,
+    skipped,
+    steady,
+    verdict,
+)
+
+# Of this gate none of the three checks is in the sample.
+QUIET = next(
+    f"now-{number}"
+    for number in range(99)
+    if not any(
+        is_sampled(
+            f"now-{number}",
+            issued(past(steady(1.0, (PastGate("first", 900.0),))), THEN, FACTS.digest)[0].machine,
+            check,
+        )
+        for check in COSTLY
+    )
+)
+FIRST = PastGate("first", 900.0)
+
+
+def usual(**more: object) -> History:
+    """A machine that the first gate certified, after an hour of clean rounds."""
+    return steady(1.0, (FIRST,), gate_id=QUIET, **more)
+
+
+def decided(history: History, node: Node | None = None, offered: tuple[Certificate, ...] | None = None,
+            policy: Policy = THEN, facts: Facts = FACTS) -> dict[str, Decision]:  # fmt: skip
+    """The decisions on a node, by default on that of the history with the certificates of its store."""
+    node = node or history.node(history.boot_s, dict(history.identity), THEN)
+    offered = issued(past(history), THEN, FACTS.digest) if offered is None else offered
+    said = conditions_of(policy, facts.digest, CATALOGUE, Profile.STANDARD, DECLARED)
+    return decisions(node, offered, policy, said, facts.digest, history.gate_id)
+
+
+def whys(found: dict[str, Decision]) -> set[WhyMeasured | None]:
+    """The reasons, each once."""
+    return {one.why for one in found.values()}
+
+
+def test_the_same_machine_under_an_unbroken_watch_need_not_measure_again() -> None:
+    history = usual()
+    found = decided(history)
+
+    assert {*COSTLY} == {*found}
+    assert {None} == whys(found)
+    assert [("first", history.boot_s - 900.0)] * 3 == [(one.gate_id, one.age_s) for one in found.values()]
+
+
+def test_another_machine_with_the_same_name_has_no_certificate() -> None:
+    history = usual(
+        identity=(("host", "node-0"), ("boot_id", "boot-1"), ("product_uuid", "board-2"), ("driver", "570"))
+    )
+
+    assert {} == decided(history)
+
+
+def test_a_machine_whose_boot_is_not_known_has_none() -> None:
+    """Two such machines would have the same identity."""
+    history = usual()
+    node = history.node(history.boot_s, {"host": "node-0"}, THEN)
+    [one] = issued(past(history), THEN, FACTS.digest)
+
+    assert {} == decided(history, node, (replace(one, machine="0" * 64),))
+
+
+def test_other_policies_facts_and_profiles_measure() -> None:
+    history = usual()
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    certificates = issued(past(history), THEN, FACTS.digest)
+    quick = conditions_of(THEN, FACTS.digest, CATALOGUE, Profile.QUICK, DECLARED)
+
+    assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, policy=policy_of(fail_above=0.6)))
+    assert {WhyMeasured.OTHER_WATCH} == whys(
+        decided(history, facts=Facts(FACTS.instances, digest(b"others")))
+    )
+    assert {WhyMeasured.OTHER_CONDITIONS} == whys(
+        decisions(node, certificates, THEN, quick, FACTS.digest, QUIET)
+    )
+    assert {} == decided(history, policy=policy_of(0.0))
+
+
+def test_more_nodes_are_the_same_conditions_and_another_machine_type_is_not() -> None:
+    """What one node measures by itself does not depend on how many there are."""
+    many = replace(DECLARED, nodes=7, node_names=tuple(f"n{number}" for number in range(7)))
+    said = [conditions_of(THEN, FACTS.digest, CATALOGUE, Profile.STANDARD, one)
+            for one in (DECLARED, many, replace(DECLARED, instance_type="toy.4x"), replace(DECLARED, ranks_per_node=2))]  # fmt: skip
+
+    assert said[0] == said[1]
+    assert 3 == len({*said})
+
+
+def test_without_a_record_of_the_watch_everything_is_measured() -> None:
+    history = usual()
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    bare = dump(replace(history.state(history.boot_s, THEN), record=None))
+
+    for text in ("", "{", bare):
+        assert {WhyMeasured.NO_WATCH} == whys(decided(history, replace(node, machine_state=text)))
+
+
+def test_a_watch_that_was_interrupted_or_has_fallen_silent_stands_for_nothing() -> None:
+    history = usual()
+    gap = replace(history, rounds=(*history.rounds[:20], *history.rounds[25:]))
+    silent = replace(history, boot_s=history.boot_s + 200.0)
+    late = replace(history, rounds=tuple(one for one in history.rounds if one[1] > 900.0))
+
+    assert {WhyMeasured.WATCH_BROKEN} == whys(decided(gap))
+    assert {WhyMeasured.WATCH_BROKEN} == whys(decided(late))
+    assert {WhyMeasured.WATCH_SILENT} == whys(decided(silent))
+
+
+@pytest.mark.parametrize("text", ["unreadable", dump_open(OpenFindings(omitted=3)).decode()])
+def test_findings_that_are_open_or_may_be_open_measure(text: str) -> None:
+    history = usual()
+    node = replace(history.node(history.boot_s, dict(history.identity), THEN), open_findings=text)
+
+    assert {WhyMeasured.OPEN_FINDINGS} == whys(decided(history, node))
+
+
+def test_a_file_in_which_all_findings_are_closed_is_no_reason() -> None:
+    history = usual(open_findings=dump_open(OpenFindings(opened_total=4, closed_total={"gate": 4})).decode())
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    certificates = issued(past(usual()), THEN, FACTS.digest)
+
+    assert {None} == whys(decided(history, node, certificates))
+
+
+def test_a_gate_that_the_machine_has_forgotten_or_another_one_in_between_measures() -> None:
+    history = usual()
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    state = history.state(history.boot_s, THEN)
+    forgotten = replace(node, machine_state=dump(replace(state, gates=())))
+    between = replace(node, machine_state=dump(replace(state, gates=("first", "node-1234"))))
+    itself = replace(node, machine_state=dump(replace(state, gates=("first", QUIET))))
+
+    assert {WhyMeasured.GATE_FORGOTTEN} == whys(decided(history, forgotten))
+    assert {WhyMeasured.GATE_BETWEEN} == whys(decided(history, between))
+    assert {None} == whys(decided(history, itself))
+
+
+def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:
+    short = policy_of(0.5)
+    history = usual()
+    [one] = issued(past(history), THEN, FACTS.digest)
+    said = conditions_of(short, FACTS.digest, CATALOGUE, Profile.STANDARD, DECLARED)
+
+    for begun_ago_s, why in ((1700.0, None), (1900.0, WhyMeasured.TOO_OLD)):
+        state = history.state(history.boot_s, short)
+        node = replace(history.node(history.boot_s, dict(history.identity), short), machine_state=dump(state))
+        began = history.boot_s - begun_ago_s
+        moved = replace(one, boot_s=began, at=history.clock(began), conditions=said)
+        assert {why} == whys(decided(history, node, (moved,), short))
+
+
+@pytest.mark.parametrize("by_s", [-86400.0, -60.0, 60.0, 86400.0])
+def test_a_clock_that_was_set_measures(by_s: float) -> None:
+    """Between the last round and the gate, and between the gate that certified and this one."""
+    history = usual()
+    state = history.state(history.boot_s, THEN)
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    now = replace(node, machine_state=dump(replace(state, at=state.at + by_s)))
+    [one] = issued(past(history), THEN, FACTS.digest)
+
+    assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, now))
+    assert {WhyMeasured.CLOCK_MOVED} == whys(decided(history, offered=(replace(one, at=one.at + by_s),)))
+
+
+def test_one_in_ten_is_measured_all_the_same_and_the_gate_chooses_it() -> None:
+    chosen = [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(5000)]
+
+    assert 0.8 / SAMPLED < sum(chosen) / len(chosen) < 1.2 / SAMPLED
+    assert chosen == [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(5000)]
+
+
+def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart() -> None:
+    found = verdict(usual(), frozenset(COSTLY))
+
+    assert (Level.WARN, Answer.GO) == (found.level, found.answer)
+    assert (2, 5, 3) == (
+        found.coverage.checks.observed,
+        found.coverage.checks.required,
+        found.coverage.certified,
+    )
+    assert {*COSTLY} == {one.check for one in found.findings if one.kind is FindingKind.CERTIFIED}
+    assert {"gate first measured it 54 min ago, and this gate did not measure it again"} == {
+        one.message for one in found.findings
+    }
+
+
+@pytest.mark.parametrize(("on_warn", "answer"), [(OnWarn.ASK, Answer.ASK), (OnWarn.REFUSE, Answer.NO_GO)])
+def test_the_policy_decides_whether_that_is_enough(on_warn: OnWarn, answer: Answer) -> None:
+    policy, history = replace(THEN, on_warn=on_warn), usual()
+    [one] = issued(past(history), THEN, FACTS.digest)
+    said = conditions_of(policy, FACTS.digest, CATALOGUE, Profile.STANDARD, DECLARED)
+    offered = dump(Certificates(certificates=(replace(one, conditions=said),)))
+    node = history.node(history.boot_s, dict(history.identity), policy)
+    rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
+    found = decide(report_of(QUIET, node, rows, offered), policy, FACTS)
+
+    assert (Level.WARN, answer, 3) == (found.level, found.answer, found.coverage.certified)
+    assert {Cause.EVIDENCE} == {one.cause for one in found.findings}
+
+
+def test_a_report_whose_certificates_cannot_be_read_has_none() -> None:
+    history = usual()
+    node = history.node(history.boot_s, dict(history.identity), THEN)
+    rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
+
+    for text in ("", "{", '{"certificates": [{"machine": "x"}]}'):
+        found = decide(report_of(QUIET, node, rows, text), THEN, FACTS)
+        assert (Answer.CANNOT_TELL, 0) == (found.answer, found.coverage.certified)
+
+
+def test_without_valid_for_no_byte_differs() -> None:
+    """Of policies, bundles, reports and verdicts: what nobody uses is not written."""
+    plain = replace(THEN, checks={name: replace(line, valid_for=0.0) for name, line in THEN.checks.items()})
+    node = Node("node-0", 0, "token", CATALOGUE, True, {"host": "a"})
+    report = report_of(QUIET, replace(node, measured_at="2026-11-26T12:00:00Z"), tuple(map(measured, CHECKS)))
+    made = decide(report, plain, FACTS)
+
+    assert Level.PASS is made.level
+    texts = (
+        dump_plain(plain),
+        dump_report(report),
+        dump_plain(made),
+        dump_plain(make("g", DECLARED, Profile.QUICK, plain, FACTS)),
+        dump_plain(verdict_json(made)),
+    )
+    for text in texts:
+        for word in (b"valid_for", b"certif", b"machine_state"):
+            assert word not in text

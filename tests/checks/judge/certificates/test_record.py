@@ -1,0 +1,80 @@
+"""The record of a watch goes on only while every round follows the one before, is whole and finds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.judge.certificates.record import RecordState, WatchRound, after, longest_gap_s
+
+FIRST = WatchRound(1, "boot", "p" * 64, "f" * 64, "1.0", 60.0, 5000.0, 999.0, 1000.0, True)
+SECOND = replace(FIRST, number=2, ended_at=5060.0, began_boot_s=1059.0, ended_boot_s=1060.0)
+
+
+def record_of(*rounds: WatchRound) -> tuple[int, float] | None:
+    """How many rounds the record has, and since when; None if there is none."""
+    state: RecordState | None = None
+    for seen in rounds:
+        state = after(state, seen)
+    assert state is not None
+    return (state.record.rounds, state.record.since_boot_s) if state.record else None
+
+
+def test_rounds_that_follow_each_other_make_one_record() -> None:
+    assert (1, 1000.0) == record_of(FIRST)
+    assert (2, 1000.0) == record_of(FIRST, SECOND)
+
+
+def test_a_round_that_found_something_or_was_not_whole_ends_the_record() -> None:
+    bad = replace(SECOND, is_clean=False)
+    third = replace(SECOND, number=3, ended_at=5120.0, began_boot_s=1119.0, ended_boot_s=1120.0)
+
+    assert record_of(FIRST, bad) is None
+    assert (1, 1120.0) == record_of(FIRST, bad, third)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replace(SECOND, number=3),
+        replace(SECOND, number=1),
+        replace(SECOND, boot_id="another boot"),
+        replace(SECOND, policy="0" * 64),
+        replace(SECOND, facts="0" * 64),
+        replace(SECOND, engine="1.1"),
+        replace(SECOND, interval_s=30.0),
+        replace(SECOND, ended_at=5066.0),
+        replace(SECOND, ended_at=5050.0),
+        replace(SECOND, began_boot_s=990.0),
+        replace(SECOND, ended_at=5181.0, began_boot_s=1180.0, ended_boot_s=1181.0),
+    ],
+)
+def test_whatever_does_not_follow_begins_anew(broken: WatchRound) -> None:
+    assert (1, broken.ended_boot_s) == record_of(FIRST, broken)
+
+
+def test_a_machine_whose_boot_is_not_known_has_no_record() -> None:
+    assert record_of(replace(FIRST, boot_id="")) is None
+
+
+def test_a_clock_that_is_set_in_small_steps_is_noticed_as_well() -> None:
+    """Each step is below what is noticed between two rounds."""
+    rounds = [
+        replace(
+            FIRST,
+            number=number,
+            ended_at=5000.0 + 64.0 * number,
+            began_boot_s=999.0 + 60.0 * number,
+            ended_boot_s=1000.0 + 60.0 * number,
+        )
+        for number in range(5)
+    ]
+    found = record_of(*rounds)
+
+    assert found is not None
+    assert found[1] > rounds[1].ended_boot_s
+
+
+def test_a_watch_that_looks_rarely_may_not_be_silent_for_long() -> None:
+    assert [3.0, 180.0, 600.0, 600.0] == [longest_gap_s(every) for every in (1.0, 60.0, 300.0, 86400.0)]

@@ -1,0 +1,177 @@
+"""Two gates of one machine under a real watch: the second skips what the first measured, and says so. Anything else measures again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.documents.certificates import load_record
+from checks.judge.certificates.decision import is_sampled, machine_digest
+from checks.process.machine_state import RECORD
+from tests.survival import few_checks
+
+ROOT = Path(__file__).parents[2]
+COSTLY = ("cpu.stress", "disk.io")
+ALSO = {"PRELAUNCH_FEW_ALSO": ",".join(COSTLY)}
+
+
+class Site:
+    """A machine with a watch, and a gate file with a few checks, two of which take seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state = folder, folder / "state"
+        self.environment = {**os.environ, **ALSO, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.state)}
+        python = self.python = few_checks.interpreter(folder / "few-python")
+        # A job does not inherit these from the command.
+        first, rest = python.read_text().split("\n", 1)
+        given = f"export PRELAUNCH_FEW_ALSO={ALSO['PRELAUNCH_FEW_ALSO']} PRELAUNCH_STATE={self.state}"
+        python.write_text(f"{first}\n{given}\n{rest}")
+        self.machine_id = folder / "machine-id"
+        self.machine_id.write_text("0123456789abcdef0123456789abcdef\n")
+        changes = {
+            "nodes = 2": "nodes = 1",
+            'profile = "quick"': 'profile = "standard"',
+            'network = "loopback"': f'network = "loopback"\npython = {json.dumps(str(python))}',
+        }
+        self.gate_file = few_checks.gate_file(ROOT / "deployments" / "gates" / "local.toml", folder, changes)
+        self.rules(24.0)
+
+    def rules(self, valid_for: float) -> None:
+        """The policy of gate and watch."""
+        path = self.folder / "few.json"
+        document = json.loads(path.read_text())
+        local = json.loads((ROOT / "checks" / "policies" / "local.json").read_text())["checks"]
+        for name in COSTLY:
+            document["checks"][name] = {**local[name], "valid_for": valid_for}
+        path.write_text(json.dumps(document))
+
+    def watch(self) -> subprocess.Popen[bytes]:
+        """A watch of this machine, once it has made two rounds. End it."""
+        policy = str(self.folder / "few.json")
+        argv = (
+            sys.executable,
+            "-m",
+            "checks",
+            "watch",
+            "--instance-type",
+            "cpu",
+            "--every",
+            "2",
+            "--policy",
+            policy,
+        )
+        started = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while self.rounds() < 2:
+            assert started.poll() is None and time.monotonic() < until, "the watch makes no clean round"
+            time.sleep(0.2)
+        return started
+
+    def rounds(self) -> int:
+        """How many rounds the record has."""
+        try:
+            return load_record((self.state / RECORD).read_bytes()).rounds
+        except FileNotFoundError:
+            return 0
+
+    def gate(self, changed: bool = False) -> dict[str, Any]:
+        """The result of a gate that only checks. `changed`: on a machine with another id, which only the gate's processes see."""
+        mount = f'mount --bind {self.machine_id} /etc/machine-id && exec "$@"'
+        other = ("unshare", "--mount", "sh", "-c", mount, "sh") if changed else ()
+        argv = (
+            *other,
+            sys.executable,
+            few_checks.__file__,
+            "gate",
+            str(self.gate_file),
+            "--check-only",
+            "--format",
+            "json",
+        )
+        ended = subprocess.run(
+            argv, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=200
+        )
+        assert ended.stdout, ended.stderr
+        found: dict[str, Any] = json.loads(ended.stdout)
+        return found
+
+    def report(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The gate's report as it is kept."""
+        path = self.folder / "store" / "gates" / result["gate_id"] / "health_check_metrics.json"
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+    def measured(self, result: dict[str, Any]) -> set[str]:
+        """Which of the costly checks this gate measured, as its report says."""
+        checks = self.report(result)["checks"]
+        return {name for name in COSTLY if checks[name]["outcomes"] == ["MEASURED"]}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A site whose watch runs."""
+    made = Site(tmp_path)
+    watch = made.watch()
+    try:
+        yield made
+    finally:
+        watch.kill()
+        watch.wait()
+
+
+def expected(site: Site, result: dict[str, Any]) -> set[str]:
+    """What a gate measures although it is certified: its sample."""
+    [node] = site.report(result)["nodes"]
+    machine = machine_digest(node["identity"])
+    return {name for name in COSTLY if is_sampled(result["gate_id"], machine, name)}
+
+
+@pytest.mark.timeout(600)
+def test_the_second_gate_skips_what_the_first_one_measured_and_a_changed_machine_does_not(site: Site) -> None:
+    """The watch, the nodes' checks, the launcher, the store and the command are real."""
+    first, second = site.gate(), site.gate()
+    verdict = second["verdict"]
+    certified = [one for one in verdict["findings"] if one["kind"] == "certified"]
+    sample = expected(site, second)
+
+    assert ("PASS", {*COSTLY}) == (first["verdict"]["level"], site.measured(first))
+    assert "certified" not in first["verdict"]["coverage"]
+    assert sample == site.measured(second)
+    assert {*COSTLY} - sample == {one["check"] for one in certified}
+    if certified:  # but for one gate in a hundred
+        assert ("WARN", "go") == (verdict["level"], verdict["answer"])
+        assert len(certified) == verdict["coverage"]["certified"]
+        assert all(one["cause"] == "EVIDENCE" and first["gate_id"] in one["message"] for one in certified)
+        assert f"{len(certified)} certified by earlier gates" in Path(second["html"]).read_text()
+    assert "certificates" in site.report(second)
+
+    third = site.gate(changed=True)
+    assert {*COSTLY} == site.measured(third)
+    assert "PASS" == third["verdict"]["level"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_check_of_the_node_in_between_or_another_policy_measures_again(site: Site) -> None:
+    """The store does not know of what a person ran on the node, but the node does."""
+    site.gate()
+    argv = ("run", "--profile", "quick", "--instance-type", "cpu", "--policy", str(site.folder / "few.json"))
+    subprocess.run(
+        (str(site.python), "-m", "checks", *argv, "--out", str(site.folder / "node.json")),
+        cwd=ROOT, env=site.environment, capture_output=True, timeout=200, check=False,
+    )  # fmt: skip
+    between = site.gate()
+    site.rules(23.0)
+    other = site.gate()
+
+    assert {*COSTLY} == site.measured(between)
+    assert {*COSTLY} == site.measured(other)
+    assert ["PASS", "PASS"] == [one["verdict"]["level"] for one in (between, other)]
