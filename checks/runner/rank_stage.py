@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -126,6 +127,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     if importlib.util.find_spec("torch") is None:
         install = f"Install it there: {sys.executable} -m pip install torch"
         return f"{ALL} did not start: {sys.executable} has no module torch. {install}"
+    if lacking := _no_interface(node_context.roster.interface):
+        return f"{ALL} did not start: {lacking}"
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
@@ -145,6 +148,15 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D is not waited for
             child.wait(min(AFTER_END_S, node_context.deadline.end_s or AFTER_END_S))
         output.text(0.5)
+
+
+def _no_interface(declared: str) -> str:
+    """Why the collectives cannot use that interface, or "". NCCL takes the beginning of a name. gloo's error names no setting."""
+    found = sorted(name for _, name in socket.if_nameindex())
+    if not declared or any(name.startswith(declared) for name in found):
+        return ""
+    has = ", ".join(found)
+    return f"this node has no network interface {declared}, but {has}. Correct the gate file's `interface`, or leave it out"
 
 
 def threads_of(ranks: int) -> dict[str, str]:

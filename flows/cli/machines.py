@@ -72,6 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
         said = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
         return report_rejection(arguments.format, InputError("command line", said, "--node"))
     _show(arguments, rows, found is not None, problems)
+    if not rows and machines.name == "log":
+        write_stderr(
+            'prelaunch: machines = "log" of [remediation] asks no engine. Write the engine\'s name there to list its nodes; '
+            "`prelaunch fleet` lists those that gates know."
+        )
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 
 

@@ -153,7 +153,9 @@ AFTER_XIDS = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("xid-79", marks=pytest.mark.long),  # test_slurm_remedy.py reboots a node after it as well
+        pytest.param(
+            "xid-79", marks=pytest.mark.long
+        ),  # test_slurm_remedy.py reboots a node after it as well
         "xid-74",
         pytest.param("xid-73", marks=pytest.mark.long),
     ],

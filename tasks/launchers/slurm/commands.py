@@ -37,8 +37,9 @@ class Said:
 
     @property
     def words(self) -> str:
-        """The end of what it said, in one line."""
-        return one_line((self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:], 500)
+        """The end of what it said, its lines with "; " between them."""
+        said = (self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:]
+        return one_line("; ".join(line.strip() for line in said.splitlines() if line.strip()), 500)
 
 
 def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:

@@ -32,18 +32,22 @@ WAITS = re.compile(r"Requested nodes are busy")
 # some seconds after a node was returned to service, while sinfo shows it as idle: so it is asked again.
 NO_SUCH_NODES = re.compile(r"Requested node configuration is not available")
 TRIES, PAUSE_S = 5, 3.0
+# What srun says where a prolog failed (ESLURMD_PROLOG_FAILED).
+PROLOG = re.compile(r"[Pp]rolog (failure|error)")
 HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
 AS_A_JOB = ("--export=NONE", "/bin/bash", "-c", LOGIN)
-# The arguments are a file, the training's script or "", and interpreters in the order in which a node looks for them (start.sh).
+# The arguments are a file, the training's script or "", the beginning of an interface's name or "", and interpreters in the order in
+# which a node looks for them (start.sh). /proc/net/dev is that of the node's own network namespace, /sys/class/net may not be.
 ON_A_NODE = """\
 echo "node ${SLURMD_NODENAME:-$HOSTNAME}"
 if test -e "$1"; then echo "seen True"; else echo "seen False"; fi
 if test -w "$1"; then echo "writes True"; else echo "writes False"; fi
 if test -z "$2" || test -f "$2"; then echo "script True"; else echo "script False"; fi
+if test -z "$3" || grep -q "^ *$3" /proc/net/dev; then echo "interface True"; else echo "interface False"; fi
 if type -P enroot >/dev/null; then echo "enroot True"; else echo "enroot False"; fi
-shift 2
+shift 3
 for python in "$@"; do
     if type -P "$python" >/dev/null; then
         echo "python $python"
@@ -123,7 +127,8 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             )
             found[PreflightCheck("nodes in service", PreflightResult.NO_CAPACITY, short, remedy)] = None
         elif said.code:
-            found[_wrong(subject, f"Slurm refuses it: {said.words}", "Correct [cluster.options].")] = None
+            remedy = "Correct [cluster.options], or what [cluster.declared] says of the nodes."
+            found[_wrong(subject, f"Slurm refuses it: {said.words}", remedy)] = None
         else:
             ok = PreflightCheck(subject, PreflightResult.OK, said.words)
             obstacles = partition.obstacles(plan.job.name, script, said.words, known, bool(options.qos))
@@ -182,7 +187,17 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         # What is not there yet is made below the folder that is, on the same file system.
         there = next(folder for folder in (root, *root.parents) if folder.is_dir())
         with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=there) as mark:
-            asks = (*AS_A_JOB, "/bin/bash", "-c", ON_A_NODE, "look", mark.name, script, *pythons)
+            asks = (
+                *AS_A_JOB,
+                "/bin/bash",
+                "-c",
+                ON_A_NODE,
+                "look",
+                mark.name,
+                script,
+                options.interface,
+                *pythons,
+            )
             said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
     except OSError as error:
         yield _wrong(
@@ -210,6 +225,12 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         )
     if told.get("script") == "False":
         yield missing_script(script, f"node {node} has no such file")
+    if told.get("interface") == "False":
+        yield _wrong(
+            "interface",
+            f"node {node} has no network interface {options.interface}",
+            "Set interface in [cluster.options] to one that `ip link` shows on the nodes, or leave it out.",
+        )
     if not options.container_image:  # the container has its own
         yield _python(plans, options, told, said)
     if _image(plans, options) and told.get("enroot") != "True":
@@ -243,7 +264,12 @@ def _unasked(said: Said) -> str:
     """Why no node was asked. That nodes are busy is no error: the job will wait in the queue."""
     if WAITS.search(said.err):
         return "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
-    return f"no node could be asked: {said.words}"
+    prolog = (
+        ". slurmd's log on that node says why; the job's nodes would fail as well"
+        if PROLOG.search(said.err)
+        else ""
+    )
+    return f"no node could be asked: {said.words}{prolog}"
 
 
 def _python(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from checks.check import RankPlace
 from checks.model import Observation, Outcome
+from checks.roster import Roster
 from checks.runner import rank_stage
 from checks.runner.node_context import NodeContext
 from checks.runner.rank_process import RankFile, init_group
@@ -70,6 +72,25 @@ def test_a_missing_torch_is_said_with_the_command(tmp_path: Path, monkeypatch: p
 
     install = f"Install it there: {sys.executable} -m pip install torch"
     assert said == f"the rank checks did not start: {sys.executable} has no module torch. {install}"
+
+
+@pytest.mark.parametrize(("interface", "starts"), [("eth77", False), ("lo", True), ("l", True), ("", True)])
+def test_an_interface_that_the_node_lacks_is_said_with_those_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interface: str, starts: bool
+) -> None:
+    """gloo's error names no setting, and on a busy machine the finding would say that the gate should be run again."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    here: Any = SimpleNamespace(scratch=tmp_path, roster=Roster((), 1, interface))
+    if starts:
+        with pytest.raises(AttributeError):  # it goes on to what this stand-in does not have
+            rank_stage.run_stage(here, here, "")
+        return
+
+    said = rank_stage.run_stage(here, here, "")
+    assert re.match(
+        r"the rank checks did not start: this node has no network interface eth77, but .*\blo\b.*`interface`",
+        said,
+    )
 
 
 def test_no_rank_connects_to_the_store_after_the_ranks_have_met(monkeypatch: pytest.MonkeyPatch) -> None:

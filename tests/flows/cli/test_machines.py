@@ -117,6 +117,15 @@ def test_a_table_without_a_machine_says_so(
     assert "No machine is known.\n" == capsys.readouterr().out
 
 
+def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The nodes of its cluster may be many, and none of them is listed."""
+    assert 0 == main(["machines", str(gate)])
+    assert ("No machine is known.\n", True) == (
+        (said := capsys.readouterr()).out,
+        "`prelaunch fleet`" in said.err,
+    )
+
+
 @pytest.mark.parametrize("words", [["--node", "n9"], ["--node", "../n2"], ["--node", "n2\n"]])
 def test_a_node_that_is_none_is_rejected(
     gate: Path, played: PlayedMachines, words: list[str], capsys: pytest.CaptureFixture[str]

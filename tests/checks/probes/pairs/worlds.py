@@ -23,7 +23,7 @@ from unittest import mock
 
 ROOT = Path(__file__).parents[4]
 ENOUGH_S = 60.0
-SIDE_BY_SIDE = 3
+SIDE_BY_SIDE = 5
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Ended:
 
 
 def play(worlds: Sequence[World], timeout_s: float = 100.0) -> list[Ended]:
-    """Play these worlds, three side by side: most of their time is waiting for a rank that does not answer."""
+    """Play these worlds, several side by side: most of their time is waiting for a rank that does not answer."""
     from checks.runner.rank_stage import rank_environment
 
     env = {**os.environ, **rank_environment("lo"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

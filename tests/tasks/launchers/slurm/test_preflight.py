@@ -345,22 +345,47 @@ def test_without_rank_checks_and_torchrun_no_torch_is_needed(
 
 
 @pytest.mark.parametrize(
-    ("pythons", "script", "says"),
+    ("pythons", "script", "interface", "says"),
     [
-        (("/nowhere/python",), "", ["script True"]),
-        (("/nowhere/python",), "/nowhere/train.py", ["script False"]),
-        (("/nowhere/python", sys.executable), __file__, ["script True", f"python {sys.executable}"]),
+        (("/nowhere/python",), "", "", ["script True", "interface True"]),
+        (("/nowhere/python",), "/nowhere/train.py", "eth77", ["script False", "interface False"]),
+        (("/nowhere/python", sys.executable), __file__, "lo", ["script True", "interface True", f"python {sys.executable}"]),
     ],
-)
-def test_what_a_node_answers(tmp_path: Path, pythons: tuple[str, ...], script: str, says: list[str]) -> None:
+)  # fmt: skip
+def test_what_a_node_answers(
+    tmp_path: Path, pythons: tuple[str, ...], script: str, interface: str, says: list[str]
+) -> None:
     """The script runs here, without srun: the first interpreter that is there is asked, once."""
-    said = commands.run("/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), script, *pythons)
+    said = commands.run(
+        "/bin/bash", "-c", preflight.ON_A_NODE, "look", str(tmp_path), script, interface, *pythons
+    )
     version = "version {} {}".format(*sys.version_info[:2])
     lines = said.out.splitlines()
 
-    assert lines[1:4] == ["seen True", "writes True", says[0]] and lines[4].startswith("enroot ")
-    assert lines[5 : 4 + len(says)] == says[1:]
-    assert lines[4 + len(says) :][:1] == ([version] if says[1:] else [])
+    assert lines[1:5] == ["seen True", "writes True", *says[:2]] and lines[5].startswith("enroot ")
+    assert lines[6 : 4 + len(says)] == says[2:]
+    assert lines[4 + len(says) :][:1] == ([version] if says[2:] else [])
+
+
+def test_an_interface_that_a_node_lacks_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else each collective fails on it, and gloo's error names no setting."""
+    seen = SEEN.replace("writes True", "writes True\ninterface False")
+    found = look(monkeypatch, tmp_path, seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
+
+    assert (WRONG, "node n0 has no network interface eth77") == (found.result, found.message)
+    assert "interface in [cluster.options]" in found.remedy
+
+
+def test_the_log_of_a_node_whose_prolog_fails_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`sinfo -R` says only that it failed."""
+    found = look(monkeypatch, tmp_path, busy="srun: error: Prolog failure on node n0\nsrun: error: end")
+
+    assert (
+        "Prolog failure on node n0; srun: error: end. slurmd's log on that node says why"
+        in found["the shared folder"].message
+    )
 
 
 def test_a_job_that_only_trains_needs_no_torch_for_checks(
