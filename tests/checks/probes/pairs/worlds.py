@@ -23,7 +23,7 @@ from unittest import mock
 
 ROOT = Path(__file__).parents[4]
 ENOUGH_S = 60.0
-SIDE_BY_SIDE = 5
+SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True)
