@@ -18,6 +18,7 @@ from tasks.gate.jobs import TORCHRUN, planned_jobs
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import JobSpec, LaunchRejected, Work
 from tasks.launchers.kubernetes.objects import config_maps, secret
+from tasks.launchers.kubernetes.options import Workload
 from tasks.launchers.kubernetes.pod import port_of
 from tests.fakes.kubernetes.operator_schemas import problem_of
 from tests.tasks.launchers.kubernetes.planned import (
@@ -32,6 +33,8 @@ from tests.tasks.launchers.kubernetes.planned import (
 
 ROOT = Path(__file__).resolve().parents[4]
 GOLDEN = ROOT / "tests" / "golden" / "kubernetes"
+WORKLOADS = ROOT / "tests" / "golden" / "kubernetes_workloads"
+OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
 GATES = sorted(
     path
     for path in (ROOT / "deployments" / "gates").glob("*.toml")
@@ -56,6 +59,20 @@ def test_the_objects_of_shipped_gate_files_are_the_golden_ones(
     made = [call.body for job in planned_jobs(setting, 600.0) for call in setting.launcher.plan(job).calls]
     text = json.dumps(made, indent=1) + "\n"
     golden = GOLDEN / f"{path.stem}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("workload", [kind.value for kind in Workload])
+def test_the_objects_of_each_kind_are_the_golden_ones(workload: str) -> None:
+    """Also of the kinds that no shipped gate file has. Only plain Jobs ran on a real server."""
+    more = RESUMED if workload in OPERATORS else {}
+    made = [call.body for call in plan(workload=workload, gpus_per_node=8, efa_per_node=32, **more).calls]
+    text = json.dumps(made, indent=1) + "\n"
+    golden = WORKLOADS / f"{workload}.json"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
@@ -280,9 +297,6 @@ def test_pods_of_operators_are_pods_of_the_api(version: str, workload: str) -> N
             "spec": {"template": template},
         }
         kubernetes_validate.validate(job, version, strict=True)
-
-
-OPERATORS = ("pytorchjob", "hyperpodpytorchjob")
 
 
 @pytest.mark.parametrize("workload", OPERATORS)
