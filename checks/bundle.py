@@ -9,7 +9,7 @@ from typing import Annotated
 from checks import policy
 from checks.check import Check
 from checks.culprit.topology import Topology
-from checks.documents.certificates import Certificate
+from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.facts.builtin import builtin
@@ -49,7 +49,7 @@ class Bundle:
     topology: Topology | None = None
     deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
     skip: tuple[str, ...] = ()
-    certificates: tuple[Certificate, ...] = field(default=(), metadata=SPARSE)
+    certificates: Certificates = field(default=NO_CERTIFICATES, metadata=SPARSE)
 
 
 @dataclass(frozen=True)

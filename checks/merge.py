@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from checks.bundle import Bundle, plan_of
-from checks.documents.certificates import Certificates, dump
+from checks.documents.certificates import dump
 from checks.documents.columns import Observations, Rows
 from checks.documents.report import NodeReport, load_node
 from checks.judge.certificates.decision import machine_digest
@@ -58,8 +58,8 @@ def merge(
 def _offered(bundle: Bundle, reports: Iterable[NodeReport]) -> str:
     """The certificates that the gate offered to the machines that reported; "" if there are none."""
     machines = {machine_digest(report.node.identity) for report in reports}
-    found = tuple(one for one in bundle.certificates if one.machine in machines)
-    return dump(Certificates(certificates=found)) if found else ""
+    found = tuple(one for one in bundle.certificates.certificates if one.machine in machines)
+    return dump(replace(bundle.certificates, certificates=found)) if found else ""
 
 
 def _dated(report: NodeReport) -> Node:

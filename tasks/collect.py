@@ -310,7 +310,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     files = node_reports.read_files(folder, watched.status.attempt)
     if not files and not problems:
         require_reports(watched)
-    bundle = replace(bundle, certificates=session.certificates or ())
+    bundle = replace(bundle, certificates=session.certificates)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
     report = with_engine_identity(report, watched.status.machines)
     if not node_reports.all_complete(bundle, files, watched.decoded):

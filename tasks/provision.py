@@ -14,7 +14,8 @@ from dataclasses import replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from checks.documents.certificates import Certificate
+from checks.documents.certificates import NO_CERTIFICATES, Certificates
+from checks.judge.certificates.findings import choice_text
 from checks.judge.verdict import failed_nodes
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
@@ -26,6 +27,7 @@ from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
+from tasks.gate_file.cost_terms import job_of
 from tasks.launch import ROUNDS, pool_cost_now, pool_waits
 from tasks.launchers.base import NoCapacity
 from tasks.store.base import StoreError
@@ -48,23 +50,27 @@ async def submit_checks(session: Session) -> str:
     return job.name
 
 
-def offer_certificates(session: Session, lease: Lease) -> tuple[Certificate, ...]:
+def offer_certificates(session: Session, lease: Lease) -> Certificates:
     """The certificates of earlier gates, for checks that the nodes need not repeat. There are none if the policy lets no check be
-    certified, and for the second job of a gate, because the first one may have found something.
+    certified, for the second job of a gate, because the first one may have found something, and for checks that are worth their time.
 
     Nodes that decide by themselves (IN_JOB) get none: they measure everything.
     """
     setting = session.setting
-    session.certificates = ()
-    if not longest_valid_s(setting.policy) or lease.attempt > 1:
-        return ()
+    session.certificates = NO_CERTIFICATES
+    if not setting.certifies or not longest_valid_s(setting.policy) or lease.attempt > 1:
+        return NO_CERTIFICATES
     try:
         if lease.adopted:
             session.certificates = offered(setting.store, lease.gate_id)
         else:
+            job = job_of(setting.declared, setting.terms)
             session.certificates = offer(
-                setting.store, lease.gate_id, setting.policy, setting.facts, setting.baseline
+                setting.store, lease.gate_id, setting.policy, setting.facts, setting.baseline, job
             )
+            for choice in session.certificates.choices:
+                decided = "is measured" if choice.is_worth else "may be skipped"
+                report_progress(Progress("checks", f"{choice.check} {decided}. {choice_text(choice)}."))
     except StoreError as error:
         LOG.warning("every check is measured, because certificates cannot be read or kept: %s", error)
     return session.certificates

@@ -31,7 +31,8 @@ Gate = Callable[[GateRequest], Awaitable[State[Any]]]
 
 
 def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
-    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody.
+    """The gate of a re-test: the same checks, on exactly these nodes, at least as thorough; it pages nobody and asks nobody, and
+    measures everything itself.
 
     Its cluster has a name of its own, so that gates of the cluster go on meanwhile. Raises LaunchRejected.
     """
@@ -64,6 +65,7 @@ def retest_context(setting: GateContext, case: Case, place: Retest) -> GateConte
         engine=engine,
         launcher=launcher,
         declared=made.declared(names, setting.declared.kernel_log),
+        certifies=False,
     )
 
 

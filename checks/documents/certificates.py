@@ -6,6 +6,7 @@ whatever was done to the machine's clock. The other times are Unix times.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +19,7 @@ STATE_BYTES, CERTIFICATES_BYTES = 1 << 16, 1 << 26
 # The newest gates that a machine remembers. A certificate of a gate that it has forgotten is none.
 MOST_GATES = 200
 
+Seconds = Annotated[float, Range(0.0, 1e9)]
 Moment = Annotated[float, Range(0.0, 1e11)]
 Sha256 = Annotated[str, Text(r"[0-9a-f]{64}", 64)]
 GateName = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
@@ -68,8 +70,8 @@ class Certificate:
     """The checks that one gate measured on one machine, and in which it found nothing.
 
     `machine` and `conditions` are the digests of checks.judge.certificates.decision, `report` is the SHA-256 of the gate's report.
-    `at` and `boot_s` are when the gate began on the machine. `later` are the gates since then that have seen the machine and found
-    nothing on it, in any order.
+    `at` and `boot_s` are when the gate began on the machine; `checks` say how many seconds each check took. `later` are the gates
+    since then that have seen the machine and found nothing on it, in any order.
     """
 
     machine: Sha256
@@ -78,16 +80,39 @@ class Certificate:
     conditions: Sha256
     at: Moment
     boot_s: Moment
-    checks: tuple[str, ...]
+    checks: Mapping[str, Seconds]
     later: tuple[GateName, ...] = ()
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Whether a check that certificates cover is worth its time: the `probability` that one of these `machines` has had a fault since
+    then which it finds, what that would cost (`lost`), and what the check costs (`cost`), in `unit` ("GPU-hours" or "node-hours").
+    """
+
+    check: str
+    machines: Annotated[int, Range(1, 1_000_000)]
+    probability: Annotated[float, Range(0.0, 1.0)]
+    lost: Moment
+    cost: Moment
+    unit: str
+
+    @property
+    def is_worth(self) -> bool:
+        """Whether it is measured."""
+        return self.probability * self.lost > self.cost
+
+
+@dataclass(frozen=True)
 class Certificates:
-    """The certificates that a gate offers to its nodes."""
+    """The certificates that a gate offers to its nodes, and why it offers none for checks that earlier gates have measured as well."""
 
     schema_version: Version = SCHEMA_VERSION
     certificates: tuple[Certificate, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+
+NO_CERTIFICATES = Certificates()
 
 
 def load_state(data: str) -> MachineState:
@@ -105,9 +130,9 @@ def load_gates(data: bytes) -> Gates:
     return decode(Gates, parse_json(data, STATE_BYTES))
 
 
-def load_certificates(data: bytes | str) -> tuple[Certificate, ...]:
-    """The certificates that a gate offered. Raises DecodeError."""
-    return decode(Certificates, parse_json(data, CERTIFICATES_BYTES)).certificates
+def load_certificates(data: bytes | str) -> Certificates:
+    """What a gate offered. Raises DecodeError."""
+    return decode(Certificates, parse_json(data, CERTIFICATES_BYTES))
 
 
 def dump(value: MachineState | WatchRecord | Gates | Certificates) -> str:

@@ -211,12 +211,13 @@ def uplink(node: str, topology: Topology | None, environ: Mapping[str, str], roo
 def certified_checks(node_context: NodeContext, node: Node) -> dict[str, Decision]:
     """The checks that this node does not measure, because a certificate stands for them."""
     bundle = node_context.bundle
-    if not bundle.certificates:
+    if not bundle.certificates.certificates:
         return {}
     said = decision.conditions_of(
         bundle.policy, bundle.facts, node.catalogue, bundle.profile, bundle.declared
     )
-    found = decision.certified(node, bundle.certificates, bundle.policy, said, bundle.facts, bundle.gate_id)
+    offered = bundle.certificates.certificates
+    found = decision.certified(node, offered, bundle.policy, said, bundle.facts, bundle.gate_id)
     planned = {check.name for check in node_context.planned() if check.scope is Scope.NODE}
     return {check: one for check, one in found.items() if check in planned}
 

@@ -60,7 +60,8 @@ MARGIN_S = 600.0
 class GateContext:
     """Everything that follows from a request alone. `here` is the gate file's folder.
 
-    `address` opens the same store from anywhere; `local` is this machine's folder for what is no evidence.
+    `address` opens the same store from anywhere; `local` is this machine's folder for what is no evidence. `certifies`: certificates
+    may stand for checks, as far as the policy says.
     """
 
     gate: Gate
@@ -78,6 +79,7 @@ class GateContext:
     baseline: Baseline | None = None
     terms: CostTerms = NOTHING_SAID
     topology: Topology | None = None
+    certifies: bool = True
 
     @property
     def work(self) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from checks import bundle as bundles
 from checks.bundle import Pass
-from checks.documents.certificates import Certificate
+from checks.documents.certificates import NO_CERTIFICATES, Certificates
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
@@ -65,7 +65,7 @@ def check_job(
     gate_id: str,
     name: str,
     tags: Mapping[str, str] = NO_TAGS,
-    certificates: tuple[Certificate, ...] = (),
+    certificates: Certificates = NO_CERTIFICATES,
 ) -> JobSpec:
     """The health check: every node runs all checks, except those for which it finds that a certificate stands, and writes its report;
     its exit code is no verdict.

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 from uuid import UUID
 
-from checks.documents.certificates import Certificate
+from checks.documents.certificates import NO_CERTIFICATES
 from tasks.gate.context import GateContext, launcher_of, open_gate_context, take_gate_context
 from tasks.gate.jobs import job_tags, new_gate_id
 from tasks.gate.lease import lease as leases
@@ -53,7 +53,7 @@ class Session:
     some. `trained` says that the training was seen to run. `answer` is
     a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked` leaves
     everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
-    went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks; None: by another process.
+    went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks.
     """
 
     def __init__(self, setting: GateContext, keeper: LeaseRenewal, launches: bool = True) -> None:
@@ -67,7 +67,7 @@ class Session:
         self.waiting_since: float | None = None
         self.refused: JudgedReport | None = None
         self.excluded: dict[str, str] = {}
-        self.certificates: tuple[Certificate, ...] | None = None
+        self.certificates = NO_CERTIFICATES
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []

@@ -16,7 +16,7 @@ from checks.facts.failures import Span, builtin_failures
 from checks.facts.prices import Price, Purchase, builtin_prices, load_prices, price_of
 from checks.facts.provenance import Kind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
-from checks.model import Report, Verdict
+from checks.model import Declared, Report, Verdict
 from checks.value_types import DecodeError
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
@@ -54,17 +54,22 @@ NOTHING_SAID = CostTerms()
 def cost_of(report: Report, verdict: Verdict, terms: CostTerms = NOTHING_SAID) -> Cost:
     """The cost of the verdict's findings for the declared cluster, under the terms."""
     declared = report.declared
-    job = Job(
+    job = job_of(declared, terms, _check_hours(report))
+    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
+
+
+def job_of(declared: Declared, terms: CostTerms, check_hours: float | None = None) -> Job:
+    """The training job on the declared machines, under the terms; `check_hours` is how long its checks took."""
+    return Job(
         declared.instance_type,
         declared.nodes,
         declared.gpus_per_node,
         terms.hours,
         terms.checkpoint_hours,
         terms.replacement_hours,
-        _check_hours(report),
+        check_hours,
         terms.checkpoint_write_hours,
     )
-    return cost(verdict, job, price_for(declared.instance_type, terms), builtin_failures())
 
 
 def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:

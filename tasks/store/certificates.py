@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
-from checks.documents.certificates import Certificate, Certificates, dump, load_certificates
+from checks.documents.certificates import NO_CERTIFICATES, Certificates, dump, load_certificates
 from checks.documents.report import digest, load
+from checks.facts.failures import builtin_failures
 from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.certificates.issue import GateEvidence, issued
+from checks.judge.cost.choice import chosen
+from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -33,24 +37,34 @@ def longest_valid_s(policy: Policy) -> float:
 
 
 def offer(
-    store: Store, gate_id: str, policy: Policy, facts: Facts, baseline: Baseline | None
-) -> tuple[Certificate, ...]:
-    """The certificates for this gate, which are kept in the store. Raises StoreError; then none may be offered."""
-    since = time.time() - longest_valid_s(policy) - SLACK_S
+    store: Store, gate_id: str, policy: Policy, facts: Facts, baseline: Baseline | None, job: Job
+) -> Certificates:
+    """The certificates for this gate, which are kept in the store; without the checks that are worth their time for this job.
+
+    Raises StoreError; then none may be offered.
+    """
+    now = time.time()
+    since = now - longest_valid_s(policy) - SLACK_S
     found = issued([*_evidence(store, gate_id, policy, facts, baseline, since)], policy, facts.digest)
-    while len(kept := dump(Certificates(certificates=found))) > OFFERED_BYTES:
-        found = found[: len(found) // 2]
-    store.put(certificates_key(gate_id), kept.encode())
-    return found
+    allowed = {name for name, line in policy.checks.items() if line.valid_for}
+    usable = (
+        replace(one, checks={check: s for check, s in one.checks.items() if check in allowed})
+        for one in found
+    )
+    left, choices = chosen([one for one in usable if one.checks], now, job, builtin_failures())
+    while len(dump(made := Certificates(certificates=left, choices=choices))) > OFFERED_BYTES and left:
+        left = left[: len(left) // 2]
+    store.put(certificates_key(gate_id), dump(made).encode())
+    return made
 
 
-def offered(store: Store, gate_id: str) -> tuple[Certificate, ...]:
-    """What this gate offered to its nodes; () if nothing that can be read. Raises StoreError."""
+def offered(store: Store, gate_id: str) -> Certificates:
+    """What this gate offered to its nodes; nothing if that cannot be read. Raises StoreError."""
     data = store.get(certificates_key(gate_id))
     try:
-        return () if data is None else load_certificates(data)
+        return NO_CERTIFICATES if data is None else load_certificates(data)
     except DecodeError:
-        return ()
+        return NO_CERTIFICATES
 
 
 def _evidence(

@@ -54,7 +54,7 @@ class Site:
         path.write_text(json.dumps(document))
 
     def watch(self) -> subprocess.Popen[bytes]:
-        """A watch of this machine, once it has made two rounds. End it."""
+        """A watch of this machine, once it has made a clean round. On a busy machine the next one may be late. End it."""
         policy = str(self.folder / "few.json")
         argv = (
             sys.executable,
@@ -64,13 +64,13 @@ class Site:
             "--instance-type",
             "cpu",
             "--every",
-            "2",
+            "20",
             "--policy",
             policy,
         )
         started = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
-        while self.rounds() < 2:
+        while self.rounds() < 1:
             assert started.poll() is None and time.monotonic() < until, "the watch makes no clean round"
             time.sleep(0.2)
         return started
@@ -127,11 +127,15 @@ def site(tmp_path: Path) -> Iterator[Site]:
         watch.wait()
 
 
-def expected(site: Site, result: dict[str, Any]) -> set[str]:
-    """What a gate measures although it is certified: its sample."""
-    [node] = site.report(result)["nodes"]
+def certifiable(site: Site, first: dict[str, Any], second: dict[str, Any]) -> set[str]:
+    """What the second gate may skip: nothing if the first one found something, as on a busy machine, and not its sample."""
+    found = [one for one in first["verdict"]["findings"] if one["level"] != "PASS"]
+    if any(one["level"] == "FAIL" or one["cause"] != "EVIDENCE" for one in found):
+        return set()
+    [node] = site.report(second)["nodes"]
     machine = machine_digest(node["identity"])
-    return {name for name in COSTLY if is_sampled(result["gate_id"], machine, name)}
+    sample = {name for name in COSTLY if is_sampled(second["gate_id"], machine, name)}
+    return {*COSTLY} - sample - {one["check"] for one in found}
 
 
 @pytest.mark.timeout(600)
@@ -140,14 +144,15 @@ def test_the_second_gate_skips_what_the_first_one_measured_and_a_changed_machine
     first, second = site.gate(), site.gate()
     verdict = second["verdict"]
     certified = [one for one in verdict["findings"] if one["kind"] == "certified"]
-    sample = expected(site, second)
+    skipped = certifiable(site, first, second)
 
-    assert ("PASS", {*COSTLY}) == (first["verdict"]["level"], site.measured(first))
+    assert {*COSTLY} == site.measured(first)
     assert "certified" not in first["verdict"]["coverage"]
-    assert sample == site.measured(second)
-    assert {*COSTLY} - sample == {one["check"] for one in certified}
-    if certified:  # but for one gate in a hundred
+    assert {*COSTLY} - skipped == site.measured(second)
+    assert skipped == {one["check"] for one in certified}
+    if certified:  # but for one gate in a hundred, or on a busy machine
         assert ("WARN", "go") == (verdict["level"], verdict["answer"])
+        assert all("the check: " in one["evidence"] for one in certified)
         assert len(certified) == verdict["coverage"]["certified"]
         assert all(one["cause"] == "EVIDENCE" and first["gate_id"] in one["message"] for one in certified)
         assert f"{len(certified)} certified by earlier gates" in Path(second["html"]).read_text()
@@ -155,7 +160,7 @@ def test_the_second_gate_skips_what_the_first_one_measured_and_a_changed_machine
 
     third = site.gate(changed=True)
     assert {*COSTLY} == site.measured(third)
-    assert "PASS" == third["verdict"]["level"]
+    assert "certified" not in third["verdict"]["coverage"]
 
 
 @pytest.mark.long
@@ -174,4 +179,4 @@ def test_a_check_of_the_node_in_between_or_another_policy_measures_again(site: S
 
     assert {*COSTLY} == site.measured(between)
     assert {*COSTLY} == site.measured(other)
-    assert ["PASS", "PASS"] == [one["verdict"]["level"] for one in (between, other)]
+    assert not any("certified" in one["verdict"]["coverage"] for one in (between, other))

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from checks.documents import certificates as documents
 from checks.documents import open_findings
-from checks.documents.certificates import Certificate, MachineState, WatchRecord
+from checks.documents.certificates import Certificate, Choice, MachineState, WatchRecord
 from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.record import CLOCK_S, longest_gap_s
 from checks.model import Declared, Node, Profile, Report
@@ -50,13 +50,15 @@ class WhyMeasured(str, Enum):
 class Decision:
     """What becomes of one check that the policy allows to be certified: skipped if `why` is None.
 
-    `gate_id` is the gate that measured it, and `age_s` how long ago that began; "" and 0.0 without a certificate.
+    `gate_id` is the gate that measured it, and `age_s` how long ago that began. `choice` is what this gate reckoned of the check's
+    time, where that is known.
     """
 
     check: str
     gate_id: str
     age_s: float
     why: WhyMeasured | None
+    choice: Choice | None = None
 
 
 # (check, node) -> the decision
@@ -109,12 +111,13 @@ def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
         offered = documents.load_certificates(report.certificates)
     except DecodeError:
         return NO_DECISIONS
+    choices = {choice.check: choice for choice in offered.choices}
     of_machine: dict[str, list[Certificate]] = {}
-    for one in offered:
+    for one in offered.certificates:
         of_machine.setdefault(one.machine, []).append(one)
     said = conditions_of(policy, facts, report.catalogue, report.profile, report.declared)
     return {
-        (check, node.name): one
+        (check, node.name): replace(one, choice=choices.get(check))
         for node in report.nodes
         for check, one in decisions(
             node, of_machine.get(machine_digest(node.identity), ()), policy, said, facts, report.gate_id

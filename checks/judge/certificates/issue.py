@@ -46,9 +46,9 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
                 void.add(machine)
             if machine not in void:
                 for one in _of_machine(machine, nodes, gate, policy, facts, later.get(machine, ())):
-                    new = [check for check in one.checks if (machine, one.conditions, check) not in known]
+                    new = {c: s for c, s in one.checks.items() if (machine, one.conditions, c) not in known}
                     known |= {(machine, one.conditions, check) for check in new}
-                    made += [replace(one, checks=tuple(new))] if new else []
+                    made += [replace(one, checks=new)] if new else []
                 later.setdefault(machine, []).append(gate.gate_id)
     return tuple(made)
 
@@ -76,13 +76,17 @@ def _of_machine(
     began = [state for state in states if state is not None]
     if not gate.is_kept or gate.verdict.level is Level.FAIL or len(began) < len(nodes):
         return
-    checks = [check for check in CERTIFIABLE if all(_is_sound(check, node.name, gate) for node in nodes)]
+    checks = {}
+    for check in CERTIFIABLE:
+        took = [_sound_s(check, node.name, gate) for node in nodes]
+        if None not in took:
+            checks[check] = max(filter(None, took), default=0.0)
     document = gate.document
     if checks:
         first = min(began, key=lambda state: state.boot_s)
         said = conditions_of(policy, facts, document.catalogue, document.profile, document.declared)
         yield Certificate(
-            machine, gate.gate_id, gate.report, said, first.at, first.boot_s, tuple(checks), tuple(later)
+            machine, gate.gate_id, gate.report, said, first.at, first.boot_s, checks, tuple(later)
         )
 
 
@@ -93,13 +97,16 @@ def _state(node: Node) -> MachineState | None:
         return None
 
 
-def _is_sound(check: str, node: str, gate: GateEvidence) -> bool:
-    """Whether this gate itself measured the check on the node, and found nothing. What it skipped itself certifies nothing."""
+def _sound_s(check: str, node: str, gate: GateEvidence) -> float | None:
+    """How long the check took, if this gate itself measured it on the node and found nothing; None otherwise. What it skipped itself
+    certifies nothing.
+    """
     rows = by_check(gate.document.observations).get(check, ())
     own = [row for row in rows if row.subject == node]
     measured = len(own) == 1 and own[0].outcome is Outcome.MEASURED and own[0].skip is None
-    return measured and not any(
+    doubted = any(
         finding.check == check and (finding.subject == CLUSTER or _touches(node, finding))
         for finding in gate.verdict.findings
         if finding.level is not Level.PASS
     )
+    return own[0].seconds if measured and not doubted else None

@@ -13,6 +13,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.documents import report as documents
+from checks.documents.certificates import NO_CERTIFICATES
 from checks.documents.decode import decode
 from checks.documents.report import NodeReport, dump_plain
 from checks.facts.builtin import builtin
@@ -93,7 +94,7 @@ def session_of(folder: Path, launcher: Folder) -> Any:
     lease = SimpleNamespace(taken_at=0.0)
     return SimpleNamespace(
         setting=setting, gate_id="gate-1", folder=folder, answer_by=0.0,
-        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0,
+        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0, certificates=NO_CERTIFICATES,
     )  # fmt: skip
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from checks.documents.certificates import NO_CERTIFICATES
 from checks.documents.report import digest, dump, dump_plain
+from checks.judge.cost.cost import Job
 from checks.judge.verdict import decide
 from checks.model import Report
 from tasks.render.findings import verdict_json
@@ -21,13 +23,19 @@ from tasks.store.layout import certificates_key, record_key, report_key, verdict
 from tasks.store.records import of, record_of
 from tests.certified_machines import COSTLY, FACTS, THEN, PastGate, past, policy_of, steady
 
+# So short a job that no check is worth its time.
+JOB = Job("cpu", 1, 0, hours=0.001)
 NOW = "now-20261126-120000-abcd"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store with two gates of one machine, the younger of which began an hour ago."""
-    made = FolderStore(tmp_path / "store")
+    return filled(FolderStore(tmp_path / "store"))
+
+
+def filled(made: Store) -> Store:
+    """The store with two gates of one machine."""
     begun = [time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() - ago_s)) for ago_s in (7200, 3600)]
     gates = tuple(
         PastGate(f"sample-{stamp}-000{number}", 900.0 + 1000.0 * number) for number, stamp in enumerate(begun)
@@ -59,9 +67,9 @@ def gates(store: Store) -> list[str]:
 
 def found(store: Store) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Gate, checks and later gates of each certificate that is offered."""
-    made = offer(store, NOW, THEN, FACTS, None)
+    made = offer(store, NOW, THEN, FACTS, None, JOB)
     assert made == offered(store, NOW)
-    return [(one.gate_id, one.checks, one.later) for one in made]
+    return [(one.gate_id, tuple(one.checks), one.later) for one in made.certificates]
 
 
 def test_the_newest_gate_certifies_and_what_is_offered_is_kept(store: Store) -> None:
@@ -70,7 +78,7 @@ def test_the_newest_gate_certifies_and_what_is_offered_is_kept(store: Store) -> 
 
 
 def test_another_policy_that_was_not_judged_by_then_certifies_nothing(store: Store) -> None:
-    assert () == offer(store, NOW, policy_of(23.0), FACTS, None)
+    assert () == offer(store, NOW, policy_of(23.0), FACTS, None, JOB).certificates
 
 
 def spoil(change: Callable[[bytes], bytes | None], key: Callable[[str], str]) -> Callable[[Store, str], None]:
@@ -158,6 +166,21 @@ def test_offers_that_are_too_large_are_cut(store: Store, monkeypatch: pytest.Mon
 
 
 def test_what_cannot_be_read_was_not_offered(store: Store) -> None:
-    assert () == offered(store, "another-gate")
+    assert NO_CERTIFICATES == offered(store, "another-gate")
     store.put(certificates_key(NOW), b"{")
-    assert () == offered(store, NOW)
+    assert NO_CERTIFICATES == offered(store, NOW)
+
+
+def test_a_check_that_is_worth_its_time_for_this_job_is_not_offered(store: Store) -> None:
+    """A year of training is lost to a CPU or memory that computes wrongly, or to a disk that fails; the checks take a second."""
+    made = offer(store, NOW, THEN, FACTS, None, Job("cpu", 1, 0, hours=8760.0))
+
+    assert () == made.certificates
+    assert {*COSTLY} == {choice.check for choice in made.choices if choice.is_worth}
+
+
+def test_checks_that_the_policy_lets_nobody_certify_are_not_offered(store: Store) -> None:
+    lines = {name: replace(line, valid_for=0.0) for name, line in THEN.checks.items()}
+    made = offer(store, NOW, replace(THEN, checks=lines), FACTS, None, JOB)
+
+    assert NO_CERTIFICATES == made

@@ -35,7 +35,7 @@ def whole(*gates: PastGate) -> list[GateEvidence]:
 
 def made(gates: list[GateEvidence | None]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Gate, checks and later gates of each certificate."""
-    return [(one.gate_id, one.checks, one.later) for one in issued(gates, THEN, FACTS.digest)]
+    return [(one.gate_id, tuple(one.checks), one.later) for one in issued(gates, THEN, FACTS.digest)]
 
 
 def judged(gate: GateEvidence, report: Report) -> GateEvidence:
