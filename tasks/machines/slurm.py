@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from checks.value_types import Text
 from tasks.launchers.base import EngineUnavailable
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.machines import parallelcluster
 from tasks.machines import slurm_commands as acts
 from tasks.machines.base import (
     ActAmbiguous,
@@ -67,10 +67,6 @@ RESERVATION_BUSY = "Requested reservation is in use"
 # What 22.05 answers to state=resume for some time after a reboot of a node, if the machine of slurmctld is busy.
 NODE_UNREADY = "Invalid node state specified"
 BUSY_S, BUSY_PAUSE_S = 30.0, 1.0
-# The reservations of which aws-parallelcluster-node replaces the nodes over and over (aws/aws-parallelcluster issues 7465 and 7470).
-LOOPING = ((3, 8, 0), (3, 15, 1))
-# Its cookbook writes "aws-parallelcluster-cookbook-VERSION" to the file .bootstrapped there.
-PARALLELCLUSTER, NO_PARALLELCLUSTER = Path("opt/parallelcluster"), "none"
 RESET_S = 60.0 * acts.RESET_MINUTES + acts.RESET_WAIT_S
 
 
@@ -106,7 +102,7 @@ class SlurmMachines:
     ) -> None:
         self.options = options or SlurmMachineOptions()
         self._run, self._pause = run, pause
-        self.parallelcluster = _parallelcluster(self.options.parallelcluster, root)
+        self.parallelcluster = parallelcluster.version_of(self.options.parallelcluster, root)
         self.user = self.options.user or pwd.getpwuid(os.geteuid()).pw_name
         self.rungs = frozenset((Rung.REBOOT, Rung.RESET) if self.options.reset else (Rung.REBOOT,))
         # clustermgtd replaces a static node that is drained and idle (aws/aws-parallelcluster-node, pull requests 691 and 727).
@@ -199,7 +195,7 @@ class SlurmMachines:
         view.require_ours(node, mark)
         if view.machine(node).service is not Service.TESTING:
             view.require_drained(node, mark)
-        if not self._loops():
+        if not parallelcluster.loops(self.parallelcluster):
             name = self._reserve(node, tuple(view.reserved_with(node, mark)), mark)
         if view.machine(node).service is not Service.TESTING:
             view = self._resumed(node, mark, name)
@@ -297,7 +293,7 @@ class SlurmMachines:
 
     def _reserve(self, node: str, partners: Sequence[str], mark: Mark) -> str:
         """The name of the reservation of exactly these nodes; made if there is none. Raises as `open_retest` does."""
-        if self._loops():
+        if parallelcluster.loops(self.parallelcluster):
             raise ActRefused(
                 f"AWS ParallelCluster {self.parallelcluster} replaces the nodes of maintenance reservations over and over "
                 f"(aws/aws-parallelcluster issue 7465; 3.8.0 to 3.15.1), so {node} cannot be kept from other jobs. "
@@ -383,21 +379,3 @@ class SlurmMachines:
         if not self.options.sudo_user:
             return argv
         return ("sudo", "--non-interactive", f"--user={self.options.sudo_user}", *argv)
-
-    def _loops(self) -> bool:
-        found = tuple(int(part) for part in re.findall(r"\d+", self.parallelcluster))
-        return bool(self.parallelcluster) and (not found or LOOPING[0] <= found <= LOOPING[1])
-
-
-def _parallelcluster(option: str, root: Path) -> str:
-    """The version of AWS ParallelCluster; "unknown" if only its folder is there, "" where there is none."""
-    if option:
-        return "" if option == NO_PARALLELCLUSTER else option
-    folder = root / PARALLELCLUSTER
-    if not folder.is_dir():
-        return ""
-    try:
-        found = re.search(r"\d+\.\d+\.\d+", (folder / ".bootstrapped").read_text())
-    except OSError:
-        return "unknown"
-    return found[0] if found else "unknown"
