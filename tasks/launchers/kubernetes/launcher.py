@@ -90,7 +90,7 @@ class KubernetesLauncher:
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
-        self._ids: dict[str, tuple[str, ...]] = {}
+        self._ids: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return tuple(f"node-{index}" for index in range(nodes))
@@ -281,11 +281,13 @@ class KubernetesLauncher:
         return ""
 
     def _ids_of(self, pod: PodView) -> tuple[str, ...]:
-        """Boot id, machine id and system UUID that the kubelet of the pod's node reported, asked once per pod; "" if nobody says it.
+        """Boot id, machine id and system UUID that the kubelet of the pod's node reported, asked once per start; "" if nobody says it.
 
-        The last two are compared only where the pod can read the host's own.
+        A node may be rebooted below a pod whose container is started again. The last two are compared only where the pod can read the
+        host's own.
         """
-        if pod.name not in self._ids:
+        start = (pod.name, pod.restarts)
+        if start not in self._ids:
             try:
                 node = self.api.get(NODE_KIND, pod.host) or {}
             except Refused:  # the right is for the whole cluster, and a gate can do without it
@@ -293,8 +295,8 @@ class KubernetesLauncher:
             info, read = (node.get("status") or {}).get("nodeInfo") or {}, host_ids(self._template)
             proven = {key for key in NODE_INFO if key == ENGINE_BOOT_ID or key in read}
             said = (str(info.get(word) or "") if key in proven else "" for key, word in NODE_INFO.items())
-            self._ids[pod.name] = tuple(said)
-        return self._ids[pod.name]
+            self._ids[start] = tuple(said)
+        return self._ids[start]
 
     def _image_is_late(self, name: str, verdict: Verdict) -> bool:
         """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""

@@ -45,6 +45,26 @@ def test_the_ids_of_a_host_are_known_where_its_pod_can_read_them(
     assert seen[BOTH] == {**seen[BOTH[:1]], "engine_product_uuid": "EC2"}
 
 
+def test_a_container_that_is_started_again_may_be_on_another_boot(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    """Its node was rebooted meanwhile, as HyperPod does it: what the kubelet said before would make a healthy node a liar."""
+    launcher, spec = make(), job(tmp_path, WAIT, nodes=1)
+    started(launcher, spec)
+    before = launcher.state(spec.name).machines["node-0"]
+    (name,) = cluster.server.names("pods")
+    with cluster.server.lock:
+        cluster.server.objects["nodes"][before["engine_node"]]["status"]["nodeInfo"]["bootID"] = "another"
+    unchanged = launcher.state(spec.name).machines["node-0"]
+    with cluster.server.lock:
+        cluster.server.objects["pods"][name]["status"]["containerStatuses"][0]["restartCount"] = 1
+    after = launcher.state(spec.name).machines["node-0"]
+    launcher.cancel(spec.name)
+
+    assert (before["engine_boot_id"], after["engine_boot_id"]) == (cluster.boot_id, "another")
+    assert unchanged == before  # asked once per start
+
+
 @pytest.mark.usefixtures("ids")
 def test_the_machines_are_known_after_the_end(cluster: Cluster, make: Make, tmp_path: Path) -> None:
     """Whoever asks then, also where the nodes are gone."""
