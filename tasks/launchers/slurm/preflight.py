@@ -212,11 +212,24 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
                 script, "this machine, which shares its folder with the nodes, has no such file"
             )
         return
+    later = "" if there == root else f"; {root} is not there yet, and will be made"
+    yield from _seen(told, root, script, options, f"sees {there}{later}")
+    if not options.container_image:  # the container has its own
+        yield _python(plans, options, told, said)
+    if _image(plans, options) and told.get("enroot") != "True":
+        # slurmd may have another PATH, on which pyxis finds it.
+        said_of = f"it was not found on the PATH of node {told.get('node', 'a node')}, and pyxis starts containers with it"
+        yield _unseen("enroot", said_of)
+
+
+def _seen(
+    told: Mapping[str, str], root: Path, script: str, options: SlurmOptions, sees: str
+) -> Iterator[PreflightCheck]:
+    """What a node said of the shared folder, the training's script and the network interface."""
     node = told.get("node", "a node")
     lacks = "does not see" if told["seen"] != "True" else "cannot write to"
     if told["seen"] == told.get("writes") == "True":
-        later = "" if there == root else f"; {root} is not there yet, and will be made"
-        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} sees {there}{later}")
+        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} {sees}")
     else:
         yield _wrong(
             "the shared folder",
@@ -230,13 +243,6 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
             "interface",
             f"node {node} has no network interface {options.interface}",
             "Set interface in [cluster.options] to one that `ip link` shows on the nodes, or leave it out.",
-        )
-    if not options.container_image:  # the container has its own
-        yield _python(plans, options, told, said)
-    if _image(plans, options) and told.get("enroot") != "True":
-        # slurmd may have another PATH, on which pyxis finds it.
-        yield _unseen(
-            "enroot", f"it was not found on the PATH of node {node}, and pyxis starts containers with it"
         )
 
 
