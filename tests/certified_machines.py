@@ -9,7 +9,7 @@ from checks.documents.report import digest, dump_plain
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import Kind, Provenance
-from checks.judge.certificates.decision import certified, conditions_of
+from checks.judge.certificates.decision import GateTerms, certified, terms_of
 from checks.judge.certificates.issue import GateEvidence, issued
 from checks.judge.certificates.record import RecordState, WatchRound, after
 from checks.judge.verdict import decide
@@ -103,7 +103,7 @@ class History:
         for number, ended_s, clean in self.rounds:
             if ended_s <= until_s:
                 seen = WatchRound(
-                    number, IDENTITY["boot_id"], judged_by, FACTS.digest, ENGINE, INTERVAL_S,
+                    number, IDENTITY["boot_id"], "cpu", judged_by, FACTS.digest, ENGINE, INTERVAL_S,
                     self.clock(ended_s), ended_s - 1.0, ended_s, clean,
                 )  # fmt: skip
                 state = after(state, seen)
@@ -161,8 +161,14 @@ def skips(history: History) -> frozenset[str]:
     """The checks that the node skips now, with the certificates that the gate makes of its store under its policy."""
     node = history.node(history.boot_s, dict(history.identity), THEN)
     offered = issued(past(history), THEN, FACTS.digest)
-    said = conditions_of(history.policy, history.facts.digest, CATALOGUE, Profile.STANDARD, DECLARED)
-    return frozenset(certified(node, offered, history.policy, said, history.facts.digest, history.gate_id))
+    return frozenset(certified(node, offered, terms(history.gate_id, history.policy, history.facts.digest)))
+
+
+def terms(
+    gate_id: str, policy: Policy = THEN, facts: str = FACTS.digest, profile: Profile = Profile.STANDARD
+) -> GateTerms:
+    """The terms of a gate of the machine."""
+    return terms_of(gate_id, policy, facts, CATALOGUE, profile, DECLARED)
 
 
 def verdict(history: History, left_out: frozenset[str]) -> Verdict:

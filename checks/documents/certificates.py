@@ -17,7 +17,7 @@ from checks.value_types import Range, Text
 
 STATE_BYTES, CERTIFICATES_BYTES = 1 << 16, 1 << 26
 # The newest gates that a machine remembers. A certificate of a gate that it has forgotten is none.
-MOST_GATES = 200
+MOST_GATES = 50
 
 Seconds = Annotated[float, Range(0.0, 1e9)]
 Moment = Annotated[float, Range(0.0, 1e11)]
@@ -30,10 +30,12 @@ class WatchRecord:
     """Unbroken rounds of a machine's watch, each of which measured everything and found nothing.
 
     `since_boot_s` is the end of the first round and `until_boot_s` that of the last one, `since` and `until` the same by the machine's
-    clock. `rounds` counts them. The rounds were judged by this policy and these facts (SHA-256) and this engine, every `interval_s`.
+    clock. `rounds` counts them. The next round begins at `due_boot_s` or later. The rounds were judged for this instance type, by this
+    policy, these facts (SHA-256) and this engine, every `interval_s`.
     """
 
     boot_id: str
+    instance_type: str
     policy: Sha256
     facts: Sha256
     engine: str
@@ -43,6 +45,7 @@ class WatchRecord:
     since_boot_s: Moment
     until: Moment
     until_boot_s: Moment
+    due_boot_s: Moment
 
 
 @dataclass(frozen=True)

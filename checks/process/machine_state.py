@@ -81,11 +81,16 @@ def begin_gate(state: Path, gate_id: str) -> MachineState | None:
         before = _read_gates(state)
         newest = (*before.gates, *((gate_id,) if before.gates[-1:] != (gate_id,) else ()))[-MOST_GATES:]
         write_whole(state / GATES, certificates.dump(Gates(gates=newest)).encode(), READABLE)
+    return with_record(state, before.gates)
+
+
+def with_record(state: Path, gates: tuple[str, ...]) -> MachineState:
+    """What the machine knows now, with these gates. Raises OSError and DecodeError."""
     try:
         record = certificates.load_record((state / RECORD).read_bytes())
     except FileNotFoundError:
         record = None
-    return MachineState(time.time(), boot_s(), record, before.gates)
+    return MachineState(time.time(), boot_s(), record, gates)
 
 
 def _read_gates(state: Path) -> Gates:

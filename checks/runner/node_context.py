@@ -18,6 +18,7 @@ from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
 from checks.documents import certificates, open_findings
+from checks.documents.certificates import MachineState
 from checks.documents.decode import decode, parse_json
 from checks.documents.open_findings import OpenFindings
 from checks.exchange import secret_key
@@ -40,6 +41,8 @@ PEER_CHECKS = ("network.reachability",)
 # A busy host may take seconds to start the check's process, which is no evidence about a peer.
 START_S = 15.0
 READ_S = 2.0
+# A round of the watch takes a second or two, and a busy machine more.
+ROUND_S, LOOK_S = 10.0, 0.2
 
 
 class PlaceError(Exception):
@@ -213,11 +216,10 @@ def certified_checks(node_context: NodeContext, node: Node) -> dict[str, Decisio
     bundle = node_context.bundle
     if not bundle.certificates.certificates:
         return {}
-    said = decision.conditions_of(
-        bundle.policy, bundle.facts, node.catalogue, bundle.profile, bundle.declared
+    terms = decision.terms_of(
+        bundle.gate_id, bundle.policy, bundle.facts, node.catalogue, bundle.profile, bundle.declared
     )
-    offered = bundle.certificates.certificates
-    found = decision.certified(node, offered, bundle.policy, said, bundle.facts, bundle.gate_id)
+    found = decision.certified(node, bundle.certificates.certificates, terms)
     planned = {check.name for check in node_context.planned() if check.scope is Scope.NODE}
     return {check: one for check, one in found.items() if check in planned}
 
@@ -228,11 +230,23 @@ def known_before(state: Path, bundle: Bundle) -> str:
     """
     try:
         known = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
+        if known is None or not any(line.valid_for for line in bundle.policy.checks.values()):
+            return ""
+        if bundle.certificates.certificates:
+            known = _after_round(state, known)
     except (OSError, DecodeError) as error:
-        log(f"{state}: it is not noted that this gate begins here: {error}")
+        log(f"{state}: what this machine knows is not used: {error}")
         return ""
-    wanted = any(line.valid_for for line in bundle.policy.checks.values())
-    return certificates.dump(known) if known is not None and wanted else ""
+    return certificates.dump(known)
+
+
+def _after_round(state: Path, known: MachineState) -> MachineState:
+    """The same after the round of the watch that is under way, if there is one; it is waited for as long as a round usually takes."""
+    until, gates = time.monotonic() + ROUND_S, known.gates
+    while known.record is not None and known.boot_s > known.record.due_boot_s and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        known = limited(READ_S, lambda: machine_state.with_record(state, gates))
+    return known
 
 
 def open_before(state: Path) -> str:

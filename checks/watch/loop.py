@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     pages = dict[str, bytes]()
     _publish(numbers, pages)
     server = _serve(arguments.listen, pages)
-    record = RecordFile(state, rounds.boot_id, policy, builtin().of(declared), arguments.every)
+    record = RecordFile(
+        state, rounds.boot_id, declared.instance_type, policy, builtin().of(declared), arguments.every
+    )
     try:
         _go_on(rounds, numbers, state, arguments, pages, record)
     finally:

@@ -20,8 +20,11 @@ from checks.watch.rounds import RoundResult
 class RecordFile:
     """The record of this process's rounds. Nothing of another process's rounds is continued: nobody saw what was in between."""
 
-    def __init__(self, state: Path, boot_id: str, policy: Policy, facts: Facts, interval_s: float) -> None:
+    def __init__(
+        self, state: Path, boot_id: str, instance_type: str, policy: Policy, facts: Facts, interval_s: float
+    ) -> None:
         self._folder, self._boot_id, self._interval_s = state, boot_id, interval_s
+        self._instance_type = instance_type
         self._policy, self._facts = digest(dump_plain(policy)), facts.digest
         self._number, self._began_boot_s = 0, 0.0
         self._state: RecordState | None = None
@@ -36,7 +39,7 @@ class RecordFile:
         """Call it after each round whose findings are on disk; `findings` are those that are open now. Raises OSError."""
         whole = result.in_time and all(row.outcome is Outcome.MEASURED for row in result.rows)
         seen = WatchRound(
-            self._number, self._boot_id, self._policy, self._facts, ENGINE, self._interval_s,
+            self._number, self._boot_id, self._instance_type, self._policy, self._facts, ENGINE, self._interval_s,
             time.time(), self._began_boot_s, machine_state.boot_s(),
             whole and not findings.open and not findings.omitted,
         )  # fmt: skip

@@ -67,6 +67,8 @@ class Site:
             "20",
             "--policy",
             policy,
+            "--listen",
+            "",
         )
         started = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60

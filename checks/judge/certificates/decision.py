@@ -15,7 +15,7 @@ from checks.documents import certificates as documents
 from checks.documents import open_findings
 from checks.documents.certificates import Certificate, Choice, MachineState, WatchRecord
 from checks.documents.report import digest, dump_plain
-from checks.judge.certificates.record import CLOCK_S, longest_gap_s
+from checks.judge.certificates.record import CLOCK_S
 from checks.model import Declared, Node, Profile, Report
 from checks.policy import CERTIFIABLE, Policy
 from checks.value_types import DecodeError
@@ -35,9 +35,9 @@ class WhyMeasured(str, Enum):
         "the policy, the facts, the profile, the declared machine or the version is another one"
     )
     NO_WATCH = "this machine has no record of a watch"
-    OTHER_WATCH = "the watch is of another boot, policy or version"
+    OTHER_WATCH = "the watch is of another boot, instance type, policy or version"
     WATCH_BROKEN = "the watch was interrupted or found something since the gate that measured it"
-    WATCH_SILENT = "the last round of the watch is too long ago"
+    WATCH_SILENT = "the watch has not ended the round that is due"
     OPEN_FINDINGS = "findings are open on this machine"
     CLOCK_MOVED = "the clock of this machine was set"
     GATE_FORGOTTEN = "this machine does not know the gate that measured it"
@@ -66,26 +66,44 @@ Decisions = Mapping[tuple[str, str], Decision]
 NO_DECISIONS: Decisions = {}
 
 
-def decisions(
-    node: Node, offered: Sequence[Certificate], policy: Policy, conditions: str, facts: str, gate_id: str
-) -> dict[str, Decision]:
-    """The decision on each check that the policy allows to be certified and that this function knows a certificate for.
-
-    `offered` are the certificates of the gate's machines, `policy` is the whole policy of the gate, `facts` the digest of the facts.
+@dataclass(frozen=True)
+class GateTerms:
+    """What a gate asks for, as far as certificates depend on it. `policy_digest` is the SHA-256 of the whole policy, `facts` that of
+    the facts, and `conditions` what a certificate has to have.
     """
+
+    gate_id: str
+    policy: Policy
+    policy_digest: str
+    facts: str
+    conditions: str
+    instance_type: str
+
+
+def terms_of(
+    gate_id: str, policy: Policy, facts: str, catalogue: str, profile: Profile, declared: Declared
+) -> GateTerms:
+    """The terms of a gate; `policy` is the whole one."""
+    policy_digest = digest(dump_plain(policy))
+    said = conditions_of(policy_digest, facts, catalogue, profile, declared)
+    return GateTerms(gate_id, policy, policy_digest, facts, said, declared.instance_type)
+
+
+def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
+    """The decision on each check that the policy allows to be certified, if one of the certificates is for it and this machine."""
     machine = machine_digest(node.identity)
     own = [one for one in offered if machine and one.machine == machine]
     made = dict[str, Decision]()
     if not own:
         return made
     state = _state_of(node)
-    trouble = _about_machine(node, state, policy, facts)
+    trouble = _about_machine(node, state, terms)
     for check in CERTIFIABLE:
-        line = policy.checks.get(check)
+        line = terms.policy.checks.get(check)
         if line is None or not line.valid_for:
             continue
         found = [
-            _of_one(check, one, state, trouble, conditions, gate_id, line.valid_for * 3600.0)
+            _of_one(check, one, state, trouble, terms, line.valid_for * 3600.0)
             for one in own
             if check in one.checks
         ]
@@ -95,11 +113,9 @@ def decisions(
     return made
 
 
-def certified(
-    node: Node, offered: Sequence[Certificate], policy: Policy, conditions: str, facts: str, gate_id: str
-) -> dict[str, Decision]:
+def certified(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
     """Those of `decisions` that are skipped."""
-    found = decisions(node, offered, policy, conditions, facts, gate_id)
+    found = decisions(node, offered, terms)
     return {check: one for check, one in found.items() if one.why is None}
 
 
@@ -115,13 +131,11 @@ def in_report(report: Report, policy: Policy, facts: str) -> Decisions:
     of_machine: dict[str, list[Certificate]] = {}
     for one in offered.certificates:
         of_machine.setdefault(one.machine, []).append(one)
-    said = conditions_of(policy, facts, report.catalogue, report.profile, report.declared)
+    terms = terms_of(report.gate_id, policy, facts, report.catalogue, report.profile, report.declared)
     return {
         (check, node.name): replace(one, choice=choices.get(check))
         for node in report.nodes
-        for check, one in decisions(
-            node, of_machine.get(machine_digest(node.identity), ()), policy, said, facts, report.gate_id
-        ).items()
+        for check, one in decisions(node, of_machine.get(machine_digest(node.identity), ()), terms).items()
     }
 
 
@@ -132,10 +146,12 @@ def machine_digest(identity: Mapping[str, str]) -> str:
     return digest(dump_plain({key: identity.get(key, "") for key in IDENTITY}))
 
 
-def conditions_of(policy: Policy, facts: str, catalogue: str, profile: Profile, declared: Declared) -> str:
+def conditions_of(
+    policy_digest: str, facts: str, catalogue: str, profile: Profile, declared: Declared
+) -> str:
     """Equal for gates that measure and judge one node alike: how many nodes there are, and their names, make no difference."""
     one = replace(declared, nodes=1, node_names=())
-    values = (digest(dump_plain(policy)), facts, catalogue, profile.value, digest(dump_plain(one)), ENGINE)
+    values = (policy_digest, facts, catalogue, profile.value, digest(dump_plain(one)), ENGINE)
     return digest(dump_plain(values))
 
 
@@ -154,17 +170,20 @@ def _state_of(node: Node) -> MachineState | None:
         return None
 
 
-def _about_machine(node: Node, state: MachineState | None, policy: Policy, facts: str) -> WhyMeasured | None:
+def _about_machine(node: Node, state: MachineState | None, terms: GateTerms) -> WhyMeasured | None:
     """Why no certificate stands for anything on this machine now."""
     if state is None or state.record is None:
         return WhyMeasured.NO_WATCH
     if _has_open_findings(node.open_findings):
         return WhyMeasured.OPEN_FINDINGS
     record = state.record
-    expected = (node.identity.get("boot_id", ""), digest(dump_plain(policy)), facts, ENGINE)
-    if (record.boot_id, record.policy, record.facts, record.engine) != expected:
+    expected = (
+        node.identity.get("boot_id", ""), terms.instance_type, terms.policy_digest, terms.facts, ENGINE,
+    )  # fmt: skip
+    if (record.boot_id, record.instance_type, record.policy, record.facts, record.engine) != expected:
         return WhyMeasured.OTHER_WATCH
-    if not 0.0 <= state.boot_s - record.until_boot_s <= longest_gap_s(record.interval_s):
+    # Had the next round begun, nobody would know what it found.
+    if not record.until_boot_s <= state.boot_s <= record.due_boot_s:
         return WhyMeasured.WATCH_SILENT
     return WhyMeasured.CLOCK_MOVED if _is_moved(record.since, record.since_boot_s, state) else None
 
@@ -189,39 +208,30 @@ def _of_one(
     one: Certificate,
     state: MachineState | None,
     trouble: WhyMeasured | None,
-    conditions: str,
-    gate_id: str,
+    terms: GateTerms,
     valid_s: float,
 ) -> Decision:
     if trouble is not None or state is None or state.record is None:
         return Decision(check, one.gate_id, 0.0, trouble or WhyMeasured.NO_WATCH)
     age_s = state.boot_s - one.boot_s
-    return Decision(
-        check, one.gate_id, age_s, _why(check, one, state, state.record, conditions, gate_id, valid_s)
-    )
+    return Decision(check, one.gate_id, age_s, _why(check, one, state, state.record, terms, valid_s))
 
 
 def _why(
-    check: str,
-    one: Certificate,
-    state: MachineState,
-    record: WatchRecord,
-    conditions: str,
-    gate_id: str,
-    valid_s: float,
+    check: str, one: Certificate, state: MachineState, record: WatchRecord, terms: GateTerms, valid_s: float
 ) -> WhyMeasured | None:
-    if one.conditions != conditions:
+    if one.conditions != terms.conditions:
         return WhyMeasured.OTHER_CONDITIONS
     if one.boot_s < record.since_boot_s:
         return WhyMeasured.WATCH_BROKEN
     if one.boot_s > state.boot_s or _is_moved(one.at, one.boot_s, state):
         return WhyMeasured.CLOCK_MOVED
-    if one.gate_id == gate_id or one.gate_id not in state.gates:
+    if one.gate_id == terms.gate_id or one.gate_id not in state.gates:
         return WhyMeasured.GATE_FORGOTTEN
     since = state.gates[len(state.gates) - state.gates[::-1].index(one.gate_id) :]
     # Two nodes of a gate may be one machine, on which the other one began first.
-    if not {*since} - {gate_id} <= {*one.later}:
+    if not {*since} - {terms.gate_id} <= {*one.later}:
         return WhyMeasured.GATE_BETWEEN
     if state.boot_s - one.boot_s > valid_s:
         return WhyMeasured.TOO_OLD
-    return WhyMeasured.SAMPLED if is_sampled(gate_id, one.machine, check) else None
+    return WhyMeasured.SAMPLED if is_sampled(terms.gate_id, one.machine, check) else None

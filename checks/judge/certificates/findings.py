@@ -17,11 +17,11 @@ AGAIN = "Run the gate again: it measures the check where no certificate stands f
 def about(row: Observation, decision: Decision | None, level: Level) -> Finding:
     """A WARN if a certificate stands for the check. Otherwise the check was not measured, and the finding has this level."""
     if decision is not None and decision.why is None:
-        said = f"gate {decision.gate_id} measured it {age_text(decision.age_s)} ago, and this gate did not measure it again"
+        said = f"was not tested with {row.check} again: gate {decision.gate_id} did so {age_text(decision.age_s)} ago"
         reckoned = choice_text(decision.choice) if decision.choice is not None else ""
         return Finding(
-            Level.WARN, Cause.EVIDENCE, row.check, row.subject, said, reckoned, kind=FindingKind.CERTIFIED
-        )
+            Level.WARN, Cause.EVIDENCE, row.check, row.subject, said, reckoned, kind=FindingKind.CERTIFIED, is_predicate=True
+        )  # fmt: skip
     why = WhyMeasured.NO_CERTIFICATE if decision is None or decision.why is None else decision.why
     said = f"it was skipped as certified, and no certificate stands for it: {why.value}"
     return not_measured(row.check, row.subject, Unmeasured("", said), level, row.evidence, AGAIN)

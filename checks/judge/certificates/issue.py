@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from checks.documents.certificates import Certificate, MachineState, load_state
 from checks.documents.columns import by_check
+from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.decision import conditions_of, machine_digest
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Node, Outcome, Report, Verdict, node_of
 from checks.policy import CERTIFIABLE, Policy
@@ -33,19 +34,22 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
     counts. A gate that found something on a machine voids whatever was measured on that machine before.
     """
     made: list[Certificate] = []
+    policy_digest = digest(dump_plain(policy))
     void, later, known = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
     for gate in gates:
         if gate is None:
             break
+        document = gate.document
+        said = conditions_of(policy_digest, facts, document.catalogue, document.profile, document.declared)
         machines: dict[str, list[Node]] = {}
-        for node in gate.document.nodes:
+        for node in document.nodes:
             if machine := machine_digest(node.identity):
                 machines.setdefault(machine, []).append(node)
         for machine, nodes in machines.items():
             if any(_is_doubtful(node.name, gate.verdict.findings) for node in nodes):
                 void.add(machine)
             if machine not in void:
-                for one in _of_machine(machine, nodes, gate, policy, facts, later.get(machine, ())):
+                for one in _of_machine(machine, nodes, gate, said, later.get(machine, ())):
                     new = {c: s for c, s in one.checks.items() if (machine, one.conditions, c) not in known}
                     known |= {(machine, one.conditions, check) for check in new}
                     made += [replace(one, checks=new)] if new else []
@@ -70,7 +74,7 @@ def _touches(node: str, finding: Finding) -> bool:
 
 
 def _of_machine(
-    machine: str, nodes: Sequence[Node], gate: GateEvidence, policy: Policy, facts: str, later: Sequence[str]
+    machine: str, nodes: Sequence[Node], gate: GateEvidence, conditions: str, later: Sequence[str]
 ) -> Iterator[Certificate]:
     states = [_state(node) for node in nodes]
     began = [state for state in states if state is not None]
@@ -81,12 +85,10 @@ def _of_machine(
         took = [_sound_s(check, node.name, gate) for node in nodes]
         if None not in took:
             checks[check] = max(filter(None, took), default=0.0)
-    document = gate.document
     if checks:
         first = min(began, key=lambda state: state.boot_s)
-        said = conditions_of(policy, facts, document.catalogue, document.profile, document.declared)
         yield Certificate(
-            machine, gate.gate_id, gate.report, said, first.at, first.boot_s, checks, tuple(later)
+            machine, gate.gate_id, gate.report, conditions, first.at, first.boot_s, checks, tuple(later)
         )
 
 

@@ -21,6 +21,7 @@ class WatchRound:
 
     number: int
     boot_id: str
+    instance_type: str
     policy: str
     facts: str
     engine: str
@@ -46,7 +47,13 @@ def after(state: RecordState | None, seen: WatchRound) -> RecordState:
     if state is None or state.record is None or not _follows(state.record, state.number, seen):
         return RecordState(_first(seen), seen.number)
     record = state.record
-    longer = replace(record, rounds=record.rounds + 1, until=seen.ended_at, until_boot_s=seen.ended_boot_s)
+    longer = replace(
+        record,
+        rounds=record.rounds + 1,
+        until=seen.ended_at,
+        until_boot_s=seen.ended_boot_s,
+        due_boot_s=_due(seen),
+    )
     return RecordState(longer, seen.number)
 
 
@@ -55,16 +62,20 @@ def longest_gap_s(interval_s: float) -> float:
     return min(MOST_INTERVALS * interval_s, LONGEST_GAP_S)
 
 
+def _due(seen: WatchRound) -> float:
+    return seen.began_boot_s + seen.interval_s
+
+
 def _first(seen: WatchRound) -> WatchRecord:
     return WatchRecord(
-        seen.boot_id, seen.policy, seen.facts, seen.engine, seen.interval_s, 1,
-        seen.ended_at, seen.ended_boot_s, seen.ended_at, seen.ended_boot_s,
+        seen.boot_id, seen.instance_type, seen.policy, seen.facts, seen.engine, seen.interval_s, 1,
+        seen.ended_at, seen.ended_boot_s, seen.ended_at, seen.ended_boot_s, _due(seen),
     )  # fmt: skip
 
 
 def _follows(record: WatchRecord, number: int, seen: WatchRound) -> bool:
-    same = (record.boot_id, record.policy, record.facts, record.engine, record.interval_s) == (
-        seen.boot_id, seen.policy, seen.facts, seen.engine, seen.interval_s,
+    same = (record.boot_id, record.instance_type, record.policy, record.facts, record.engine, record.interval_s) == (
+        seen.boot_id, seen.instance_type, seen.policy, seen.facts, seen.engine, seen.interval_s,
     )  # fmt: skip
     gap_s = seen.ended_boot_s - record.until_boot_s
     in_order = record.until_boot_s <= seen.began_boot_s <= seen.ended_boot_s

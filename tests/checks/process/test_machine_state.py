@@ -10,7 +10,7 @@ from checks.documents.certificates import MOST_GATES, WatchRecord, load_gates
 from checks.process.machine_state import FINDINGS, GATES, RECORD, begin_gate, boot_s, keep_record
 from checks.value_types import DecodeError
 
-RECORDED = WatchRecord("boot", "a" * 64, "b" * 64, "1.0", 60.0, 3, 1.0, 2.0, 3.0, 4.0)
+RECORDED = WatchRecord("boot", "cpu", "a" * 64, "b" * 64, "1.0", 60.0, 3, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def kept(folder: Path) -> WatchRecord | None:
 
 def made(folder: Path) -> RecordFile:
     """The record of a new process."""
-    return RecordFile(folder, "boot", POLICY, builtin(), 60.0)
+    return RecordFile(folder, "boot", "cpu", POLICY, builtin(), 60.0)
 
 
 def rounds(record: RecordFile, *results: RoundResult, open_ones: tuple[OpenFinding, ...] = ()) -> None:

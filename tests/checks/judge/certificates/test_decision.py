@@ -10,7 +10,7 @@ from checks.bundle import make
 from checks.documents.certificates import Certificate, Certificates, dump
 from checks.documents.open_findings import OpenFindings
 from checks.documents.open_findings import dump as dump_open
-from checks.documents.report import digest, dump_plain
+from checks.documents.report import digest, dump_plain, load
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts
 from checks.judge.certificates.decision import (
@@ -35,12 +35,14 @@ from tests.certified_machines import (
     THEN,
     History,
     PastGate,
+    judged_now,
     measured,
     past,
     policy_of,
     report_of,
     skipped,
     steady,
+    terms,
     verdict,
 )
 
@@ -70,8 +72,7 @@ def decided(history: History, node: Node | None = None, offered: tuple[Certifica
     """The decisions on a node, by default on that of the history with the certificates of its store."""
     node = node or history.node(history.boot_s, dict(history.identity), THEN)
     offered = issued(past(history), THEN, FACTS.digest) if offered is None else offered
-    said = conditions_of(policy, facts.digest, CATALOGUE, Profile.STANDARD, DECLARED)
-    return decisions(node, offered, policy, said, facts.digest, history.gate_id)
+    return decisions(node, offered, terms(history.gate_id, policy, facts.digest))
 
 
 def whys(found: dict[str, Decision]) -> set[WhyMeasured | None]:
@@ -109,22 +110,20 @@ def test_other_policies_facts_and_profiles_measure() -> None:
     history = usual()
     node = history.node(history.boot_s, dict(history.identity), THEN)
     certificates = issued(past(history), THEN, FACTS.digest)
-    quick = conditions_of(THEN, FACTS.digest, CATALOGUE, Profile.QUICK, DECLARED)
+    quick = terms(QUIET, profile=Profile.QUICK)
 
     assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, policy=policy_of(fail_above=0.6)))
     assert {WhyMeasured.OTHER_WATCH} == whys(
         decided(history, facts=Facts(FACTS.instances, digest(b"others")))
     )
-    assert {WhyMeasured.OTHER_CONDITIONS} == whys(
-        decisions(node, certificates, THEN, quick, FACTS.digest, QUIET)
-    )
+    assert {WhyMeasured.OTHER_CONDITIONS} == whys(decisions(node, certificates, quick))
     assert {} == decided(history, policy=policy_of(0.0))
 
 
 def test_more_nodes_are_the_same_conditions_and_another_machine_type_is_not() -> None:
     """What one node measures by itself does not depend on how many there are."""
     many = replace(DECLARED, nodes=7, node_names=tuple(f"n{number}" for number in range(7)))
-    said = [conditions_of(THEN, FACTS.digest, CATALOGUE, Profile.STANDARD, one)
+    said = [conditions_of("a" * 64, FACTS.digest, CATALOGUE, Profile.STANDARD, one)
             for one in (DECLARED, many, replace(DECLARED, instance_type="toy.4x"), replace(DECLARED, ranks_per_node=2))]  # fmt: skip
 
     assert said[0] == said[1]
@@ -184,7 +183,7 @@ def test_a_certificate_is_valid_for_as_long_as_the_policy_says() -> None:
     short = policy_of(0.5)
     history = usual()
     [one] = issued(past(history), THEN, FACTS.digest)
-    said = conditions_of(short, FACTS.digest, CATALOGUE, Profile.STANDARD, DECLARED)
+    said = terms(QUIET, short).conditions
 
     for begun_ago_s, why in ((1700.0, None), (1900.0, WhyMeasured.TOO_OLD)):
         state = history.state(history.boot_s, short)
@@ -224,7 +223,7 @@ def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart()
         found.coverage.certified,
     )
     assert {*COSTLY} == {one.check for one in found.findings if one.kind is FindingKind.CERTIFIED}
-    assert {"gate first measured it 54 min ago, and this gate did not measure it again"} == {
+    assert {f"was not tested with {name} again: gate first did so 54 min ago" for name in COSTLY} == {
         one.message for one in found.findings
     }
 
@@ -233,7 +232,7 @@ def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart()
 def test_the_policy_decides_whether_that_is_enough(on_warn: OnWarn, answer: Answer) -> None:
     policy, history = replace(THEN, on_warn=on_warn), usual()
     [one] = issued(past(history), THEN, FACTS.digest)
-    said = conditions_of(policy, FACTS.digest, CATALOGUE, Profile.STANDARD, DECLARED)
+    said = terms(QUIET, policy).conditions
     offered = dump(Certificates(certificates=(replace(one, conditions=said),)))
     node = history.node(history.boot_s, dict(history.identity), policy)
     rows = tuple(skipped(name) if name in COSTLY else measured(name) for name in CHECKS)
@@ -271,3 +270,22 @@ def test_without_valid_for_no_byte_differs() -> None:
     for text in texts:
         for word in (b"valid_for", b"certif", b"machine_state"):
             assert word not in text
+
+
+def test_a_watch_of_another_instance_type_saw_other_parts() -> None:
+    """One that was told of a machine without GPUs looks at none."""
+    history = usual()
+    state = history.state(history.boot_s, THEN)
+    assert state.record is not None
+    other = dump(replace(state, record=replace(state.record, instance_type="toy.4x")))
+    node = replace(history.node(history.boot_s, dict(history.identity), THEN), machine_state=other)
+
+    assert {WhyMeasured.OTHER_WATCH} == whys(decided(history, node))
+
+
+def test_a_kept_report_carries_all_that_its_verdict_needs() -> None:
+    report, found = judged_now(usual(), frozenset(COSTLY))
+    again = decide(load(dump_report(report)), THEN, FACTS)
+
+    assert (found.level, found.findings, found.coverage) == (again.level, again.findings, again.coverage)
+    assert 3 == again.coverage.certified

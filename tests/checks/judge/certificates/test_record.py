@@ -8,7 +8,7 @@ import pytest
 
 from checks.judge.certificates.record import RecordState, WatchRound, after, longest_gap_s
 
-FIRST = WatchRound(1, "boot", "p" * 64, "f" * 64, "1.0", 60.0, 5000.0, 999.0, 1000.0, True)
+FIRST = WatchRound(1, "boot", "cpu", "a" * 64, "b" * 64, "1.0", 60.0, 5000.0, 999.0, 1000.0, True)
 SECOND = replace(FIRST, number=2, ended_at=5060.0, began_boot_s=1059.0, ended_boot_s=1060.0)
 
 
@@ -40,6 +40,7 @@ def test_a_round_that_found_something_or_was_not_whole_ends_the_record() -> None
         replace(SECOND, number=3),
         replace(SECOND, number=1),
         replace(SECOND, boot_id="another boot"),
+        replace(SECOND, instance_type="toy.4x"),
         replace(SECOND, policy="0" * 64),
         replace(SECOND, facts="0" * 64),
         replace(SECOND, engine="1.1"),
@@ -74,6 +75,13 @@ def test_a_clock_that_is_set_in_small_steps_is_noticed_as_well() -> None:
 
     assert found is not None
     assert found[1] > rounds[1].ended_boot_s
+
+
+def test_the_next_round_is_due_an_interval_after_the_last_one_began() -> None:
+    state = after(after(None, FIRST), SECOND)
+
+    assert state.record is not None
+    assert (1060.0, 1119.0) == (state.record.until_boot_s, state.record.due_boot_s)
 
 
 def test_a_watch_that_looks_rarely_may_not_be_silent_for_long() -> None:
