@@ -27,6 +27,9 @@ from tests.mutants.trial import Copy, Fate, Trial
 MODULES = (
     "checks.judge.verdict",
     "checks.judge.evidence",
+    "checks.judge.certificates.decision",
+    "checks.judge.certificates.issue",
+    "checks.judge.certificates.record",
     "checks.judge.completeness",
     "checks.judge.rules.apply",
     "checks.judge.rules.combined",

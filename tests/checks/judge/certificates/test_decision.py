@@ -14,9 +14,9 @@ from checks.documents.report import digest, dump_plain, load
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts
 from checks.judge.certificates.decision import (
-    SAMPLED,
     Decision,
     WhyMeasured,
+    certified,
     conditions_of,
     decisions,
     is_sampled,
@@ -83,8 +83,13 @@ def whys(found: dict[str, Decision]) -> set[WhyMeasured | None]:
 def test_the_same_machine_under_an_unbroken_watch_need_not_measure_again() -> None:
     history = usual()
     found = decided(history)
+    node, offered = (
+        history.node(history.boot_s, dict(history.identity), THEN),
+        issued(past(history), THEN, FACTS.digest),
+    )
 
-    assert {*COSTLY} == {*found}
+    assert {*COSTLY} == {*found} == {*certified(node, offered, terms(history.gate_id))}
+    assert {} == certified(node, offered, terms(history.gate_id, profile=Profile.QUICK))
     assert {None} == whys(found)
     assert [("first", history.boot_s - 900.0)] * 3 == [(one.gate_id, one.age_s) for one in found.values()]
 
@@ -207,10 +212,10 @@ def test_a_clock_that_was_set_measures(by_s: float) -> None:
 
 
 def test_one_in_ten_is_measured_all_the_same_and_the_gate_chooses_it() -> None:
-    chosen = [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(5000)]
+    chosen = [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(20000)]
 
-    assert 0.8 / SAMPLED < sum(chosen) / len(chosen) < 1.2 / SAMPLED
-    assert chosen == [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(5000)]
+    assert 0.097 < sum(chosen) / len(chosen) < 0.103
+    assert chosen == [is_sampled(f"gate-{gate}", "machine", "disk.io") for gate in range(20000)]
 
 
 def test_the_verdict_lists_each_skip_with_its_gate_and_age_and_counts_it_apart() -> None:

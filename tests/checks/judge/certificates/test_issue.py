@@ -120,6 +120,8 @@ def test_missing_evidence_that_the_policy_does_without_is_no_doubt_but_certifies
     found = with_finding(first, Level.WARN, Cause.EVIDENCE, "disk.io", "node-0")
 
     assert [("first", ("cpu.stress", "memory.stress"), ())] == made([found])
+    another = with_finding(first, Level.WARN, Cause.EVIDENCE, "disk.io", "node-7")
+    assert [("first", COSTLY, ())] == made([another])
 
 
 def test_after_a_gate_that_cannot_be_read_nothing_counts() -> None:
