@@ -43,7 +43,7 @@ def look(api: Api, specs: Iterable[Mapping[str, Any]]) -> Iterator[PreflightChec
         try:
             found = api.get(SERVICE_ACCOUNT, account)
         except Refused as refusal:
-            yield _not_allowed(SERVICE_ACCOUNT, where, refusal, declared=False)
+            yield _not_allowed(SERVICE_ACCOUNT, where, refusal)
             return
         if found is None and declared:
             remedy = "Create it, or correct service_account in [cluster.options]."
@@ -64,7 +64,7 @@ def _secrets(
         try:
             found = api.get(SECRET, name)
         except Refused as refusal:
-            yield _not_allowed(SECRET, where, refusal, declared)
+            yield _not_allowed(SECRET, where, refusal)
             return
         registries, problem = _registries(found, api.namespace)
         if problem:
@@ -142,8 +142,9 @@ def _names(rows: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row.get("name") or "") for row in rows or ()))
 
 
-def _not_allowed(kind: Kind, where: str, refusal: Refused, declared: bool) -> PreflightCheck:
-    """The check that could not be made: it alone keeps no gate from starting, unless the gate file declares pull secrets."""
-    result = PreflightResult.WRONG if declared else PreflightResult.UNSEEN
+def _not_allowed(kind: Kind, where: str, refusal: Refused) -> PreflightCheck:
+    """The check that could not be made, which keeps no gate from starting: its pods show whether their images are pulled."""
     rule = grant("get", kind.plural, kind.group) if refusal.status == 403 else ""
-    return PreflightCheck(SUBJECT, result, f"those of {where} could not be checked: {refusal}", rule)
+    return PreflightCheck(
+        SUBJECT, PreflightResult.UNSEEN, f"those of {where} could not be checked: {refusal}", rule
+    )
