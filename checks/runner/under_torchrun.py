@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
@@ -47,7 +47,7 @@ STORE_S = 120.0
 NODE_CHECKS_S = 600.0
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> NoReturn:
     """The run of one rank. The first rank writes the merged report to --out and prints the verdict; all ranks exit with 0.
 
     torchrun turns any other exit code into 1 and ends the neighbours: the verdict has to be read from the report.
@@ -67,8 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.gettempdir()) / f"prelaunch-{made.gate_id}-{attempt}-{node_rank}"
     node_context = _meet(store, made, folder, node_rank, local)
     if local:
-        return _rank_only(store, node_context)
-    return _node(store, node_context, attempt, folder, arguments.out if rank == 0 else None)
+        _rank_only(store, node_context)
+    else:
+        _node(store, node_context, attempt, folder, arguments.out if rank == 0 else None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A thread that is in a call of torch when Python ends its threads aborts the process, and torchrun then ends the other ranks.
+    os._exit(0)
 
 
 def _store() -> Store:
@@ -132,13 +137,12 @@ def _meet(store: Store, made: Bundle, folder: Path, node_rank: int, local: int) 
     )
 
 
-def _rank_only(store: Store, node_context: NodeContext) -> int:
+def _rank_only(store: Store, node_context: NodeContext) -> None:
     key = f"prelaunch/go/{node_context.node_rank}"
     store.wait([key], timedelta(seconds=STORE_S + node_context.bundle.network_s + NODE_CHECKS_S))
     go = store.get(key)
     if go == b"ok":
         _rank_checks(node_context)
-    return 0
 
 
 def _rank_checks(node_context: NodeContext, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
@@ -147,20 +151,20 @@ def _rank_checks(node_context: NodeContext, leave: Callable[[], object] = lambda
     rank_process.Session(node_context, rank, file, leave).run()
 
 
-def _node(store: Store, node_context: NodeContext, attempt: str, folder: Path, out: Path | None) -> int:
+def _node(store: Store, node_context: NodeContext, attempt: str, folder: Path, out: Path | None) -> None:
     begun = now()
     responder = node_run.open_responder(node_context)
     try:
         stage = partial(_ranks_here, store)
         journal = node_run.run_beside(node_context, attempt, folder / "out", responder, stage)
         store.set(f"prelaunch/report/{node_context.node_rank}", journal.path.read_bytes().decode())
-        code = _merged(store, node_context, attempt, begun, out) if out is not None else 0
+        if out is not None:
+            _merged(store, node_context, attempt, begun, out)
         settle_alone(node_context.bundle.policy, journal.report)
         NodeBarrier(node_context, responder).linger(node_run.LINGER_S)
     finally:
         responder.close()
         secret_key.remove(folder / secret_key.FILE)
-    return code
 
 
 def _ranks_here(store: Store, node_context: NodeContext, keep: JournalWriter, why_not: str) -> str:
@@ -192,7 +196,7 @@ def _ranks_here(store: Store, node_context: NodeContext, keep: JournalWriter, wh
     return f"the rank checks took longer than {node_context.bundle.stage_s:g} s"
 
 
-def _merged(store: Store, node_context: NodeContext, attempt: str, begun: str, out: Path) -> int:
+def _merged(store: Store, node_context: NodeContext, attempt: str, begun: str, out: Path) -> None:
     files: dict[str, bytes] = {}
     for index, member in enumerate(node_context.roster.members):
         try:
@@ -203,7 +207,6 @@ def _merged(store: Store, node_context: NodeContext, attempt: str, begun: str, o
     report = merge(node_context.bundle, attempt, files, begun)
     write_whole(out, dump(report))
     show(decide(report, node_context.bundle.policy, builtin()), "text")
-    return 0
 
 
 def _own_address() -> str:

@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from checks.check import Body, Check, CheckError, Context, Measurement, check
@@ -101,6 +104,22 @@ def daemon(context: Context) -> Measurement:
 def wrong_sums(context: Context) -> Measurement:
     """From now on, one rank's all-reduce yields one wrong element."""
     return _replace_all_reduce(context, _corrupt)
+
+
+@_rank("sabotage.in_store")
+def in_store(context: Context) -> Measurement:
+    """Leaves a thread that is in a call of torch's store when its process ends, as one that writes a last note may be."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    store = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=5), wait_for_workers=False)
+
+    def look() -> None:
+        while True:
+            with suppress(RuntimeError):
+                store.wait(["nothing"], timedelta(seconds=0.2))
+
+    threading.Thread(target=look, daemon=True).start()
+    return Measurement({"value": 1})
 
 
 @_rank("sabotage.killed")
