@@ -7,6 +7,7 @@ the collectives that are tested.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import socket
 import sys
@@ -70,9 +71,10 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         _rank_only(store, node_context)
     else:
         _node(store, node_context, attempt, folder, arguments.out if rank == 0 else None)
+    # A thread that is in a call of torch when Python ends its threads aborts the process, and torchrun then ends the other ranks.
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    # A thread that is in a call of torch when Python ends its threads aborts the process, and torchrun then ends the other ranks.
     os._exit(0)
 
 
