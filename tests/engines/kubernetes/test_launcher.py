@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import replace
@@ -91,7 +92,7 @@ def test_an_api_server_that_stops_for_a_while_ends_no_job(
 def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
     cluster: KubernetesCluster, tmp_path: Path
 ) -> None:
-    """Draining a node deletes its pods: the Job makes another one, which comes too late for the roll call."""
+    """By the API with which `kubectl drain` does it: the Job makes another one, which comes too late for the roll call."""
     one = launcher(cluster, tmp_path, join_s=5.0)
     spec = bench(cluster, tmp_path).job(WAIT)
     one.submit(one.plan(spec))
@@ -100,7 +101,14 @@ def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
         "get", "pods", "-l", f"prelaunch.dev/job={spec.name},prelaunch.dev/node-index=1", "-o", "name"
     ).split()
     victim = pods[0].partition("/")[2]
-    cluster.kubectl("delete", "pod", victim, "--wait=false")
+    namespace = cluster.kubectl("get", "pod", victim, "-o", "jsonpath={.metadata.namespace}")
+    eviction = {
+        "apiVersion": "policy/v1beta1",
+        "kind": "Eviction",
+        "metadata": {"name": victim, "namespace": namespace},
+    }
+    where = f"/api/v1/namespaces/{namespace}/pods/{victim}/eviction"
+    cluster.kubectl("create", "--raw", where, "-f", "-", data=json.dumps(eviction))
     status = until(one, spec.name, SECONDS, lambda status: "began with an earlier start" in status.detail)
     one.cancel(spec.name)
 
