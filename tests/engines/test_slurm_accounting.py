@@ -52,6 +52,10 @@ def forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgotten]:
         patch.setattr("tasks.launchers.slurm.launcher.SETTLE_S", 1.0)
         made = Forgotten(slurm, bench, {what: submitted(bench, code) for what, code in CODES.items()})
         nodes = {what: node_of(made, what) for what in CODES if what != "well"}
+        # A script that is told of the limit first would record how its node ended.
+        for pid in slurm.processes(nodes["late"]):
+            if "slurm_script" in command_of(pid):
+                os.kill(pid, signal.SIGSTOP)
         slurm.run("scontrol", "update", f"jobname={made.jobs['late']}", "timelimit=1")
         slurm.run("scancel", f"--name={made.jobs['cancelled']}")
         end(pid for pid in slurm.processes(nodes["killed"]) if "slurm_script" in command_of(pid))
