@@ -228,14 +228,16 @@ def known_before(state: Path, bundle: Bundle) -> str:
     """What this machine knows of the time before this gate, as a report carries it; "" where it knows nothing, or where the policy has
     no check that a certificate may stand for.
     """
+    may_skip = any(line.valid_for for line in bundle.policy.checks.values())
     try:
         known = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
-        if known is None or not any(line.valid_for for line in bundle.policy.checks.values()):
+        if known is None or not may_skip:
             return ""
         if bundle.certificates.certificates:
             known = _after_round(state, known)
     except (OSError, DecodeError) as error:
-        log(f"{state}: what this machine knows is not used: {error}")
+        if may_skip:
+            log(f"{state}: what this machine knows is not used: {error}")
         return ""
     return certificates.dump(known)
 

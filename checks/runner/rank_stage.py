@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -127,8 +128,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     if importlib.util.find_spec("torch") is None:
         install = f"Install it there: {sys.executable} -m pip install torch"
         return f"{ALL} did not start: {sys.executable} has no module torch. {install}"
-    if lacking := _no_interface(node_context.roster.interface):
-        return f"{ALL} did not start: {lacking}"
+    if problem := interface_problem(node_context.roster.interface):
+        return f"{ALL} did not start: {problem}"
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
@@ -150,10 +151,13 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
         output.text(0.5)
 
 
-def _no_interface(declared: str) -> str:
-    """Why the collectives cannot use that interface, or "". NCCL takes the beginning of a name. gloo's error names no setting."""
+def interface_problem(declared: str) -> str:
+    """Why the collectives cannot use that interface, or "": gloo's error names no setting.
+
+    NCCL takes the beginning of a name. About the other forms that it reads nothing is said.
+    """
     found = sorted(name for _, name in socket.if_nameindex())
-    if not declared or any(name.startswith(declared) for name in found):
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", declared) or any(name.startswith(declared) for name in found):
         return ""
     has = ", ".join(found)
     return f"this node has no network interface {declared}, but {has}. Correct the gate file's `interface`, or leave it out"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 MARK = "PYTEST_SESSION_MARK"
-END_BY_THEMSELVES_S = 3.0
+END_BY_THEMSELVES_S, LOOK_S = 3.0, 0.05
 # None of pytest's own: the second run of what failed is no answer to it (.ci/tests).
 LEFT_BEHIND = 20
 
@@ -67,8 +67,13 @@ def find(mark: str, proc: Path = Path("/proc")) -> tuple[Leftover, ...]:
 def settle(mark: str, deadline_s: float) -> tuple[Leftover, ...]:
     """Wait for the last ones to end by themselves; what is then still there is killed and returned."""
     until = time.monotonic() + deadline_s
-    while (left := find(mark)) and time.monotonic() < until:
-        time.sleep(0.05)
+    left = find(mark)
+    if not left:  # for an instant after its start a process shows no environment
+        time.sleep(LOOK_S)
+        left = find(mark)
+    while left and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        left = find(mark)
     for item in left:
         try:
             os.kill(item.pid, signal.SIGKILL)

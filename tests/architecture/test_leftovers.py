@@ -44,6 +44,17 @@ def test_a_process_that_ends_by_itself_in_time_is_none(mark: str) -> None:
     assert 0 == child.wait()
 
 
+def test_a_process_that_shows_no_environment_yet_is_seen_in_the_next_look(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For an instant after its start the kernel shows none, and a session may end in that instant."""
+    late = leftovers.Leftover(2**22 + 1, "sleep 60", "a test")  # a number that no process has
+    looks = iter([(), (late,), (late,)])
+    monkeypatch.setattr(leftovers, "find", lambda mark: next(looks))
+
+    assert (late,) == leftovers.settle(mark, deadline_s=0)
+
+
 def test_a_zombie_is_dead(mark: str) -> None:
     """On a machine whose PID 1 does not reap, ended processes stay listed."""
     child = subprocess.Popen((sys.executable, "-S", "-c", ""), env=_marked(mark))

@@ -136,6 +136,21 @@ def test_without_offers_or_without_valid_for_nothing_is_read_into_the_report(
     assert "" == known_before(state, plain)
 
 
+def test_only_a_gate_that_may_skip_says_that_it_cannot_use_what_the_machine_knows(
+    state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As for a user who may not write there. Every other gate would say it on every node, though nothing changes for it."""
+    (state / f".{machine_state.GATES}.lock").unlink()
+    (state / f".{machine_state.GATES}.lock").mkdir()
+    plain = bundle("first")
+    lines = {name: replace(line, valid_for=0.0) for name, line in plain.policy.checks.items()}
+    plain = replace(plain, policy=replace(plain.policy, checks=lines))
+
+    assert ("", "") == (known_before(state, plain), capfd.readouterr().err)
+    assert "" == known_before(state, bundle("first"))
+    assert "what this machine knows is not used" in capfd.readouterr().err
+
+
 def test_a_round_that_is_under_way_is_waited_for(state: Path) -> None:
     keep_record(state, record(due_s=-1.0))
     later = threading.Timer(0.5, keep_record, (state, record()))
