@@ -210,23 +210,27 @@ def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "says", "remedy"),
     [
-        (SlurmOptions(partition="nope"), "invalid partition specified: nope"),
-        (SlurmOptions(gres="gpu:8"), "Invalid generic resource"),
+        (
+            SlurmOptions(partition="nope"),
+            "invalid partition specified: nope",
+            "scontrol shows no partition 'nope'",
+        ),
+        (SlurmOptions(gres="gpu:8"), "Invalid generic resource", "Correct [cluster.options]"),
     ],
 )
 def test_what_slurm_refuses_is_said_in_its_words(
-    slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str
+    slurm: SlurmCluster, tmp_path: Path, options: SlurmOptions, says: str, remedy: str
 ) -> None:
-    """Nothing is left of the refused job, and the preflight has found it before."""
+    """Nothing is left of the refused job, and the preflight has found it before and says what to do."""
     launcher = SlurmLauncher(tmp_path / "shared", options)
     plan = launcher.plan(Bench(lambda: launcher, tmp_path).job(SAY))
     with pytest.raises(LaunchRejected, match=says):
         launcher.submit(plan)
 
     wrong = [check for check in launcher.preflight((plan,)) if check.result is PreflightResult.WRONG]
-    assert [says in check.message for check in wrong] == [True]
+    assert [(says in check.message, check.remedy.startswith(remedy)) for check in wrong] == [(True, True)]
     assert launcher.state(plan.job.name).absent
     assert list((tmp_path / "shared" / "jobs").iterdir()) == []
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from checks.documents.decode import nearest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 
 UP = "UP"
@@ -23,11 +24,13 @@ TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition. `max_minutes` is None where it sets no limit."""
+    """One partition. `max_minutes` is None where it sets no limit; `most_nodes` of one job, None where scontrol does not say."""
 
     name: str
     state: str
     max_minutes: float | None
+    most_nodes: int | None = None
+    default: bool = False
 
 
 def partitions_of(text: str) -> Mapping[str, Partition]:
@@ -35,11 +38,58 @@ def partitions_of(text: str) -> Mapping[str, Partition]:
     rows = (dict(FIELD.findall(line)) for line in text.splitlines())
     return {
         row["PartitionName"]: Partition(
-            row["PartitionName"], row["State"], minutes_of(row.get("MaxTime", ""))
+            row["PartitionName"],
+            row["State"],
+            minutes_of(row.get("MaxTime", "")),
+            _most_nodes(row),
+            row.get("Default") == "YES",
         )
         for row in rows
         if row.get("PartitionName") and row.get("State")
     }
+
+
+def _most_nodes(row: Mapping[str, str]) -> int | None:
+    """MaxNodes is UNLIMITED where the partition sets no limit of its own below TotalNodes."""
+    counts = [int(row[key]) for key in ("TotalNodes", "MaxNodes") if row.get(key, "").isdecimal()]
+    return min(counts, default=None)
+
+
+def remedy(asked: str, nodes: int, known: Mapping[str, Partition], nodes_option: str, other: str) -> str:
+    """What to do where Slurm refuses a job for so many nodes in the partitions `asked` ("" for the default one); "" where nothing
+    that scontrol says of the partitions explains it.
+
+    `nodes_option` names where the count is written, and `other` where the partition is. scontrol(1) leaves out partitions that are
+    hidden from the user, so a name that is not shown may be one that Slurm refuses for another reason.
+    """
+    if not known:
+        return ""
+    names = asked.split(",") if asked else [one.name for one in known.values() if one.default]
+    shown = ", ".join(_sized(one) for one in known.values())
+    if not names:
+        return f"No partition is the default one. Name one in {other}: {shown}."
+    if unknown := [name for name in names if name not in known]:
+        near = nearest(unknown[0], tuple(known))
+        hint = f" Did you mean {near!r}?" if near else ""
+        return f"scontrol shows no partition {unknown[0]!r:.80}.{hint} Name one of these in {other}: {shown}."
+    counts = [known[name].most_nodes for name in names]
+    most = max((count for count in counts if count is not None), default=None)
+    if None in counts or most is None or nodes <= most:
+        return ""
+    return (
+        f"A job gets at most {most} node{'' if most == 1 else 's'} in partition {', '.join(names)}, and {nodes} are asked for. "
+        f"Lower {nodes_option} to {most}, or name another partition in {other}: {shown}."
+    )
+
+
+def _sized(partition: Partition) -> str:
+    """ "gpu (at most 4 nodes)"."""
+    most = partition.most_nodes
+    return (
+        partition.name
+        if most is None
+        else f"{partition.name} (at most {most} node{'' if most == 1 else 's'})"
+    )
 
 
 def minutes_of(text: str) -> float | None:
@@ -75,22 +125,24 @@ def option_of(script: str, long: str, short: str) -> str:
 
 
 def obstacles(
-    job: str, script: str, said: str, known: Mapping[str, Partition], qos: bool
+    job: str, nodes: int, script: str, said: str, known: Mapping[str, Partition], qos: bool
 ) -> Iterator[PreflightCheck]:
     """Why the job would wait for ever, although `sbatch --test-only` took its script and `said` where it would run.
 
-    Of several partitions one is enough. With `qos` the limit may be another one (sacctmgr(1), PartitionTimeLimit).
+    Of several partitions one is enough. With `qos` the limits may be others (sacctmgr(1), PartitionTimeLimit, PartitionMaxNodes).
     """
     chosen = CHOSEN.search(said)
     names = option_of(script, "partition", "p") or (chosen[1] if chosen else "")
     partitions = [known[name] for name in names.split(",") if name in known]
     minutes = minutes_of(option_of(script, "time", "t"))
-    found = [list(_of(job, minutes, partition, qos)) for partition in partitions]
+    found = [list(_of(job, nodes, minutes, partition, qos)) for partition in partitions]
     if all(found):
         yield from (check for checks in found for check in checks)
 
 
-def _of(job: str, minutes: float | None, partition: Partition, qos: bool) -> Iterator[PreflightCheck]:
+def _of(
+    job: str, nodes: int, minutes: float | None, partition: Partition, qos: bool
+) -> Iterator[PreflightCheck]:
     if partition.state != UP:
         yield PreflightCheck(
             f"partition {partition.name}",
@@ -98,12 +150,22 @@ def _of(job: str, minutes: float | None, partition: Partition, qos: bool) -> Ite
             f"its state is {partition.state}, and no job starts in it",
             "Wait until it is UP (scontrol show partition), or name another partition in [cluster.options].",
         )
+    unless = ", unless the QOS sets a limit of its own" if qos else ""
+    result = PreflightResult.UNSEEN if qos else PreflightResult.WRONG
+    most = partition.most_nodes
+    if most is not None and nodes > most:
+        yield PreflightCheck(
+            f"nodes of {job}",
+            result,
+            f"it needs {nodes}, and a job gets at most {most} in partition {partition.name}: it would wait for ever{unless}",
+            f"Lower nodes in [cluster.declared] to {most}, or name another partition in [cluster.options].",
+        )
     limit = partition.max_minutes
     if minutes is not None and limit is not None and minutes > limit:
         yield PreflightCheck(
             f"time limit of {job}",
-            PreflightResult.UNSEEN if qos else PreflightResult.WRONG,
+            result,
             f"it is {minutes:g} minutes, and MaxTime of partition {partition.name} is {limit:g} minutes: the job would wait for ever"
-            + (", unless the QOS sets a limit of its own" if qos else ""),
+            + unless,
             "Lower max_runtime_minutes in [checks] and [training], or name another partition in [cluster.options].",
         )

@@ -111,12 +111,16 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             file.write(script)
             file.flush()
             said = _asked(file.name, plan, options)
+        asked = partition.option_of(script, "partition", "p")
+        better = partition.remedy(
+            asked, plan.job.nodes, known, "nodes in [cluster.declared]", "partition in [cluster.options]"
+        )
         if NOT_AVAILABLE.search(said.err) and said.code:
             remedy = (
                 "Wait until it is UP (scontrol show partition), or name another one in [cluster.options]."
             )
             found[PreflightCheck("the partition", PreflightResult.NO_CAPACITY, said.words, remedy)] = None
-        elif said.code and WAITS.search(said.err):
+        elif said.code and WAITS.search(said.err) and (options.qos or not better):
             found[
                 PreflightCheck(subject, PreflightResult.OK, f"it waits until nodes are free ({said.words})")
             ] = None
@@ -127,11 +131,12 @@ def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Prefli
             )
             found[PreflightCheck("nodes in service", PreflightResult.NO_CAPACITY, short, remedy)] = None
         elif said.code:
-            remedy = "Correct [cluster.options], or what [cluster.declared] says of the nodes."
+            remedy = better or "Correct [cluster.options], or what [cluster.declared] says of the nodes."
             found[_wrong(subject, f"Slurm refuses it: {said.words}", remedy)] = None
         else:
             ok = PreflightCheck(subject, PreflightResult.OK, said.words)
-            obstacles = partition.obstacles(plan.job.name, script, said.words, known, bool(options.qos))
+            job = plan.job
+            obstacles = partition.obstacles(job.name, job.nodes, script, said.words, known, bool(options.qos))
             found |= dict.fromkeys(tuple(obstacles) or (ok,))
     yield from found
 

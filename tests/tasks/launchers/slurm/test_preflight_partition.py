@@ -1,0 +1,59 @@
+"""What the preflight says of a partition that does not exist or is too small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import PreflightResult
+from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.slurm.test_preflight import HOUR, WRONG, look
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "remedy"),
+    [
+        (
+            SlurmOptions(partition="lang"),
+            1,
+            "scontrol shows no partition 'lang'. Did you mean 'long'? Name one of these in partition in [cluster.options]: "
+            "gpu (at most 4 nodes), closed (at most 4 nodes), long (at most 4 nodes).",
+        ),
+        (
+            SlurmOptions(),
+            5,
+            "A job gets at most 4 nodes in partition gpu, and 5 are asked for. Lower nodes in",
+        ),
+        (SlurmOptions(), 4, "Correct [cluster.options]"),
+    ],
+)
+def test_a_refused_partition_comes_with_those_that_exist(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: SlurmOptions, nodes: int, remedy: str
+) -> None:
+    """And a count of nodes with the largest one; another refusal is not explained by either."""
+    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=nodes), options, refused="sbatch: error: refused")
+
+    assert found["request gate-1-train-1"].remedy.startswith(remedy)
+
+
+def test_a_job_that_its_partition_cannot_hold_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """srun of Slurm 24.11 says "Requested nodes are busy" of nine nodes in a partition of four."""
+    refused = "allocation failure: Requested nodes are busy"
+    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=9), refused=refused)
+
+    assert found["request gate-1-train-1"].result is WRONG
+
+
+@pytest.mark.parametrize(("qos", "result"), [("", WRONG), ("big", PreflightResult.UNSEEN)])
+def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, qos: str, result: PreflightResult
+) -> None:
+    """Slurm lets such a job wait for ever (PartitionNodeLimit), unless a QOS allows more."""
+    found = look(monkeypatch, tmp_path, replace(HOUR, nodes=5), SlurmOptions(qos=qos))
+
+    assert found["nodes of gate-1-train-1"].result is result
+    assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text
