@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
@@ -108,6 +109,32 @@ class Facts:
 def is_of_model(name: str, model: str) -> bool:
     """Whether the name in the table is of the model: "A100-SXM4-40GB" is an A100, and an "L40S" is not an L4."""
     return name.startswith(model) and not name[len(model) : len(model) + 1].isalnum()
+
+
+def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
+    """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
+    alike = difflib.get_close_matches(name, types, n=5, cutoff=0.5)
+    families = dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in types)
+    said = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
+    own = "A machine of your own is described in [cluster.machine] of a gate file; `prelaunch node machine GATE_FILE` makes of it "
+    return (
+        f"{name!r:.64} is not a known instance type. {said}; `prelaunch facts` lists all {len(types)}. "
+        f"{own}a file that --instance-type takes",
+        alike[0] if alike else None,
+    )
+
+
+def types_text(types: Sequence[str], declared: str) -> str:
+    """The instance types of a policy for people, those most like the declared one first: "p5.48xlarge, p5.4xlarge and 58 more"."""
+    alike = difflib.get_close_matches(declared, types, n=3, cutoff=0.6)
+    named = sorted(types, key=lambda one: alike.index(one) if one in alike else len(alike))[:5]
+    more = len(types) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def not_for(types: Sequence[str], declared: str) -> str:
+    """What is wrong with a policy for these types: "is not for instance type cpu, but for p5.48xlarge"."""
+    return f"is not for instance type {declared}, but for {types_text(types, declared)}"
 
 
 @dataclass(frozen=True)

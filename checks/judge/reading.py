@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from checks.documents.report import clip, digest, dump_plain
 from checks.explain.reading import Part, Reading, ReadOptions
-from checks.facts.instances import Facts
+from checks.facts.instances import Facts, not_for
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
 from checks.judge.culprits.matrix_file import DecodedTable
@@ -142,7 +142,8 @@ def _unreported(reading: Reading, policy: Policy) -> Iterator[Finding]:
 
 def _about_policy(policy: Policy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
     if asked.declared is not None and not facts.are_for(policy.instance_types, asked.declared):
-        said = f"policy {policy.name!r} is not for instance type {asked.declared.instance_type}"
+        kind = asked.declared.instance_type
+        said = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
         remedy = "Choose a policy whose instance_types contain this type."
         yield Finding(Level.FAIL, Cause.EVIDENCE, "policy", SUBJECT, said, "", remedy)
 

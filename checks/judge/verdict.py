@@ -8,7 +8,7 @@ from dataclasses import replace
 from checks.culprit import topology
 from checks.documents.columns import Rows, by_check
 from checks.documents.report import digest, dump, dump_plain
-from checks.facts.instances import DECLARED, Facts
+from checks.facts.instances import DECLARED, Facts, not_for
 from checks.judge import cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
@@ -229,7 +229,8 @@ def _errored(rows: Rows) -> frozenset[str]:
 
 def _about_declared(declared: Declared, policy: Policy, facts: Facts) -> Iterator[Finding]:
     if not facts.are_for(policy.instance_types, declared):
-        said = f"policy {policy.name!r} is not for instance type {declared.instance_type}"
+        kind = declared.instance_type
+        said = f"policy {policy.name!r} {not_for(policy.instance_types, kind)}"
         yield Finding(
             Level.FAIL,
             Cause.EVIDENCE,

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import policy as policies
-from checks.documents.decode import nearest, parse_json
+from checks.documents.decode import parse_json
 from checks.documents.report import dump, dump_plain, load, plain
 from checks.exit_codes import EXIT_CODES
 from checks.facts import own_machine, person_options
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts
+from checks.facts.instances import Facts, not_for, unknown_type
 from checks.judge.verdict import decide, unreadable
 from checks.merge import merge
 from checks.model import ANSWER_WORDS, Declared, Finding, Profile, Verdict
@@ -40,7 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks this node, writes the merged report to --out and prints the verdict. The exit code is the verdict's."""
     declared = declare(arguments.instance_type, 1, builtin())
     profile = Profile(arguments.profile)
-    rules = with_options(read_policy(arguments.policy, declared), profile, arguments.option, declared)
+    rules = read_policy(arguments.policy, declared)
+    if not builtin().are_for(rules.instance_types, declared):
+        said = not_for(rules.instance_types, declared.instance_type)
+        raise PlaceError(f"{arguments.policy}: the policy {said}. Name another one, or leave --policy out.")
+    rules = with_options(rules, profile, arguments.option, declared)
     require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
     made = bundles.make(gate_id, declared, profile, rules, builtin())
@@ -87,11 +91,12 @@ def declare(instance_type: str | None, nodes: int, facts: Facts) -> Declared:
             raise PlaceError(f"{instance_type}: {error.strerror}") from error
         except DecodeError as error:
             raise PlaceError(f"{instance_type}: {error}") from error
-    instance = facts.instances.get(instance_type or "")
-    if instance is None or instance_type is None:
-        near = nearest(instance_type or "", list(facts.instances))
-        hint = f" Did you mean {near}?" if near else " Give --instance-type, such as cpu."
-        raise PlaceError(f"unknown instance type {instance_type!r}.{hint}")
+    if instance_type is None:
+        raise PlaceError("the instance type of this machine is not given. Give --instance-type, such as cpu.")
+    instance = facts.instances.get(instance_type)
+    if instance is None:
+        said, near = unknown_type(instance_type, tuple(facts.instances))
+        raise PlaceError(f"{said}.{f' Did you mean {near}?' if near else ''}")
     return Declared(instance_type, nodes, instance.gpus, max(instance.gpus, 1))
 
 

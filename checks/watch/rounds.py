@@ -17,6 +17,7 @@ from checks import catalog
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
+from checks.facts.instances import not_for
 from checks.judge.open_findings.update import Seen
 from checks.judge.open_findings.view import seen_alone, view, watched
 from checks.model import Declared, ErrorKind, Node, Observation, Planned, Profile, Report
@@ -62,7 +63,8 @@ class Rounds:
         facts = builtin().of(declared)
         self.declared = declared
         if not facts.are_for(policy.instance_types, declared):
-            raise PlaceError(f"the policy {policy.name} is not for instance type {declared.instance_type}.")
+            said = not_for(policy.instance_types, declared.instance_type)
+            raise PlaceError(f"the policy {policy.name} {said}.")
         instance = facts.instances.get(declared.instance_type)
         known = (*catalog.CATALOG, *catalog.WATCH_ONLY)
         self.policy = view(policy, known)

@@ -30,7 +30,7 @@ from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code
 from tasks.reports.local_check import check_node, undeclared_error
-from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of
+from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of, require_policy_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
             write_file(arguments.out, None)
         declared = declared_of(arguments.instance_type, 1)
         named = policy_of(arguments.policy)
+        if named:
+            require_policy_for(declared, named, arguments.policy)
         policy, chosen = (
             (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
         )

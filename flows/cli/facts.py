@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from checks.documents.decode import nearest
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
-from checks.facts.instances import Instance, lacks
+from checks.facts.instances import Instance, lacks, unknown_type
 from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
 from flows.cli.output import json_text, write_stdout
@@ -95,10 +94,8 @@ def _gpus(instance: Instance) -> str:
 def _instance(name: str) -> Instance:
     known = builtin().instances
     if name not in known:
-        near = nearest(name, list(known))
-        alike = [other for other in known if other.startswith(name[:2])] or list(known)
-        said = f"instance type {name:.64} is not known." + ("" if near else f" Known: {', '.join(alike)}.")
-        raise InputError("facts", said, "instance_types", near)
+        said, near = unknown_type(name, tuple(known))
+        raise InputError("facts", f"{said}.", "", near)
     return known[name]
 
 

@@ -14,6 +14,7 @@ from typing import get_args
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
+from checks.facts.instances import unknown_type
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.people import NotifierName
@@ -156,12 +157,8 @@ def _engine(text: str) -> str:
 def _type(text: str) -> str:
     names = tuple(builtin().instances)
     if text not in names:
-        raise InputError(
-            "--instance-type",
-            f"{text!r:.80} is not a known instance type (cpu: a machine without accelerators).",
-            "",
-            nearest(text, names),
-        )
+        said, near = unknown_type(text, names)
+        raise InputError("--instance-type", f"{said} (cpu: a machine without accelerators).", "", near)
     return text
 
 

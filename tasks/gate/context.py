@@ -34,7 +34,7 @@ from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of
 from tasks.gate_file.folder import missing_name, path_of
-from tasks.gate_file.machines import require_own_machine, wrong_policy
+from tasks.gate_file.machines import require_known_type, require_own_machine, wrong_policy
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.references import PolicyError, options_from, read_policy
@@ -277,12 +277,9 @@ def _terms(file: str, here: Path, gate: Gate) -> CostTerms:
 def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     """Require types, GPU counts and checks that exist; otherwise a contradiction would be noticed only after the checks."""
     declared = gate.cluster.declared
-    instance = facts.instances.get(declared.instance_type)
+    require_known_type(file, gate, policy, facts)
+    instance = facts.instances[declared.instance_type]
     where = "cluster.declared.instance_type"
-    if instance is None:
-        near = nearest(declared.instance_type, tuple(facts.instances))
-        said = f"{declared.instance_type!r} is not a known instance type; machines of your own are described in [cluster.machine]"
-        raise GateFileError(file, where, said, near)
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
         said = (

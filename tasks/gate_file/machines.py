@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts
+from checks.facts.instances import Facts, types_text, unknown_type
 from checks.policy import Policy
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
+from tasks.gate_file.references import PolicyError, default_policy
+
+
+def require_known_type(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
+    """Require an instance type that a table or the file itself describes; the error also says for which types the policy is."""
+    kind = gate.cluster.declared.instance_type
+    if kind in facts.instances:
+        return
+    said, near = unknown_type(kind, tuple(facts.instances))
+    said += f". The policy {gate.policy.file} is for {types_text(policy.instance_types, kind)}"
+    raise GateFileError(file, "cluster.declared.instance_type", said, near)
 
 
 def require_own_machine(file: str, gate: Gate) -> None:
@@ -24,12 +35,19 @@ def require_own_machine(file: str, gate: Gate) -> None:
 
 def wrong_policy(gate: Gate, policy: Policy, facts: Facts) -> str:
     """What to say of a policy that is not for the declared machines."""
-    types = ", ".join(policy.instance_types[:5]) + ("..." if len(policy.instance_types) > 5 else "")
-    said = (
-        f"policy {policy.name!r} was not written for {gate.cluster.declared.instance_type}, but for {types}"
-    )
-    said += ". Name another in [policy] file"
+    kind = gate.cluster.declared.instance_type
+    said = f"policy {policy.name!r} ({gate.policy.file}) was not written for {kind}, but for {types_text(policy.instance_types, kind)}"
+    said += f". Name {_shipped_for(gate) or 'another'} in [policy] file"
     if gate.cluster.machine is None:
         return said
     models = {facts.instances[name].gpu for name in policy.instance_types if name in facts.instances} - {""}
     return f"{said}, add the type to a copy of this policy, or name a GPU that it is for: {', '.join(sorted(models)) or 'none'}"
+
+
+def _shipped_for(gate: Gate) -> str:
+    """The name of the shipped policy for the declared machines, such as "deployments/policies/local.toml"; "" if none is."""
+    try:
+        path, _ = default_policy(gate.cluster.declared.instance_type, gate.declared(()))
+    except PolicyError:
+        return ""
+    return f"{path.parent.parent.name}/{path.parent.name}/{path.name} (the shipped one for it)"

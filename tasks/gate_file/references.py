@@ -14,6 +14,7 @@ from pathlib import Path
 
 from checks.documents.decode import nearest, parse_json
 from checks.facts.builtin import builtin
+from checks.facts.instances import types_text
 from checks.facts.plausibility import impossible
 from checks.model import Declared
 from checks.policy import Policy, load
@@ -96,13 +97,15 @@ def read_policy(path: Path) -> Policy:
 def default_policy(instance_type: str, declared: Declared | None = None) -> tuple[Path, Policy]:
     """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises PolicyError."""
     known: list[str] = []
+    shipped: list[str] = []
     for path in sorted(SHIPPED.glob("*.toml")):
         policy = read_policy(path)
         types = policy.instance_types
         if builtin().are_for(types, declared) if declared is not None else instance_type in types:
             return path, policy
         known += policy.instance_types
-    said = f"no shipped policy was written for {instance_type:.64}. Give one with --policy."
+        shipped.append(f"{path.name} is for {types_text(policy.instance_types, instance_type)}")
+    said = f"no shipped policy was written for {instance_type:.64}: {'; '.join(shipped)}. Give one with --policy."
     raise PolicyError(SHIPPED, said, "instance_types", nearest(instance_type, known))
 
 

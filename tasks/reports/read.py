@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from checks.documents.decode import nearest, parse_json
+from checks.documents.decode import parse_json
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts
+from checks.facts.instances import Facts, not_for, unknown_type
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Cause, Declared, Digests, Finding, Level, Report, Verdict
@@ -242,9 +242,8 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
             raise InputError(instance_type, error.reason, error.path, error.nearest) from error
     known = builtin().instances
     if instance_type not in known:
-        near = nearest(instance_type, list(known))
-        said = f"unknown instance type {instance_type:.64}."
-        raise InputError("facts", said, "instance_types", near)
+        said, near = unknown_type(instance_type, tuple(known))
+        raise InputError("--instance-type", f"{said}.", "", near)
     gpus = known[instance_type].gpus
     return Declared(instance_type, nodes, gpus, max(gpus, 1))
 
@@ -256,6 +255,14 @@ def stated_declaration(instance_type: str | None, nodes: int | None) -> StatedDe
     if instance_type is None:
         return StatedDeclaration(None, nodes)
     return StatedDeclaration(declared_of(instance_type.removeprefix("ml."), 1).instance_type, nodes)
+
+
+def require_policy_for(declared: Declared, policy: Policy, path: Path) -> None:
+    """Refuse a policy that is for other instance types before anything is measured. Raises InputError."""
+    if not builtin().are_for(policy.instance_types, declared):
+        said = f"the policy {not_for(policy.instance_types, declared.instance_type)}."
+        said += " Name another one, or leave --policy out: the shipped one for the type is then taken."
+        raise InputError(str(path), said, "instance_types")
 
 
 def default_policy_of(instance_type: str, declared: Declared | None = None) -> tuple[Policy, str]:

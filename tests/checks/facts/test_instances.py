@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checks.facts.builtin import builtin
+from checks.facts.instances import not_for, unknown_type
 from tasks.gate_file.references import default_policy
 
 INSTANCES = builtin().instances
@@ -50,3 +51,28 @@ def test_the_eight_gpus_of_a_g7() -> None:
     g7 = INSTANCES["g7.48xlarge"]
 
     assert (g7.gpus, g7.gpu, g7.network_gbit_s, g7.memory_gib) == (8, "RTX PRO 4500", 700, 768)
+
+
+@pytest.mark.parametrize(
+    ("name", "near", "says"),
+    [
+        ("p5.48xl", "p5.48xlarge", "'p5.48xl' is not a known instance type. Similar ones are p5.48xlarge, "),
+        ("ml.p5.48xlarge", "p5.48xlarge", "Similar ones are p5.48xlarge, "),
+        ("our-h200", None, "Known are cpu, m5.*, g4dn.*, "),
+    ],
+)
+def test_an_unknown_type_comes_with_those_that_are_known(name: str, near: str | None, says: str) -> None:
+    """The similar ones, or every family; where all are listed; and how a machine of one's own is described."""
+    said, nearest = unknown_type(name, tuple(INSTANCES))
+
+    assert nearest == near
+    assert says in said and f"`prelaunch facts` lists all {len(INSTANCES)}" in said
+    assert "[cluster.machine]" in said and "prelaunch node machine" in said and len(said) < 600
+
+
+def test_a_policy_for_other_types_is_said_with_its_types() -> None:
+    """Those that are most like the declared one first, and never all of sixty."""
+    said = not_for(default_policy("p5.48xlarge")[1].instance_types, "p5.4xl")
+
+    assert said.startswith("is not for instance type p5.4xl, but for p5.4xlarge, ")
+    assert said.endswith(" more") and len(said) < 200

@@ -167,7 +167,7 @@ def test_a_counter_that_cannot_be_read_is_not_measured_and_comes_back(tmp_path: 
 def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="not for instance type m5"):
         Rounds(tmp_path, declare("m5.large", 1, builtin()), POLICY, DEADLINE_S)
-    with pytest.raises(PlaceError, match="unknown instance type"):
+    with pytest.raises(PlaceError, match="'p55' is not a known instance type"):
         declare("p55", 1, builtin())
 
 

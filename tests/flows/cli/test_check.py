@@ -78,6 +78,11 @@ def test_interrupted_it_ends_every_check(number: signal.Signals, code: int) -> N
         (["--instance-type", "cpu", "--out", "/nowhere/report.json"], "/nowhere/report.json"),
         (["--instance-type", "cpu", "--html", "/nowhere/page.html"], "/nowhere/page.html"),
         (["--instance-type", "cpu", "--policy", "/nowhere.toml"], "/nowhere.toml"),
+        (["--instance-type", "our-h200"], "is not a known instance type. Known are cpu, m5.*"),
+        (
+            ["--instance-type", "cpu", "--policy", "deployments/policies/neuron.toml"],
+            "deployments/policies/neuron.toml: instance_types: the policy is not for instance type cpu, but for inf2.24xlarge, ",
+        ),
     ],
 )
 def test_a_wrong_request_is_rejected_before_anything_runs(

@@ -301,7 +301,7 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("check",), "unknown instance type None. Give --instance-type, such as cpu."),
+        (("check",), "the instance type of this machine is not given. Give --instance-type, such as cpu."),
         (("check", "--instance-type", "cpu", "--out", "/proc/nowhere"), "No such file or directory"),
         (("nonsense",), "unknown command 'nonsense'"),
     ],
