@@ -25,6 +25,7 @@ from checks.value_types import DecodeError, required, shape
 T = TypeVar("T")
 MAX_DEPTH = 32
 NESTED = frozenset((dict, list))
+WORDS: Mapping[object, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def nearest(word: str, choices: Sequence[str]) -> str | None:
@@ -108,7 +109,9 @@ def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
 
 
 def _decode_dataclass(kind: Any, value: object, path: str) -> object:
-    table = _table(value, path)
+    if not isinstance(value, Mapping):
+        raise _no_table(value, path, kind)
+    table: Mapping[str, object] = value
     hints, fields = shape(kind)
     for key in table:
         if key not in hints:
@@ -135,7 +138,8 @@ def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
 
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
-        raise DecodeError(f"expected a list, found {_name(value)}", path)
+        said = f"expected a list, found {_name(value)}"
+        raise DecodeError(said, path, wanted=tuple[kinds[0], ...], found=value)  # type: ignore[valid-type]
     known, key = _SHARED.get(), (id(kinds[0]), id(value))
     if known is not None and key in known:
         return known[key]
@@ -148,7 +152,9 @@ def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
 
 
 def _decode_mapping(kind: Any, value: object, path: str) -> object:
-    return {key: _decode(kind, item, _join(path, key)) for key, item in _table(value, path).items()}
+    if not isinstance(value, Mapping):
+        raise _no_table(value, path, Mapping[str, kind])
+    return {key: _decode(kind, item, _join(path, key)) for key, item in value.items()}
 
 
 def _decode_enum(kind: type[Enum], value: object, path: str) -> object:
@@ -165,7 +171,8 @@ def _decode_scalar(kind: Any, value: object, path: str) -> object:
     if kind is object:
         return value
     if type(value) is not kind:
-        raise DecodeError(f"expected {kind.__name__}, found {_name(value)}", path)
+        said = f"expected {WORDS.get(kind, kind.__name__)}, found {_name(value)}"
+        raise DecodeError(said, path, wanted=kind, found=value)
     if isinstance(value, float) and not math.isfinite(value):
         raise DecodeError(f"{value} is not a finite number", path)
     return value
@@ -178,14 +185,23 @@ def _finite_int(value: int, path: str) -> float:
         raise DecodeError("the number is out of range", path) from None
 
 
-def _table(value: object, path: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise DecodeError(f"expected a table, found {_name(value)}", path)
-    return value
+def _no_table(value: object, path: str, wanted: Any) -> DecodeError:
+    return DecodeError(f"expected a table, found {_name(value)}", path, wanted=wanted, found=value)
 
 
 def _name(value: object) -> str:
-    return "nothing (null)" if value is None else f"{type(value).__name__} {value!r:.60}"
+    """What somebody wrote, in the words of TOML and JSON."""
+    if value is None or isinstance(value, bool):
+        return "nothing (null)" if value is None else f"{value}".lower()
+    kinds = {
+        str: "text",
+        list: "the list",
+        tuple: "the list",
+        dict: "the table",
+        int: "the number",
+        float: "the number",
+    }
+    return f"{kinds.get(type(value), type(value).__name__)} {value!r:.60}"
 
 
 def _join(path: str, key: str) -> str:

@@ -39,6 +39,7 @@ from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.references import PolicyError, options_from, read_policy
 from tasks.gate_file.request import GateRequest
+from tasks.gate_file.toml_form import reason_of
 from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import kernel_log_of, launcher_for
@@ -244,7 +245,7 @@ def _shown(path: Path) -> str:
 def _about_launcher(file: str, error: LaunchRejected) -> GateFileError:
     cause = error.__cause__
     if isinstance(cause, DecodeError):
-        return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
+        return GateFileError(file, f"cluster.{cause.path}", reason_of(cause), cause.nearest)
     return GateFileError(file, "cluster", str(error))
 
 

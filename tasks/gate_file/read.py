@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from checks.documents.decode import nearest
 from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, Gate
+from tasks.gate_file.toml_form import form_of, kind_at
 
 FILE_BYTES = 1 << 20
 # Where somebody may have written the secret itself: what was found is not repeated.
@@ -177,7 +178,8 @@ def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, st
     if kind == "missing":
         return ".".join(loc), "missing key", None
     if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
-        return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(found)}", None
+        said = f"expected a value or a list of texts, found {_name(found)}."
+        return ".".join(loc[:3]), f"{said}{form_of(loc[2], str)}", None
     loc = [part for part in loc if part not in ("bool", "int", "float", "str", "[key]") and "[" not in part]
     path = ".".join(loc)
     if kind in ("enum", "literal_error"):
@@ -186,7 +188,11 @@ def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, st
     if kind in EXPECTED:
         # It may be a secret in a wrong place.
         hidden = isinstance(found, str) and loc[:1] and loc[0] in REFERRING
-        return path, f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}", None
+        said = f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}"
+        wanted = kind_at([str(part) for part in loc], model)
+        own = () if loc[:1] and loc[0] in REFERRING else (found, loc[-1] if loc else "")
+        form = form_of(path, wanted, *own)
+        return path, f"{said}.{form}" if form else said, None
     if kind in ("too_short", "string_too_short"):
         return path, "must not be empty", None
     if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):
