@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from checks.documents.decode import decode, parse_json
 from checks.model import ErrorKind, Observation
+from checks.process.fork_server import Child
 from checks.process.observe import errored
 from checks.process.stderr import silence
 from checks.process.tree import end_tree
@@ -22,6 +24,9 @@ from checks.value_types import DecodeError
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 8 << 20
 GRACE_S = 1.0
+
+Start = Callable[[float], Child]
+"""Starts the process of a check within so many seconds, with a pipe for its output and a session of its own. Raises OSError."""
 
 
 class Output:
@@ -63,7 +68,7 @@ class Output:
             self._copy_to = None
 
 
-def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
+def piped(child: Child) -> IO[bytes]:
     """The child's output, which must have been requested as a pipe."""
     if child.stdout is None:
         raise ValueError("start it with stdout=PIPE")
@@ -71,34 +76,35 @@ def piped(child: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def isolated(
-    check: str, subject: str, argv: Sequence[str], result: Path, timeout_s: float, late: str = ""
+    check: str, subject: str, start: Start, result: Path, timeout_s: float, late: str = ""
 ) -> Observation:
-    """The observation that the child `argv` writes to `result`. If it writes none in time, it is ERRORED with the reason `late`."""
+    """The observation that the process writes to `result`. If it writes none in time, it is ERRORED with the reason `late`."""
     result.unlink(missing_ok=True)
+    ends_at = time.monotonic() + timeout_s + GRACE_S
+
+    def too_late(evidence: str) -> Observation:
+        said = late or f"the check did not end within its deadline of {timeout_s:g} s"
+        kind = ErrorKind.OTHER if late else ErrorKind.DEADLINE
+        return errored(check, subject, said, timeout_s, evidence, kind)
+
     try:
-        child = subprocess.Popen(
-            (sys.executable, *argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        child = start(timeout_s + GRACE_S)
+    except TimeoutError as error:
+        return too_late(str(error))
     except OSError as error:
         return errored(check, subject, f"the check's process could not be started: {error.strerror}", 0.0)
     output = Output(piped(child))
     try:
-        child.wait(timeout_s + GRACE_S)
+        code = child.wait(max(ends_at - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
-        said = late or f"the check did not end within its deadline of {timeout_s:g} s"
-        kind = ErrorKind.OTHER if late else ErrorKind.DEADLINE
-        return _flag(errored(check, subject, said, timeout_s, output.text(0.1), kind), output)
+        return _flag(too_late(output.text(0.1)), output)
     finally:
         if child.poll() is None:
             _end(child)
-    return _flag(_read(check, subject, result, child.returncode, output), output)
+    return _flag(_read(check, subject, result, code, output), output)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: Child) -> None:
     """Ends the child. One that is blocked in the kernel (state D) cannot be ended, and is not waited for."""
     end_tree(child.pid, 0.0, kill_s=GRACE_S)
     with contextlib.suppress(subprocess.TimeoutExpired):

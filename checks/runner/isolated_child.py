@@ -8,11 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.documents.report import dump_plain
+from checks.facts.builtin import builtin
 from checks.policy import CheckPolicy
 from checks.process.tree import die_with_parent
 from checks.process.whole_file import write_whole
 from checks.runner import repeated_measurement, watchers
 from checks.runner.node_context import before_path, open_node_context, read_before, watch_path
+
+
+def prepare() -> None:
+    """Read what all checks read, before any of them is forked."""
+    builtin()
 
 
 def main(argv: list[str]) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing as closed_at_end
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,9 @@ from checks.judge.certificates.decision import Decision
 from checks.judge.certificates.findings import age_text
 from checks.model import SCHEMA_VERSION, ErrorKind, Node, Observation, Outcome, Scope, Skip, rank_subject
 from checks.probes.host import system
-from checks.process import machine_state, own_packages
+from checks.process import machine_state
 from checks.process.cpu_usage import marked
+from checks.process.fork_server import ForkServer
 from checks.process.isolate import isolated
 from checks.process.observe import errored
 from checks.process.stderr import log
@@ -47,6 +49,7 @@ from checks.runner.node_context import (
 from checks.runner.watchers import Watchers
 
 RankStage = Callable[[NodeContext, JournalWriter, str], str]
+CHILD = "checks.runner.isolated_child"
 LINGER_S, LEAST_LINGER_S = 5.0, 0.5
 
 
@@ -94,12 +97,11 @@ def run_beside(
     journal.write()
     keep, watches = JournalWriter(journal, tick), Watchers(node_context)
     certified = certified_checks(node_context, journal.report.node)
-    with marked(attempt):
+    with marked(attempt), closed_at_end(ForkServer(CHILD)) as processes:
         keep([*left_out(node_context), *_as_skipped(node_context.node, certified.values())])
+        chosen = stage or rank_stage.run_stage
         try:
-            _run_stages(
-                node_context, keep, responder, stage or rank_stage.run_stage, watches, frozenset(certified)
-            )
+            _run_stages(node_context, processes, keep, responder, chosen, watches, frozenset(certified))
         finally:
             watches.stop_all()
     journal.finish(complete=True)
@@ -123,8 +125,8 @@ def open_responder(node_context: NodeContext) -> Responder:
 
 
 def _run_stages(
-    node_context: NodeContext, keep: JournalWriter, responder: Responder, stage: RankStage, watches: Watchers,
-    certified: frozenset[str] = frozenset(),
+    node_context: NodeContext, processes: ForkServer, keep: JournalWriter, responder: Responder, stage: RankStage,
+    watches: Watchers, certified: frozenset[str] = frozenset(),
 ) -> None:  # fmt: skip
     checks = [check for check in node_context.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
@@ -134,11 +136,11 @@ def _run_stages(
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
     run, side_by_side = (
-        partial(_isolated, node_context, keep.opened),
+        partial(_isolated, node_context, processes, keep.opened),
         partial(_side_by_side, node_context, keep),
     )
     watches.start(closing)
-    failed = _look_before(node_context, closing)
+    failed = _look_before(node_context, processes, closing)
     watches.ready()
     # Peers may have to measure what is certified here: how long they are waited for does not depend on it.
     side_by_side([check for check in (*reach, *quiet) if check.name not in certified], run)
@@ -164,7 +166,9 @@ def _run_stages(
             ended = f"{rank_stage.ALL} could not be run: {error}"
         log(ended)
         keep(_not_reached(node_context, keep, ended) if ended.startswith(rank_stage.ALL) else [])
-    close = partial(_closed, partial(_isolated, node_context, keep.opened, closing=True), failed, watches)
+    close = partial(
+        _closed, partial(_isolated, node_context, processes, keep.opened, closing=True), failed, watches
+    )
     side_by_side([check for check in closing if not check.serial], close, closing=True)
     for check in closing:
         side_by_side([check] if check.serial else [], close, closing=True)
@@ -201,7 +205,9 @@ def _closed(
     return replace(row, reason=f"{row.reason} (first measurement: {why})"[:1000])
 
 
-def _look_before(node_context: NodeContext, closing: Iterable[Check]) -> dict[str, str]:
+def _look_before(
+    node_context: NodeContext, processes: ForkServer, closing: Iterable[Check]
+) -> dict[str, str]:
     """Makes the first measurements of closing checks, each in scratch/<name>.before.json. Returns why a check has none."""
     looking = [check for check in closing if check.before is not None]
     for check in looking:
@@ -211,8 +217,8 @@ def _look_before(node_context: NodeContext, closing: Iterable[Check]) -> dict[st
         path = before_path(node_context.scratch, check.name)
         timeout_s = node_context.timeout_s(check)
         files = (*_files(node_context), str(path), f"{timeout_s:.3f}")
-        argv = own_packages.module("checks.runner.isolated_child", "--before", check.name, check.path, *files)
-        return isolated(check.name, node_context.node, argv, path.with_suffix(".row"), timeout_s)
+        start = partial(processes.start, ("--before", check.name, check.path, *files))
+        return isolated(check.name, node_context.node, start, path.with_suffix(".row"), timeout_s)
 
     failed: dict[str, str] = {}
 
@@ -233,7 +239,9 @@ def _longest(node_context: NodeContext, checks: Iterable[Check]) -> float:
     return sum(node_context.timeout_s(check) for check in checks)
 
 
-def _isolated(node_context: NodeContext, opened: float, check: Check, closing: bool = False) -> Observation:
+def _isolated(
+    node_context: NodeContext, processes: ForkServer, opened: float, check: Check, closing: bool = False
+) -> Observation:
     result, timeout_s = node_context.scratch / f"{check.name}.json", node_context.timeout_s(check, closing)
     if timeout_s < LEAST_S:
         return errored(
@@ -244,17 +252,11 @@ def _isolated(node_context: NodeContext, opened: float, check: Check, closing: b
         if timeout_s < node_context.own_timeout_s(check)
         else ""
     )
-    argv = own_packages.module(
-        "checks.runner.isolated_child",
-        check.name,
-        check.path,
-        *_files(node_context),
-        str(result),
-        f"{timeout_s:.3f}",
-    )
+    words = (check.name, check.path, *_files(node_context), str(result), f"{timeout_s:.3f}")
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
-        row = isolated(check.name, node_context.node, argv, result, timeout_s, late)
+        start = partial(processes.start, words)
+        row = isolated(check.name, node_context.node, start, result, timeout_s, late)
     except (OSError, RuntimeError) as error:  # no thread or no file is available: only this check is lost
         row = errored(
             check.name, node_context.node, f"the check's process could not be started: {error}", 0.0

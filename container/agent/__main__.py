@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from container.agent import allocation, cli
+from container.agent import cli
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    # With an instance type instead of a bundle the hosts make their bundle themselves.
-    alone = words[:1] == ["check"] and any(word.startswith("--instance-type") for word in words)
-    sys.exit(allocation.main(words) if alone else cli.main(words))
+    # With an instance type instead of a bundle the hosts make their bundle themselves, and only then is its code imported.
+    if words[:1] == ["check"] and any(word.startswith("--instance-type") for word in words):
+        from container.agent import allocation
+
+        sys.exit(allocation.main(words))
+    sys.exit(cli.main(words))

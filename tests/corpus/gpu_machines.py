@@ -16,6 +16,7 @@ from checks.model import Cause, Level, Observation
 from checks.probes.gpu import inventory as found
 from checks.probes.gpu import inventory_child, under_load
 from checks.probes.gpu.nvlink import nvlink
+from checks.process.fork_server import started
 from checks.process.isolate import isolated
 from tests.corpus.case import Case, Sort, context, observed
 from tests.fakes import gpu_node
@@ -227,7 +228,7 @@ def hanging(check: Check) -> Observe:
         repository = str(Path(__file__).parents[2])
         result = tmp_path / "result.json"
         argv = ("-c", HANGING, repository, check.name, str(tmp_path), str(result))
-        return [isolated(check.name, "node-0", argv, result, 0.1)]
+        return [isolated(check.name, "node-0", lambda _: started(argv), result, 0.1)]
 
     return observe
 

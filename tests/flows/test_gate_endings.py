@@ -16,6 +16,7 @@ from tasks.launchers.base import JobHandle, NoCapacity, Plan
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
+from tasks.store.layout import lease_key
 from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of, run
 from tests.flows.gates import processes_below, write_gate
 
@@ -132,7 +133,9 @@ def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(tmp_path: Pat
         running = asyncio.create_task(run(request_of(path)))
         while len(processes_below(tmp_path)) < 3:
             await asyncio.sleep(0.05)
-        (tmp_path / "store" / "leases" / "test.json").write_text("{}")
+        store, key = FolderStore(tmp_path / "store"), lease_key("test")
+        while not store.replace_if(key, store.get(key) or b"", b"{}"):
+            pass  # it was renewed meanwhile
         return (await running)[1]
 
     before, leases.RENEW_S = leases.RENEW_S, 0.2

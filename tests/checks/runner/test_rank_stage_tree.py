@@ -44,7 +44,9 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
         def __call__(self, rows: Any) -> None:
             kept.update({(row.check, row.subject): row for row in rows})
 
-    def isolated(node_context: Any, opened: float, check: Check, closing: bool = False) -> Observation:
+    def isolated(
+        node_context: Any, processes: object, opened: float, check: Check, closing: bool = False
+    ) -> Observation:
         return Observation(check.name, "node-0", Outcome.MEASURED, 0.0, {"value": 1})
 
     def stage(*given: object) -> str:
@@ -52,7 +54,9 @@ def test_closing_checks_run_after_a_rank_stage_that_could_not(monkeypatch: pytes
 
     monkeypatch.setattr(node_run, "_isolated", isolated)
     responder: Any = SimpleNamespace(close=lambda port: None)
-    node_run._run_stages(node_context, cast("Any", Kept()), responder, stage, Watchers(node_context))
+    node_run._run_stages(
+        node_context, cast("Any", None), cast("Any", Kept()), responder, stage, Watchers(node_context)
+    )
 
     assert Outcome.MEASURED is kept["toy.closing", "node-0"].outcome
     assert "Cannot allocate memory" in kept["toy.rank", "node-0/rank-1"].reason

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,7 @@ from checks.exchange.exchange import Responder
 from checks.facts.builtin import builtin
 from checks.model import Declared, Observation, Outcome, Planned, Profile, Skip
 from checks.policy import OnWarn, Policy
+from checks.process.fork_server import ForkServer
 from checks.process.tree import alive, start_ticks
 from checks.roster import Member, Roster
 from checks.runner import node_run
@@ -72,10 +74,10 @@ def run(folder: Path, stage: Callable[[], object], *checks: Check) -> dict[str, 
         stage()
         return failed
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, closing(ForkServer(node_run.CHILD)) as processes:
         patch.setattr(node_run, "_look_before", look_before)
         responder = cast("Responder", type("Silent", (), {"close": lambda self, port: None})())
-        node_run._run_stages(alone, keep, responder, lambda *given: "", watches)
+        node_run._run_stages(alone, processes, keep, responder, lambda *given: "", watches)
     return kept
 
 
