@@ -69,8 +69,19 @@ def write_roster(folder: JobFolder, submission: Submission, addresses: Sequence[
     roster = Roster(members, ports[-1], "eth0" if submission.network else "lo")
     write_whole(folder.roster, json.dumps(asdict(roster), indent=1).encode())
     if submission.network:
-        lines = ["127.0.0.1 localhost", *map("{} {}".format, addresses, names)]
-        write_whole(folder.hosts, "\n".join([*lines, ""]).encode())
+        write_whole(folder.hosts, hosts_text(addresses, names).encode())
+
+
+def hosts_text(addresses: Sequence[str], names: Sequence[str]) -> str:
+    """The /etc/hosts of nodes without a name server.
+
+    torch looks up whoever connects as ::ffff:ADDRESS (c10d, socket.cpp) and warns each time that nothing answers. The name in that
+    form is another one, because a node's own name must lead to its IPv4 address alone.
+    """
+    named = list(zip(addresses, names, strict=True))
+    lines = [f"{address} {name}" for address, name in named]
+    mapped = [f"::ffff:{address} {name}.mapped" for address, name in named]
+    return "\n".join(["127.0.0.1 localhost", *lines, *mapped, ""])
 
 
 class RunningNode:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tasks.launchers.local import network as local_network
 from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
 from tasks.launchers.local.network import NetworkError
+from tasks.launchers.local.nodes import hosts_text
 from tests.tasks.launchers.faults import cut, heal, lent_network, shape
 
 SECONDS = 20.0
@@ -253,3 +255,16 @@ def megabytes_per_second(name: str, address: str) -> float:
             (*inside, f"{name}-1", "python3", "-c", send), capture_output=True, check=True, timeout=20
         )
     return float(done.stdout)
+
+
+@pytest.mark.skipif(bool(local_network.unavailable()), reason=local_network.unavailable())
+def test_torch_gets_an_answer_for_each_address_that_connects(tmp_path: Path) -> None:
+    """It asks for ::ffff:ADDRESS, and warns of each that no name server answers. A node's own name leads to IPv4 alone."""
+    (tmp_path / "hosts").write_text(hosts_text(("10.78.0.10", "10.78.0.11"), ("node-0", "node-1")))
+    ask = "import socket; print(socket.getnameinfo(('::ffff:10.78.0.11', 80, 0, 0), 0)[0], "
+    ask += "{x[4][0] for x in socket.getaddrinfo('node-1', None)})"
+    inside = 'mount --bind "$1" /etc/hosts && exec "$2" -c "$3"'
+    words = ("sh", "-c", inside, "sh", str(tmp_path / "hosts"), sys.executable, ask)
+    done = subprocess.run(("unshare", "-m", "-n", *words), capture_output=True, text=True, check=False)
+
+    assert done.stdout == "node-1.mapped {'10.78.0.11'}\n", done.stderr
