@@ -80,6 +80,12 @@ def read_limits(root: Path) -> Limits:
     )
 
 
+def memory_cgroup(root: Path) -> str:
+    """The path of this process's memory cgroup, as a cgroup namespace shows it; "" where it is in none. Raises CgroupError."""
+    paths = parse_paths(_required(root / "proc/self/cgroup"))
+    return paths.get("memory", paths.get("", ""))
+
+
 def read_throttling(root: Path) -> tuple[int, int] | tuple[None, None]:
     """The scheduler's periods since the nearest cgroup with a CPU quota was created, and those in which the quota throttled it.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped, check
 from checks.model import Scope, Value
-from checks.probes.kernel import log_source, xid
+from checks.probes.kernel import log_source, out_of_memory, xid
 from checks.probes.kernel.log_lines import (
     Event,
     Line,
@@ -17,8 +18,11 @@ from checks.probes.kernel.log_lines import (
     before_this_boot,
     lines_of,
     matching,
+    messages,
     still_open,
 )
+from checks.probes.kernel.out_of_memory import OwnCgroup
+from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
 _DISK = r"(?!fd\d|sr\d)\S+"
@@ -126,8 +130,14 @@ _FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed)",
     ),
 )
-NEEDLES = tuple(dict.fromkeys(needle for _, needles, _ in _FORMS for needle in needles))
+NEEDLES = tuple(
+    dict.fromkeys(
+        [*(needle for _, needles, _ in _FORMS for needle in needles), *out_of_memory.NEEDLES],
+    )
+)
 KINDS = ("off_bus", *dict.fromkeys(kind for kind, _, _ in _FORMS))
+# Kills among `oom_kill` by the limit of the own job's cgroup, and those by limits of others, which it does not count.
+LIMITS = (out_of_memory.OWN_JOB, out_of_memory.OTHER_JOBS)
 # What a restart does not repair.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
 # What time alone does not settle: a broken part, and a kernel that continues in an unknown state until its restart.
@@ -137,14 +147,16 @@ _ordinary = matching(Pattern(kind, re.compile(form)) for kind, _, form in _FORMS
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
-    named = ""
+    named, limits = "", out_of_memory.Limits()
     for line in lines:
+        for message in messages(line):
+            limits.take(message)
         if line.message.startswith("NVRM: The NVIDIA GPU"):
             named = line.message
         lost = list(_lost(line, named))
         found = [*lost, *_ordinary([line])]
         worse = any(event.kind == "mce_uncorrected" for event in found)
-        yield from (event for event in found if not (worse and event.kind == "mce"))
+        yield from (limits.told(event) for event in found if not (worse and event.kind == "mce"))
 
 
 def _lost(line: Line, named: str) -> Iterator[Event]:
@@ -160,7 +172,7 @@ def _lost(line: Line, named: str) -> Iterator[Event]:
     "kernel.hardware",
     Scope.NODE,
     timeout_s=30,
-    metrics=("covers_s", "records_lost", "earlier_boot", *KINDS),
+    metrics=("covers_s", "records_lost", "earlier_boot", *KINDS, *LIMITS),
     needs=f"{log_source.KMSG}, journalctl or a kernel log file",
     closing=True,
     beside_job=True,
@@ -170,33 +182,50 @@ def hardware(context: Context) -> Measurement | Skipped:
 
     Lines, not incidents, of this boot and the last `window_s` seconds, and the kinds of STAYS_OPEN of this boot, however old;
     `edac_*` count what the lines count. `mce` may be
-    corrected errors, `mce_uncorrected` are not. `covers_s` says how far back the source goes, `records_lost` how many
+    corrected errors, `mce_uncorrected` are not. `oom_kill` counts processes that were killed because the machine had no memory
+    left, or by the limit of a cgroup of the own job (`oom_kill_own_job`), or of a cgroup that the log does not name;
+    `oom_kill_other_jobs` are those that reached the limits of other jobs, which is no fault of the machine.
+    `covers_s` says how far back the source goes, `records_lost` how many
     records of it are missing, `earlier_boot` the grave faults within the window before this boot. A source that cannot
     be opened, or in which the kernel says nothing, is Skipped, or CheckError if it was asked for by name.
     """
     log = log_source.read(context, find)
-    return log if isinstance(log, Skipped) else measured(log)
+    return log if isinstance(log, Skipped) else measured(log, _own_cgroup(Path("/")))
 
 
-def measured(log: log_source.Log) -> Measurement:
-    """The faults of the log by kind."""
+def _own_cgroup(root: Path) -> OwnCgroup | None:
+    """That of this process; None if it cannot be read."""
+    try:
+        return OwnCgroup(memory_cgroup(root), read_limits(root).oom_kills)
+    except CgroupError:
+        return None
+
+
+def measured(log: log_source.Log, own: OwnCgroup | None = None) -> Measurement:
+    """The faults of the log by kind; `own` is the cgroup of the gate's processes, None for a log of another machine."""
     tally: Counter[str] = Counter()
-    seen = [
+    counted = [
         event
         for event in log.this_boot
         if event.kind in STAYS_OPEN or not log_source.is_old(event, log.window_s)
     ]
+    seen = out_of_memory.attributed(counted, own)
     old = sum(log_source.is_old(event, log.window_s) for event in seen)
     for event in seen:
         tally[event.kind] += event.count
+    tally[out_of_memory.KILL] += tally[out_of_memory.OWN_JOB]
     before = [event for event in log.earlier_boot if event.kind in GRAVE]
     metrics: dict[str, Value] = {
         **log.metrics(),
         "earlier_boot": len(before),
-        **{kind: tally[kind] for kind in KINDS},
+        **{kind: tally[kind] for kind in (*KINDS, *LIMITS)},
     }
+    shown: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in (*KINDS, *LIMITS)}
+    shown[out_of_memory.KILL] = (out_of_memory.KILL, out_of_memory.OWN_JOB)
     lines = {
-        kind: text for kind in KINDS if (text := lines_of(event for event in seen if event.kind == kind))
+        kind: text
+        for kind, kinds in shown.items()
+        if (text := lines_of(event for event in seen if event.kind in kinds))
     }
     if before:
         lines["earlier_boot"] = lines_of(before)

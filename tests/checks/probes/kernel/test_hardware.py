@@ -7,7 +7,7 @@ import time
 import pytest
 
 from checks.check import fault_of
-from checks.probes.kernel import hardware
+from checks.probes.kernel import hardware, out_of_memory
 from checks.probes.kernel.hardware import KINDS, measured
 from tests.checks.local_policy import local_policy, verdicts
 from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of
@@ -30,7 +30,7 @@ def test_every_fault_is_read(kind: str, line: str) -> None:
 
 def test_every_kind_has_a_recorded_form() -> None:
     """A metric that no line can raise would be a check that never fails."""
-    assert {kind for kind, _ in FAULTS} - {"none"} == set(KINDS) - {"off_bus"}
+    assert {kind for kind, _ in FAULTS} - {"none", out_of_memory.CGROUP} == set(KINDS) - {"off_bus"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,12 @@ def test_a_long_log_is_read_in_time() -> None:
     assert time.process_time() - begun < 5
 
 
-ZEROS = {**dict.fromkeys(KINDS, 0), "covers_s": 86400, "records_lost": 0, "earlier_boot": 0}
+ZEROS = {
+    **dict.fromkeys((*KINDS, *hardware.LIMITS), 0),
+    "covers_s": 86400,
+    "records_lost": 0,
+    "earlier_boot": 0,
+}
 
 
 @pytest.mark.parametrize(("name", "value"), [("covers_s", 1), ("records_lost", 1)])
@@ -123,4 +128,6 @@ def test_the_lines_of_the_local_policy(metric: str, level: str, cause: str) -> N
     """No event passes, one does not; every count has a line."""
     assert verdicts("kernel.hardware", ZEROS) == []
     assert verdicts("kernel.hardware", {**ZEROS, metric: 1}) == [(level, cause, metric)]
-    assert {rule.metric for rule in local_policy().checks["kernel.hardware"].rules} == set(ZEROS)
+    assert {rule.metric for rule in local_policy().checks["kernel.hardware"].rules} == set(ZEROS) - {
+        *hardware.LIMITS
+    }
