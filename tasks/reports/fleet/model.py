@@ -60,11 +60,17 @@ class GateMark:
 
 @dataclass(frozen=True)
 class StillOpen:
-    """A finding that no later gate has measured away. `since` is UTC, ISO 8601: the newest gate that found it."""
+    """A finding that no later gate has measured away. `gate_id` and `last_seen` are of the newest gate that found it, `since_gate_id`
+    and `since` of the first one in the unbroken row of gates that found it: no gate in between measured its check without it. Times
+    are UTC, ISO 8601. `at_least`: the row may begin earlier, among gates that are not looked at any more.
+    """
 
     finding: KeptFinding
     gate_id: str
+    last_seen: str
+    since_gate_id: str
     since: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
         if node.gates:
             needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
         for one in node.open:
-            needed[one.gate_id] = f"a finding about {node.name} is open since then"
+            needed.setdefault(one.gate_id, f"an open finding about {node.name} was last seen then")
+            needed[one.since_gate_id] = f"a finding about {node.name} is open since then"
         if node.last_proof is not None:
             needed[node.last_proof.gate_id] = f"it is the last proof of {node.name}"
     with_nodes, reports = (

@@ -23,15 +23,17 @@ from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, Sch
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import moment
 from tasks.store.node_rows import (
+    NEWEST,
     KeyNames,
     NodeFinding,
     NodeHistory,
     NodeKey,
+    NodeRow,
     NodeTotal,
     Standing,
     is_accepted_gap,
 )
-from tasks.store.records import Record
+from tasks.store.records import KeptFinding, Record
 
 HOUR_S = 3600.0
 STRIP = 30
@@ -39,6 +41,16 @@ STRIP = 30
 AHEAD_S = 300.0
 # Checks have names of the form area.thing. The other words that a finding may have ("report", "baseline") are no measurement.
 NO_CHECKS = ("watch.findings",)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What one gate says of the machine, and the checks that it measured on it."""
+
+    judged_at: str
+    gate_id: str
+    node: NodeRow
+    checks: tuple[str, ...]
 
 
 @dataclass
@@ -49,6 +61,7 @@ class _Known:
     totals: list[NodeTotal] = field(default_factory=list)
     findings: list[NodeFinding] = field(default_factory=list)
     marks: list[GateMark] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[str, str, str]:
@@ -104,9 +117,11 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
     name_of = KeyNames()
     names: dict[tuple[str, str], tuple[str, str]] = {}
     marks: dict[tuple[str, str], GateMark] = {}
+    rows: dict[tuple[str, str], _Row] = {}
     for gate in history.gates:
         for row in gate.nodes:
             at = (gate.gate_id, row.node)
+            rows[at] = _Row(gate.judged_at, gate.gate_id, row, gate.checks[row.checks])
             names[at] = (gate.cluster, name_of(NodeKey(gate.cluster, row.node, row.identity)))
             marks[at] = GateMark(
                 gate.gate_id,
@@ -138,13 +153,14 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
         of_key[name_of(finding.key)].findings.append(finding)
     for at, mark in marks.items():
         of_key[names[at][1]].marks.append(mark)
+        of_key[names[at][1]].rows.append(rows[at])
     return list({id(one): one for one in of_key.values()}.values())
 
 
 def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fresh_s: float) -> FleetNode:
     _, cluster, name = one.last
     marks = sorted(one.marks, key=lambda mark: (mark.judged_at, mark.gate_id))
-    found = tuple(_still_open(one.findings, one.totals))
+    found = tuple(_still_open(one))
     proof = _proof(one, marks, records)
     age = None if proof is None else now - proof.measured_at
     trend = one.trend
@@ -184,22 +200,54 @@ def _condemns(one: StillOpen) -> bool:
     return finding.level is Level.FAIL and finding.cause is Cause.HARDWARE and LINK not in finding.subject
 
 
-def _still_open(findings: Iterable[NodeFinding], totals: Sequence[NodeTotal]) -> Iterable[StillOpen]:
+def _still_open(known: _Known) -> Iterable[StillOpen]:
     measured: dict[str, str] = {}
     whole = proven = ""
-    for total in totals:
+    for total in known.totals:
         for check in total.checks:
             measured[check] = max(total.last, measured.get(check, ""))
         whole = max(whole, total.last if total.checks else "")
         proven = max(proven, total.last if total.standing is Standing.PROVEN else "")
-    for one in findings:
+    for one in known.findings:
         finding = one.finding
-        is_check = "." in finding.check and finding.check not in NO_CHECKS
-        answered = measured.get(finding.check, "") if is_check else whole
+        answered = measured.get(finding.check, "") if _is_check(finding) else whole
         if finding.cause is Cause.EVIDENCE:
             answered = max(answered, proven)
         if one.judged_at >= answered:
-            yield StillOpen(finding, one.gate_id, one.judged_at)
+            yield _dated(one, known)
+
+
+def _is_check(finding: KeptFinding) -> bool:
+    return "." in finding.check and finding.check not in NO_CHECKS
+
+
+def _dated(one: NodeFinding, known: _Known) -> StillOpen:
+    """The finding with the beginning of the unbroken row of gates that found it. Of a machine with more gates than are kept in full
+    only the newest ones are looked at, between which none is missing.
+    """
+    newest_first = sorted(known.rows, key=lambda row: (row.judged_at, row.gate_id), reverse=True)
+    complete = len(newest_first) >= sum(total.count for total in known.totals)
+    begun, at_least = (one.judged_at, one.gate_id), not complete
+    for row in newest_first if complete else newest_first[:NEWEST]:
+        if row.judged_at > one.judged_at:
+            continue
+        if any(_kind(found) == _kind(one.finding) for found in row.node.findings):
+            begun = (row.judged_at, row.gate_id)
+        elif _answers(row, one.finding):
+            at_least = False
+            break
+    return StillOpen(one.finding, one.gate_id, one.judged_at, begun[1], begun[0], at_least)
+
+
+def _kind(finding: KeptFinding) -> tuple[str, str, str, Cause]:
+    return finding.check, finding.subject, finding.metric, finding.cause
+
+
+def _answers(row: _Row, finding: KeptFinding) -> bool:
+    """Whether the gate would have found it again."""
+    if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
+        return True
+    return finding.check in row.checks if _is_check(finding) else bool(row.checks)
 
 
 def _proof(

@@ -228,10 +228,12 @@ def strip(node: FleetNode) -> str:
 
 
 def finding_words(one: StillOpen) -> str:
-    """A finding as a sentence, with the gate that found it."""
+    """A finding as a sentence, with the first gate of the unbroken row that found it, and the last one."""
     finding = one.finding
     said = f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
-    return f"{finding.level.value} {finding.cause.value} {finding.check}: {said} (since {one.since}, {one.gate_id})"
+    since = f"{'at least since' if one.at_least else 'since'} {one.since}, {one.since_gate_id}"
+    last = "" if one.gate_id == one.since_gate_id else f"; last seen {one.last_seen}, {one.gate_id}"
+    return f"{finding.level.value} {finding.cause.value} {finding.check}: {said} ({since}{last})"
 
 
 def worse_words(node: FleetNode) -> list[str]:

@@ -43,6 +43,7 @@ def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderS
     assert {
         gate_id(2): "it is the last proof of node-1",
         gate_id(3): "a finding about node-1 is open since then",
+        gate_id(4): "a finding about node-1 is open since then",  # it sends no report since then
         gate_id(5): "it is the last proof of node-2",
     } == {key: why.replace("node-0", "node-2") for key, why in needed.items()}
 
