@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 
-from checks.documents.certificates import Certificates, MachineState, WatchRecord, dump
+from checks.documents.certificates import Certificate, Certificates, MachineState, WatchRecord, dump
 from checks.documents.report import digest, dump_plain
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts, Instance
@@ -138,6 +139,22 @@ def past(history: History) -> list[GateEvidence | None]:
     return made
 
 
+@functools.lru_cache(maxsize=4)
+def _offered(
+    gates: tuple[PastGate, ...],
+    rounds: tuple[tuple[int, float, bool], ...],
+    steps: tuple[Step, ...],
+    open_findings: str,
+) -> tuple[Certificate, ...]:
+    before = History(0.0, gates, rounds, steps, open_findings=open_findings)
+    return issued(past(before), THEN, FACTS.digest)
+
+
+def offered(history: History) -> tuple[Certificate, ...]:
+    """The certificates that the gate makes of its store."""
+    return _offered(history.gates, history.rounds, history.steps, history.open_findings)
+
+
 def measured(check: str, failures: int = 0) -> Observation:
     """A check that measured."""
     subject = "node-0/rank-0" if check == RANKED else "node-0"
@@ -160,8 +177,9 @@ def report_of(gate_id: str, node: Node, rows: tuple[Observation, ...], certifica
 def skips(history: History) -> frozenset[str]:
     """The checks that the node skips now, with the certificates that the gate makes of its store under its policy."""
     node = history.node(history.boot_s, dict(history.identity), THEN)
-    offered = issued(past(history), THEN, FACTS.digest)
-    return frozenset(certified(node, offered, terms(history.gate_id, history.policy, history.facts.digest)))
+    return frozenset(
+        certified(node, offered(history), terms(history.gate_id, history.policy, history.facts.digest))
+    )
 
 
 def terms(
@@ -180,8 +198,8 @@ def judged_now(history: History, left_out: frozenset[str]) -> tuple[Report, Verd
     """The same with the report."""
     node = history.node(history.boot_s, dict(history.identity), THEN)
     rows = tuple(skipped(name) if name in left_out else measured(name) for name in CHECKS)
-    offered = Certificates(certificates=issued(past(history), THEN, FACTS.digest))
-    report = report_of(history.gate_id, node, rows, dump(offered))
+    carried = dump(Certificates(certificates=offered(history)))
+    report = report_of(history.gate_id, node, rows, carried)
     return report, decide(report, history.policy, history.facts)
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from checks.model import Cause, Outcome
 from tests.survival.world import World, run
 
+DEADLINE_S = 7.0
+
 
 def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> None:
     """A check hangs that may run for 100 s, and no rank comes to its end: each is named, with its node, as missing evidence."""
-    world = World(sabotage=("hangs",), timeouts_s={"sabotage.hangs": 100.0}, deadline_s=12.0)
+    world = World(sabotage=("hangs",), timeouts_s={"sabotage.hangs": 100.0}, deadline_s=DEADLINE_S)
     ended = run(world, tmp_path)
     reasons = {
         row.check: row.reason for row in ended.report.observations if row.outcome is not Outcome.MEASURED
@@ -22,13 +24,13 @@ def test_what_was_given_up_at_the_deadline_is_in_the_verdict(tmp_path: Path) -> 
     said, _, _ = reasons["sabotage.hangs"].partition(
         " (node-0 was busy: "
     )  # where other programs used the CPU
-    assert said == "the run's deadline of 12 s passed: the check was still running"
-    assert reasons["training.step"].startswith("the run's deadline of 12 s passed: ")
+    assert said == f"the run's deadline of {DEADLINE_S:g} s passed: the check was still running"
+    assert reasons["training.step"].startswith(f"the run's deadline of {DEADLINE_S:g} s passed: ")
     assert {"kernel.xid", "kernel.hardware"}.isdisjoint(reasons)  # their share of the time was kept
     assert (3, {Cause.EVIDENCE}) == (ended.exit_code, {f.cause for f in ended.fails()})
     assert any(
         (f.check, f.subject) == ("sabotage.hangs", "node-0")
-        and "the run's deadline of 12 s passed" in f.message
+        and f"the run's deadline of {DEADLINE_S:g} s passed" in f.message
         for f in ended.fails()
     )
-    assert ended.seconds < 12 + 5 + 5  # the last for the start of the shepherd and of Python
+    assert ended.seconds < DEADLINE_S + 5 + 5  # the last for the start of the shepherd and of Python
