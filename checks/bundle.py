@@ -32,7 +32,7 @@ class Bundle:
     and `deadline_s` is the time for all checks of a node, counted from the moment at which its runner has opened the bundle (bundles
     of version 0.1.0 have none). The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge
     alike. `topology` describes the switches to which each node is connected; it is None where the gate file describes none.
-    `certificates` say which checks a node may skip.
+    `certificates` say which checks a node may skip; `raised` are the numbers of `--option` in the policy, as CHECK.NAME=NUMBER.
     """
 
     schema_version: Version
@@ -50,6 +50,7 @@ class Bundle:
     deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
     skip: tuple[str, ...] = ()
     certificates: Certificates = field(default=NO_CERTIFICATES, metadata=SPARSE)
+    raised: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def make(
     topology: Topology | None = None,
     deadline_s: float | None = None,
     skip: tuple[str, ...] = (),
+    raised: tuple[str, ...] = (),
 ) -> Bundle:
     """A bundle for this gate. Without `deadline_s` it has the deadline of its profile. Raises CatalogError if an extra check does
     not exist.
@@ -116,6 +118,7 @@ def make(
         topology,
         DEADLINE_S[profile] if deadline_s is None else deadline_s,
         skip,
+        raised=raised,
     )
 
 

@@ -52,6 +52,7 @@ def merge(
         observations=Observations(_by_check(nodes)),
         collection=tuple(problems),
         certificates=_offered(bundle, nodes),
+        raised=bundle.raised,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.model_details import Comparison, DeclaredMachine, Unmeasured
+from checks.model_details import Comparison, DeclaredMachine, Images, Unmeasured
 from checks.value_types import SPARSE, Range, Text
 
 SCHEMA_VERSION = 1
@@ -228,7 +228,8 @@ class Report:
 
     `measured_at` is UTC, ISO 8601, and the only time that a verdict uses. `collection` lists what the collector could not read
     ("node-2: truncated at byte 812"), and `ends` how nodes without a complete report ended. `certificates` are those that the gate
-    offered to its nodes (checks.documents.certificates, as JSON); a node's own report has none.
+    offered to its nodes (checks.documents.certificates, as JSON); a node's own report has none. `images` are those of the gate, None
+    where it names none; `raised` are the numbers of `--option`, as CHECK.NAME=NUMBER.
     """
 
     gate_id: str
@@ -243,6 +244,8 @@ class Report:
     collection: tuple[str, ...] = ()
     ends: tuple[NodeEnd, ...] = ()
     certificates: str = field(default="", metadata=SPARSE)
+    images: Images | None = field(default=None, metadata=SPARSE)
+    raised: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 class Action(str, Enum):

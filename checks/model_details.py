@@ -1,9 +1,10 @@
 """Details of the model: how a pair test ended, what a finding is based on (a number that crossed a threshold, or a value that was not
-measured), and a machine of one's own as an operator describes it. Pure data.
+measured), the images of a gate, and a machine of one's own as an operator describes it. Pure data.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
@@ -81,6 +82,22 @@ class Unmeasured:
 
     value: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Images:
+    """The container images of a gate as its launcher is asked for them; "" where the checks, or the training, run in none, or nobody
+    says in which one.
+    """
+
+    checks: Annotated[str, Text(r"\S*", 1000)] = ""
+    training: Annotated[str, Text(r"\S*", 1000)] = ""
+
+
+def image_digest(image: str) -> str:
+    """The digest in a reference to an image, "" for one that names a tag, which may be another image tomorrow."""
+    found = re.search(r"@(sha256:[0-9a-f]{64})$", image)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True)

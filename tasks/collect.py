@@ -33,7 +33,7 @@ from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
 from tasks.gate.forecast import expected_checks_s
 from tasks.gate.job_failures import ending_text, keep_state_history, require_reports, state_history
-from tasks.gate.jobs import JobEnd
+from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
 from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
@@ -316,7 +316,8 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
         report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
-    return dataclasses.replace(report, collection=(*report.collection, *problems))
+    collection = (*report.collection, *problems)
+    return dataclasses.replace(report, collection=collection, images=images_of(session.setting))
 
 
 def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str]]) -> Report:

@@ -29,6 +29,7 @@ from checks.model import (
     Profile,
     Report,
 )
+from checks.model_details import Images
 from checks.value_types import SPARSE, DecodeError, Range
 
 NODE_REPORT_BYTES = 256 * 1024
@@ -56,6 +57,8 @@ class ReportFile:
     collection: tuple[str, ...]
     ends: tuple[NodeEnd, ...] = ()
     certificates: str = dataclasses.field(default="", metadata=SPARSE)
+    images: Images | None = dataclasses.field(default=None, metadata=SPARSE)
+    raised: tuple[str, ...] = dataclasses.field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)

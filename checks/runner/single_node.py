@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     rules = with_options(rules, profile, arguments.option, declared)
     require_writable(arguments.out)
     gate_id = f"node-{uuid.uuid4().hex[:8]}"
-    made = bundles.make(gate_id, declared, profile, rules, builtin())
+    made = bundles.make(gate_id, declared, profile, rules, builtin(), raised=tuple(arguments.option))
     with tempfile.TemporaryDirectory(prefix="prelaunch-") as name:
         folder = Path(name)
         report_bytes = checked(made, folder, settles=True)

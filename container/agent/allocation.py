@@ -22,6 +22,7 @@ from pathlib import Path
 
 from checks import bundle as bundles
 from checks import cli as checks_cli
+from checks.bundle import Bundle
 from checks.documents.hostlist import HostListError, expand
 from checks.documents.report import load
 from checks.exchange import secret_key
@@ -29,8 +30,7 @@ from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide, failed_nodes
-from checks.model import CLUSTER, LINK, Cause, Declared, Level, Profile, Report, Verdict, node_of
-from checks.policy import Policy
+from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
 from checks.process.stderr import say
 from checks.runner import single_node
 from checks.runner.node_context import PlaceError
@@ -113,7 +113,12 @@ def _check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int
     rules = single_node.read_policy(arguments.policy, declared, announced=first)
     rules = single_node.with_options(rules, Profile(arguments.profile), arguments.option, declared)
     if first:
-        _prepare(Profile(arguments.profile), folder, declared, rules)
+        raised = tuple(arguments.option)
+        profile = Profile(arguments.profile)
+        _prepare(
+            folder,
+            bundles.make(f"check-{uuid.uuid4().hex[:8]}", declared, profile, rules, builtin(), raised=raised),
+        )
     elif not _within(JOIN_S, lambda: _is_ours(folder) and bundle.is_file()):
         raise PlaceError(
             f"{node}: the first node, {names[0]}, made no folder {folder} that is seen here. Name a shared folder with --out."
@@ -162,9 +167,8 @@ def _port(number: int) -> int:
     return FIRST_PORT + PORTS_PER_JOB * (number % PORTS)
 
 
-def _prepare(profile: Profile, folder: Path, declared: Declared, rules: Policy) -> None:
+def _prepare(folder: Path, made: Bundle) -> None:
     """Let the folder appear complete, for its owner alone. Raises OSError."""
-    made = bundles.make(f"check-{uuid.uuid4().hex[:8]}", declared, profile, rules, builtin())
     beside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         (beside / "in").mkdir(parents=True)

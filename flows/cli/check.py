@@ -83,7 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     write_stderr(f"policy: {chosen}")
     keep = partial(_keep, arguments.out)
     try:
-        report, verdict = check_node(declared, profile, policy, write_stderr, _colour(), keep)
+        report, verdict = check_node(
+            declared, profile, policy, write_stderr, _colour(), keep, tuple(arguments.option)
+        )
     except (JournalError, PlaceError) as error:
         return _unfinished(arguments.format, str(error))
     if arguments.verbose:

@@ -19,6 +19,7 @@ from flows.cli.output import (
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
 from tasks.render.findings import verdict_json
+from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.exit_codes import exit_code, worst_code
@@ -133,7 +134,12 @@ def _page(result: JudgedFile, form: str) -> str:
 def _document(result: JudgedFile) -> dict[str, object]:
     """The verdict; for another tool's report with that tool's own verdict beside it."""
     own = opinion_document(result.opinion) if result.opinion else {}
-    return {**verdict_json(result.verdict), **own, "cost": cost_json(result.context.cost)}
+    return {
+        **verdict_json(result.verdict),
+        **run_json(result.report),
+        **own,
+        "cost": cost_json(result.context.cost),
+    }
 
 
 def _row(file: str, result: JudgedFile | InputError) -> dict[str, object]:

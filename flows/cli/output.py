@@ -17,6 +17,7 @@ from checks.exit_codes import RejectionKind
 from checks.model import Report, Verdict
 from checks.process.stderr import silence
 from tasks.render.findings import verdict_json
+from tasks.render.headline import run_json
 from tasks.reports.command_line import OutputError, write_file
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
@@ -66,7 +67,7 @@ def text_of(
 ) -> str:
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
-        return json_text(verdict_json(verdict))
+        return json_text({**verdict_json(verdict), **run_json(report)})
     from tasks.render.context import NO_CONTEXT
 
     if form == "markdown":

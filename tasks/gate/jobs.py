@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from checks import bundle as bundles
 from checks.bundle import Pass
 from checks.documents.certificates import NO_CERTIFICATES, Certificates
+from checks.model_details import Images
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
@@ -113,6 +114,19 @@ def gated_job(
     hold = ("--ask-s", f"{ask_s:g}") if ask_s else ()
     job = _training(setting, name, minutes, files, hold, Work.GATE)
     return dataclasses.replace(job, ask_s=ask_s, tags=tags)
+
+
+# The options of launchers that name the image in which checks run, and the training where it has none of its own.
+IMAGE_OPTIONS = ("image", "container_image")
+
+
+def images_of(setting: GateContext) -> Images | None:
+    """The images that the gate asks its launcher for; None if it names none. That of a model_trainer is not known here."""
+    options, training = setting.gate.cluster.options, setting.gate.training
+    own = next((str(options[key]) for key in IMAGE_OPTIONS if options.get(key)), "")
+    trains = "" if training.model_trainer else training.image or own
+    checks = trains if setting.launcher.placement is Placement.IN_JOB else own
+    return Images(checks, trains) if checks or trains else None
 
 
 def answer_wait_s(setting: GateContext, minutes: int) -> float:

@@ -21,7 +21,7 @@ from tasks.gate_file.cost_terms import cost_json
 from tasks.launchers.base import JobState, LaunchError, Placement
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
-from tasks.render.headline import culprits, headline
+from tasks.render.headline import culprits, headline, images_json
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, report_key
 from tasks.text.inert import one_line
@@ -223,6 +223,7 @@ def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
         reason=outcome.reason,
         line=first_line(outcome, name),
         cost=judged.context.cost if judged else None,
+        images=images_json(judged.report) if judged else None,
         placement=outcome.placement,
         approval=outcome.answer,
         rejected=RejectionKind.ENGINE if outcome.ending is Ending.REJECTED else None,
@@ -242,6 +243,7 @@ def ending_json(
     placement: PlacementProof | None = None,
     approval: ApprovalAnswer | None = None,
     rejected: RejectionKind | None = None,
+    images: dict[str, object] | None = None,
 ) -> dict[str, object]:
     """The outcome of a gate that may have ended early, with only what is known. Its form: tasks/orchestration/result_document.py."""
     return {
@@ -262,4 +264,5 @@ def ending_json(
         "report": report,
         "html": html,
         "cost": cost_json(cost),
+        "images": images,
     }

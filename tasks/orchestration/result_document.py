@@ -120,6 +120,22 @@ class CostDocument:
 
 
 @dataclass(frozen=True)
+class ImageDocument:
+    """A container image as the gate file names it; `digest` is null where the name has none."""
+
+    image: str
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class ImagesDocument:
+    """In which image the checks ran, and in which the training runs; null where it is in none, or nobody says in which one."""
+
+    checks: ImageDocument | None
+    training: ImageDocument | None
+
+
+@dataclass(frozen=True)
 class ResultDocument:
     """How a gate ended. `answer` is null if nothing was judged. `culprits` are the nodes to blame, or "cluster" for the policy.
 
@@ -142,6 +158,7 @@ class ResultDocument:
     report: str | None
     html: str | None
     cost: CostDocument | None
+    images: ImagesDocument | None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from checks.judge.rules.wording import plural
-from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Verdict
+from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Report, Verdict
+from checks.model_details import image_digest
 from tasks.render.findings import Group, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
@@ -44,6 +45,37 @@ def opening(verdict: Verdict, name: str) -> str:
 def answer_word(verdict: Verdict) -> str:
     """GO, NO-GO, CANNOT TELL or ASK."""
     return ANSWER_WORDS[verdict.answer]
+
+
+def run_lines(report: Report) -> tuple[str, ...]:
+    """In which images it was measured and trains, and which numbers somebody raised for this run; () where there is neither."""
+    images, lines = report.images, []
+    if images is not None and images.checks == images.training:
+        lines.append(f"image of the checks and the training: {images.checks}")
+    elif images is not None:
+        lines.append(
+            f"image of the checks: {images.checks or 'none'}; of the training: {images.training or 'none'}"
+        )
+    if report.raised:
+        lines.append(f"raised for this run (--option): {', '.join(report.raised)}")
+    return tuple(lines)
+
+
+def run_json(report: Report | None) -> dict[str, object]:
+    """The same for programs. Each key is there only where there is something to say."""
+    images = images_json(report)
+    raised = list(report.raised) if report is not None else []
+    return {**({"images": images} if images else {}), **({"raised": raised} if raised else {})}
+
+
+def images_json(report: Report | None) -> dict[str, object] | None:
+    """Both images with their digests, null where the name has none; None if the gate names no image."""
+    if report is None or report.images is None:
+        return None
+    return {
+        kind: {"image": image, "digest": image_digest(image) or None} if image else None
+        for kind, image in (("checks", report.images.checks), ("training", report.images.training))
+    }
 
 
 def explanation(verdict: Verdict) -> str:

@@ -22,6 +22,7 @@ from checks.model import (
     Verdict,
     rank_subject,
 )
+from checks.model_details import Images
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import remedy_of
 from tasks.render.headline import headline
@@ -126,6 +127,10 @@ def _properties(report: Report | None, verdict: Verdict, said: str) -> xml.Eleme
             ("instance_type", report.declared.instance_type),
             ("profile", report.profile.value),
         ]
+        images = report.images or Images()
+        known = (("image.checks", images.checks), ("image.training", images.training))
+        values += [(name, image) for name, image in known if image]
+        values += [("raised", ", ".join(report.raised))] if report.raised else []
     values += [
         ("digest.report", digests.report),
         ("digest.policy", digests.policy),

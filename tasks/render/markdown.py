@@ -9,7 +9,7 @@ from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.nodes import State, check_lines, node_lines
@@ -48,6 +48,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
         parts.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
         )
+        parts += [escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in run_lines(report)]
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
     digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline
+from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
 from tasks.render.views.nodes import CheckLine, State, check_lines
 from tasks.render.views.timeline import left_out, schedule_text
@@ -72,7 +72,8 @@ def terminal(
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
         console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
-        console.print(Text(one_line(f"{told}, measured {report.measured_at}"), style="dim"))
+        for line in (f"{told}, measured {report.measured_at}", *run_lines(report)):
+            console.print(Text(one_line(line, 4000), style="dim"))
     d = verdict.digests
     base = f"baseline {d.baseline:.12}  " if d.baseline else ""
     console.print(

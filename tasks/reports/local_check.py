@@ -125,9 +125,13 @@ def check_node(
     say: Callable[[str], None],
     colour: bool,
     write: Callable[[bytes], None],
+    raised: tuple[str, ...] = (),
 ) -> tuple[Report, Verdict]:
-    """Run the checks that the declaration plans, `say` a line for each as it ends, `write` the report, and judge it."""
-    made = bundles.make(f"node-{uuid.uuid4().hex[:8]}", declared, profile, policy, builtin())
+    """Run the checks that the declaration plans, `say` a line for each as it ends, `write` the report, and judge it. `raised` are the
+    numbers of `--option` that the policy has already.
+    """
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    made = bundles.make(name, declared, profile, policy, builtin(), raised=raised)
     facts = builtin().of(declared)
     ticks = CheckProgress(
         bundles.plan_of(made)[1], declared, policy.for_machines(declared), facts, say, colour

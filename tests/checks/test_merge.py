@@ -9,7 +9,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.bundle import Bundle
-from checks.documents.report import NODE_REPORT_BYTES, NodeReport, dump_plain
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, dump, dump_plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.merge import merge
@@ -116,3 +116,11 @@ def test_without_a_single_report_the_time_is_the_collectors(bundle: Bundle) -> N
     report = _merged(bundle)
 
     assert (WHEN, (), ()) == (report.measured_at, report.nodes, report.observations)
+
+
+def test_numbers_that_somebody_raised_are_in_the_report(bundle: Bundle) -> None:
+    """As they were given; in a report of which none was raised nothing stands."""
+    raised = replace(bundle, raised=("training.smoke.steps=200",))
+
+    assert _merged(raised, _node(bundle, 0)).raised == ("training.smoke.steps=200",)
+    assert b"raised" not in dump(_merged(bundle, _node(bundle, 0)))

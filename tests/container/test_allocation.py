@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.judge.verdict import unreadable
@@ -111,7 +112,8 @@ def test_another_host_does_not_join_a_run_that_is_over(tmp_path: Path) -> None:
     """Its key is gone with its end: the host says so at once, and neither waits nor reads the old reports."""
     declared = single_node.declare("cpu", 2, builtin())
     folder = tmp_path / "prelaunch-check-1"
-    allocation._prepare(Profile.QUICK, folder, declared, single_node.read_policy(None, declared))
+    rules = single_node.read_policy(None, declared)
+    allocation._prepare(folder, bundles.make("check-1", declared, Profile.QUICK, rules, builtin()))
     (folder / "in" / secret_key.FILE).unlink()
     words = (
         "check",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import load
+from checks.runner.node_context import PlaceError
 from flows.cli import check
 from flows.cli.main import main
 from tasks.reports.local_check import undeclared_error
@@ -118,3 +119,17 @@ def test_what_the_firmware_says_is_a_hint(
 
     assert near == error.nearest
     assert seen in error.message and ("firmware" in error.message) is bool(seen)
+
+
+def test_raised_numbers_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they were typed."""
+    given: list[object] = []
+
+    def check_node(*arguments: object) -> None:
+        given.extend(arguments)
+        raise PlaceError("far enough")
+
+    monkeypatch.setattr(check, "check_node", check_node)
+    code = main(["check", "--instance-type", "cpu", "--option", "training.smoke.steps=200"])
+
+    assert (3, ("training.smoke.steps=200",)) == (code, given[-1])

@@ -31,6 +31,7 @@ KEYS = {
     "first_line",
     "verdict",
     "cost",
+    "images",
     "training",
     "placement",
     "approval",
