@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 from prefect import task
@@ -42,6 +41,7 @@ from tasks.gate.submission import submit_job
 from tasks.gate_file.cost_terms import price_for
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
+from tasks.launchers.log_end import last_log_line
 from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
@@ -53,7 +53,6 @@ COMING_S = 600.0
 PROOF_S = 60.0
 IDENTITIES = (("gpu_uuids", "GPU UUIDs"), ("boot_id", "boot id"), ("pool_token", "token"))
 TAIL_BYTES = 16384
-TORCHRUN = "torch/distributed/elastic"
 
 
 class PoolLost(LaunchError):
@@ -383,11 +382,3 @@ def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -
         return str(error)
     said = last_log_line(log)
     return f"{nodes[0]}: {said}" if said else ""
-
-
-def last_log_line(log: str) -> str:
-    """The line of a log that says most about its end: the command's own last line, before what torchrun prints."""
-    lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
-    own = list(takewhile(lambda line: TORCHRUN not in line, lines))
-    codes = [line for line in lines if line.startswith("exitcode")]
-    return " ".join([*(own or lines)[-1:], *codes[:1]])
