@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +46,23 @@ def read(path: Path, nodes: int = 1) -> Declared:
     return Declared(
         own.instance_type, nodes, own.gpus_per_node, max(own.gpus_per_node, 1), machine=own.machine
     )
+
+
+def short_text(declared: Declared) -> str:
+    """The same file in one line without what is not known; "" for a type that the tables know."""
+    if declared.machine is None:
+        return ""
+    known = {
+        one.name: value
+        for one in fields(declared.machine)
+        if (value := getattr(declared.machine, one.name)) != one.default
+    }
+    table = {
+        "instance_type": declared.instance_type,
+        "gpus_per_node": declared.gpus_per_node,
+        "machine": known,
+    }
+    return dump_plain(table).decode().strip()
 
 
 def text_of(declared: Declared, machine: DeclaredMachine) -> bytes:

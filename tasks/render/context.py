@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checks.facts.instances import Facts
+from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
@@ -122,7 +123,8 @@ def verdict_context(
     """The context of a report, with the policy and facts that it was judged with. Without a launcher there are no commands."""
     named = {node.name: node.identity.get("engine_node", "") for node in report.nodes}
     engine_nodes = {node: engine for node, engine in named.items() if engine}
-    place = Place(launcher, report.declared.instance_type, job, engine_nodes)
+    declared = report.declared
+    place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
     lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
     expected = expectations(report, policy, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from checks.facts.own_machine import SUFFIX
 from checks.model import CLUSTER, LINK, Action, Cause, Finding, Level, Verdict, node_of
 
 _LABEL = "kubectl label node {node} sagemaker.amazonaws.com/node-health-status={state} --overwrite"
@@ -86,14 +87,15 @@ _GPU = re.compile(r"GPU (\d{1,2})(?: \([^()]*\))?")
 class Place:
     """Where the finding's machines are. `launcher` is a row of COMMANDS or "".
 
-    `instance_type` is the declared type, `job` the job whose machines are kept, or "". `engine_nodes` are the engine's names
-    of nodes for which the gate has others.
+    `instance_type` is the declared type, and `machine` the text of the file that describes it to a node, "" for a known type. `job` is
+    the job whose machines are kept, or "". `engine_nodes` are the engine's names of nodes for which the gate has others.
     """
 
     launcher: str = ""
     instance_type: str = ""
     job: str = ""
     engine_nodes: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
 
 
 NOWHERE = Place()
@@ -116,12 +118,15 @@ def commands(finding: Finding, verdict: Verdict, place: Place) -> tuple[str, ...
         "node": shlex.quote(place.engine_nodes.get(node, node)),
         "reason": shlex.quote(f"prelaunch: {finding.check}"),
         "gpu": gpus,
-        "kind": shlex.quote(place.instance_type or "TYPE"),
+        "kind": shlex.quote(f"{place.instance_type or 'TYPE'}{SUFFIX if place.machine else ''}"),
         "job": shlex.quote(place.job),
     }
     lacking = {f"{{{name}}}" for name, value in (("gpu", gpus), ("job", place.job)) if not value}
     rows = COMMANDS.get(place.launcher, {}).get(finding.action, ())
-    return tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
+    typed = tuple(row.format_map(values) for row in rows if not any(name in row for name in lacking))
+    if place.machine and any("{kind}" in row for row in rows):
+        return (f"echo {shlex.quote(place.machine)} > {values['kind']}", *typed)
+    return typed
 
 
 def _numbers(elements: tuple[str, ...]) -> tuple[str, ...]:

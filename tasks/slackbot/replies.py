@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from checks.facts.own_machine import short_text
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
 from tasks.render.context import advice
@@ -110,7 +111,7 @@ def why(past: Past) -> Reply:
     cluster = past.gate.cluster
     # The names that Kubernetes has for the machines are in the report alone.
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
-    place = Place(engine, cluster.declared.instance_type)
+    place = Place(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
     groups = gathered(verdict.findings)
     blocks = [marked(f"*{escape(line, 600)}*"), plain(explanation(verdict))]
     for item in groups[:FINDINGS]:

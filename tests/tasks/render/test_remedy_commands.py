@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from checks.model import Action, Answer, Cause, Count, Coverage, Digests, Finding, Level, Verdict
+from checks.facts.own_machine import read, short_text
+from checks.model import Action, Answer, Cause, Count, Coverage, Declared, Digests, Finding, Level, Verdict
+from checks.model_details import DeclaredMachine
 from tasks.render.context import advice
 from tasks.render.findings import gathered
 from tasks.render.remedy_commands import COMMANDS, PURPOSES, Place, commands, engine_of
@@ -228,3 +233,33 @@ def test_a_command_that_explains_nothing_by_itself_is_explained() -> None:
     # Without a command nothing is explained, and neither is a command whose name says what it does.
     assert advice(item, verdict, Place("sagemaker")) == ("Replace the node.", ())
     assert advice(item, verdict, Place("slurm"))[0] == "Replace the node."
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm"])
+def test_a_machine_of_ones_own_is_described_to_the_command(launcher: str, tmp_path: Path) -> None:
+    """Its name alone is refused by `prelaunch check`: the file that describes it is written first."""
+    machine = DeclaredMachine(
+        "H200 SXM", 192, 2048, nvlinks=0, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400
+    )
+    declared = Declared("our-h200", 4, 8, 8, machine=machine)
+    place = Place(launcher, declared.instance_type, machine=short_text(declared))
+    finding = _finding(action=Action.INSPECT)
+    *_, writes, checks = sorted(
+        commands(finding, _verdict(finding), place),
+        key=lambda line: ("prelaunch check" in line, "echo" in line),
+    )
+    subprocess.run(("sh", "-c", writes), cwd=tmp_path, check=True)
+    arguments = shlex.split(checks)
+    kind = arguments[arguments.index("--instance-type") + 1]
+
+    assert replace(declared, nodes=1) == read(tmp_path / kind)
+
+
+def test_a_known_type_is_named() -> None:
+    """Nothing is written for it."""
+    finding = _finding(action=Action.INSPECT)
+    place = Place("local", "p5.48xlarge", machine=short_text(Declared("p5.48xlarge", 1, 8, 8)))
+
+    assert commands(finding, _verdict(finding), place) == (
+        "prelaunch check --instance-type p5.48xlarge --profile deep",
+    )
