@@ -26,12 +26,17 @@ import pyte
 from playwright.sync_api import Page, sync_playwright
 from pyte.screens import Char
 
-from checks.model import ANSWER_WORDS, Report
+from checks.model import ANSWER_WORDS, Cause, Level, Profile, Report
 from tasks.render.html import html
+from tasks.reports.fleet.page import fleet_page
+from tasks.reports.fleet.states import HOUR_S
+from tasks.store.node_rows import GateNodes, Standing
+from tasks.store.records import KeptFinding
 from tests.browser.slack_page import slack_page
 from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.decoded import between, inside
 from tests.tasks.render.fleets import cut_off, fleet, judged, silent, unable, with_metrics
+from tests.tasks.reports.fleet import test_states as states
 
 ROOT = Path(__file__).parents[2]
 SICK = "ip-10-0-0-13"
@@ -86,6 +91,41 @@ def suspects() -> str:
     verdict, beside = judged(report)
     shown = (between(16, 8, bad=[3], bad_rails=[(7, 2)]), inside(16, 8, bad=[(9, 3)]))
     return html(report, verdict, "p5-prod", replace(beside, shown=shown))
+
+
+def fleet_over_time() -> str:
+    """24 nodes over 30 days: one is condemned, one warns, one sent no report, and one was last proven a week ago."""
+    names = [f"ip-10-0-0-{number}" for number in range(11, 35)]
+    wrong = KeptFinding(
+        Level.FAIL, Cause.HARDWARE, "compute.gemm", f"{names[2]}/rank-19", "computes wrong products", "", True
+    )
+    slow = KeptFinding(
+        Level.WARN,
+        Cause.HARDWARE,
+        "disk.io",
+        names[7],
+        "write_gbps is 0.41 GB/s, threshold 0.8 GB/s",
+        "",
+        True,
+    )
+    silent = KeptFinding(Level.FAIL, Cause.EVIDENCE, "report", names[12], "sent no report", "", True)
+
+    def night(day: int) -> GateNodes:
+        rows = {name: states.node(name) for name in names}
+        if day < 7:
+            del rows[names[20]]
+        if day < 2:
+            rows[names[2]] = states.node(names[2], Standing.CONDEMNED, [wrong])
+        if day < 4:
+            rows[names[7]] = states.node(names[7], Standing.DOUBTFUL, [slow])
+        if day == 0:
+            rows[names[12]] = states.node(names[12], Standing.CANNOT_TELL, [silent], None)
+        return states.gate(
+            day * states.DAY_S + HOUR_S, *rows.values(), cluster="p5-prod", profile=Profile.STANDARD
+        )
+
+    gates = tuple(night(day) for day in range(29, -1, -1))
+    return fleet_page(replace(states.fleet(*gates), gates=len(gates)), lambda gate_id: "")
 
 
 def slack() -> str:
@@ -152,20 +192,24 @@ def _cell(char: Char) -> str:
 
 
 @contextmanager
-def shown(page: str, width: int, height: int, dark: bool = False) -> Iterator[Page]:
-    """The page in a browser."""
+def shown(page: str, width: int, height: int, dark: bool = False, at: float | None = None) -> Iterator[Page]:
+    """The page in a browser, whose clock says `at` (Unix seconds)."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
         made = browser.new_page(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
+        if at is not None:
+            made.clock.set_fixed_time(at)
         made.set_content(page)
         yield made
         browser.close()
 
 
-def _upper(page: Callable[[], str], width: int, height: int, dark: bool = False) -> bytes:
-    with shown(page(), width, height, dark) as made:
+def _upper(
+    page: Callable[[], str], width: int, height: int, dark: bool = False, at: float | None = None
+) -> bytes:
+    with shown(page(), width, height, dark, at) as made:
         return made.screenshot()
 
 
@@ -218,6 +262,7 @@ PAGES: Mapping[str, Callable[[], bytes]] = {
     "report-phone": lambda: _upper(six, 390, 844, dark=True),
     "report-64-nodes": lambda: _upper(sixty_four, 1280, 1600),
     "report-1000-nodes": lambda: _upper(thousand, 1280, 1600),
+    "fleet": lambda: _upper(fleet_over_time, 1440, 900, at=states.NOW),
     "suspects": lambda: _part(suspects, "#suspects", 1200, 1300),
     "slack": lambda: _part(slack, "body", 760),
     "terminal": lambda: _part(terminal, "body", 1100),
