@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -24,6 +22,7 @@ from container.agent.files import exit_record, inputs
 from container.agent.files.exit_record import Record, say
 from container.agent.files.log_lines import LOG, LogFiles, ReportLogWriter
 from container.agent.files.mirror import Mirror
+from container.agent.files.scratch import make, remove, remove_abandoned
 from container.agent.host_work import Ended
 from container.agent.hosts import roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
@@ -57,7 +56,8 @@ def live(settings: Settings, signals: Signals) -> int:
     record = Record(UNKNOWN, number, settings.node or os.uname().nodename, now())
     scratch: Path | None = None
     try:
-        scratch = Path(tempfile.mkdtemp(prefix="prelaunch-agent-"))
+        remove_abandoned()
+        scratch = make()
         return _leave(settings, signals, *_live(settings, signals, record, scratch))
     except OSError as error:
         said = f"cannot_tell: {error.filename or 'the agent'}: {error.strerror or error}"
@@ -67,7 +67,7 @@ def live(settings: Settings, signals: Signals) -> int:
         return _leave(settings, signals, record, None, Ended(Exit.CANNOT_TELL, said))
     finally:
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove(scratch)
 
 
 def _live(

@@ -34,8 +34,12 @@ python=$(find_python) ||
     refuse "this image has no Python >= 3.10, which the checks need. Add one, or name it: [cluster.options] python."
 
 code=$("$python" -W ignore -c '
-import sys, tarfile, tempfile
-folder = tempfile.mkdtemp(prefix="prelaunch-")
+import fcntl, os, sys, tarfile, tempfile
+folder = tempfile.mkdtemp(prefix="prelaunch-code.")
+try:
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
+except OSError:
+    folder = tempfile.mkdtemp(prefix="prelaunch-")
 with tarfile.open(sys.argv[1]) as archive:
     archive.extractall(folder)
 print(folder)
@@ -57,7 +61,11 @@ sys.path.insert(0, sys.argv.pop(1))
 if given := sys.argv.pop(1):
     for name in set(os.environ) - set(given.split("=")):
         del os.environ[name]
-import atexit, runpy, shutil
+import atexit, fcntl, runpy, shutil
+try:  # for as long as this process lives: a later agent removes what nobody holds (container/agent/files/scratch.py)
+    fcntl.flock(os.open(sys.path[0], os.O_RDONLY), fcntl.LOCK_SH)
+except OSError:
+    pass
 atexit.register(shutil.rmtree, sys.path[0], ignore_errors=True)
 runpy.run_module("container.agent", run_name="__main__", alter_sys=True)
 ' "$code" "$given" "$@"

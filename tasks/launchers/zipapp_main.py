@@ -14,13 +14,18 @@ def main() -> int:
         print("prelaunch: this Python is older than 3.10, which the checks need.", file=sys.stderr)
         return 2
     import atexit
+    import fcntl
     import os
     import shutil
     import tempfile
     import zipfile
 
     try:
-        folder = tempfile.mkdtemp(prefix="prelaunch-")
+        folder = tempfile.mkdtemp(prefix="prelaunch-code.")
+        try:  # until this process ends: a later agent removes what nobody holds (container/agent/files/scratch.py)
+            fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
+        except OSError:
+            folder = tempfile.mkdtemp(prefix="prelaunch-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         with zipfile.ZipFile(os.path.dirname(os.path.abspath(__file__))) as packed:
             packed.extractall(folder)

@@ -126,6 +126,8 @@ class Agent:
         self.root, self._log = root, root.with_suffix(".log")
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("PRELAUNCH_")}
         own = {"PRELAUNCH_PYTHON": str(python)} if python else {}
+        temporary = root.with_suffix(".tmp")  # a killed agent leaves its folder there, and pytest removes it
+        temporary.mkdir(exist_ok=True)
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
                 (*wrapper, sys.executable, "-m", "container.agent", *(arguments or ("train",))),
@@ -134,6 +136,7 @@ class Agent:
                     **inherited,
                     "PYTHONPATH": str(ROOT),
                     "PRELAUNCH_ROOT": str(root),
+                    "TMPDIR": str(temporary),
                     **own,
                     **(environment or {}),
                 },

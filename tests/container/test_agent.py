@@ -315,7 +315,7 @@ def test_an_agent_without_a_folder_for_scratch_says_so(
     def none(*given: object, **named: object) -> str:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr("container.agent.agent_run.tempfile.mkdtemp", none)
+    monkeypatch.setattr("container.agent.files.scratch.tempfile.mkdtemp", none)
     monkeypatch.setattr("container.agent.agent_run.become_subreaper", lambda: None)
     root = make_root(tmp_path, make_bundle())
     code = live(make(root, {}, {}, {}), Signals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,12 @@ def test_a_report_that_cannot_be_kept_launches_nothing(
         real(self, key, data)
 
     monkeypatch.setattr(FolderStore, "put", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     state, outcome = gate_it(write_gate(tmp_path))
 
     assert (state.name, outcome.code) == ("CannotTell", 3)
+    assert len([*tmp_path.glob(f"prelaunch-{outcome.gate_id}-*/health_check_metrics.json")]) == 1
     assert outcome.judged is not None and "full" in outcome.judged.verdict.findings[0].message
     assert logs(tmp_path, "train") == ""
 
