@@ -20,8 +20,10 @@ from checks.documents.report import Version, digest, dump_plain, load
 from checks.judge.open_findings.gate import answered
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
+from checks.model_details import Images
 from checks.value_types import DecodeError
 from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.jobs import images_of
 from tasks.gate.outcome import JudgedReport
 from tasks.gate.predecessor import find_jobs, report_takeover
 from tasks.gate.progress import Progress, report_progress
@@ -59,7 +61,14 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     cluster = setting.gate.cluster
     launcher = engine_of(cluster.launcher, cluster.options)
     shown = verdict_context(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
-    return JudgedReport(report, verdict, context=shown)
+    return JudgedReport(report, verdict, context=replace(shown, images=_images(session, report)))
+
+
+def _images(session: Session, report: Report) -> Images | None:
+    """Where the report was measured, which may have been in an earlier gate, and where this gate's training runs."""
+    own = images_of(session.setting)
+    checks, training = report.images.checks if report.images else "", own.training if own else ""
+    return Images(checks, training) if checks or training else None
 
 
 @dataclass(frozen=True)

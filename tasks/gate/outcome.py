@@ -223,7 +223,7 @@ def outcome_json(outcome: Outcome, name: str) -> dict[str, object]:
         reason=outcome.reason,
         line=first_line(outcome, name),
         cost=judged.context.cost if judged else None,
-        images=images_json(judged.report) if judged else None,
+        images=images_json(judged.context.images) if judged else None,
         placement=outcome.placement,
         approval=outcome.answer,
         rejected=RejectionKind.ENGINE if outcome.ending is Ending.REJECTED else None,

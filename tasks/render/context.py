@@ -12,6 +12,7 @@ from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
 from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
+from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.changes import Changes
 from tasks.render.findings import Group, remedy_of
@@ -92,6 +93,7 @@ class VerdictContext:
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
+    `images` are those of the gate: one that uses an earlier PASS trains in its own.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
@@ -105,6 +107,7 @@ class VerdictContext:
     first_line: str = ""
     failed: str = ""
     training: str = ""
+    images: Images | None = None
 
 
 NO_CONTEXT = VerdictContext()

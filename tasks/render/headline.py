@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checks.judge.rules.wording import plural
 from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Report, Verdict
-from checks.model_details import image_digest
+from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
@@ -47,9 +47,11 @@ def answer_word(verdict: Verdict) -> str:
     return ANSWER_WORDS[verdict.answer]
 
 
-def run_lines(report: Report) -> tuple[str, ...]:
-    """In which images it was measured and trains, and which numbers somebody raised for this run; () where there is neither."""
-    images, lines = report.images, []
+def run_lines(report: Report, images: Images | None = None) -> tuple[str, ...]:
+    """In which images it was measured and trains, and which numbers somebody raised for this run; () where there is neither. `images`
+    are those of the gate, where they may be others than the report has.
+    """
+    images, lines = images or report.images, []
     if images is not None and images.checks == images.training:
         lines.append(f"image of the checks and the training: {images.checks}")
     elif images is not None:
@@ -63,18 +65,18 @@ def run_lines(report: Report) -> tuple[str, ...]:
 
 def run_json(report: Report | None) -> dict[str, object]:
     """The same for programs. Each key is there only where there is something to say."""
-    images = images_json(report)
+    images = images_json(report.images if report is not None else None)
     raised = list(report.raised) if report is not None else []
     return {**({"images": images} if images else {}), **({"raised": raised} if raised else {})}
 
 
-def images_json(report: Report | None) -> dict[str, object] | None:
+def images_json(images: Images | None) -> dict[str, object] | None:
     """Both images with their digests, null where the name has none; None if the gate names no image."""
-    if report is None or report.images is None:
+    if images is None:
         return None
     return {
         kind: {"image": image, "digest": image_digest(image) or None} if image else None
-        for kind, image in (("checks", report.images.checks), ("training", report.images.training))
+        for kind, image in (("checks", images.checks), ("training", images.training))
     }
 
 

@@ -152,7 +152,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),
-        "run_lines": run_lines(report) if report is not None else (),
+        "run_lines": run_lines(report, context.images) if report is not None else (),
         "training": context.training,
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),

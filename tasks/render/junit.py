@@ -40,7 +40,7 @@ def junit(report: Report | None, verdict: Verdict, name: str, context: VerdictCo
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     if report:
         suite.set("timestamp", one_line(report.measured_at, 64))
-    suite.append(_properties(report, verdict, said))
+    suite.append(_properties(report, verdict, said, context))
     for check, subject, skip in planned:
         suite.append(_case(check, subject, skip, findings.pop((check, subject), []), rows, verdict))
     for (check, subject), mine in findings.items():
@@ -117,7 +117,7 @@ def _text(finding: Finding, verdict: Verdict) -> str:
     return "\n".join(part for part in (head, remedy_of(finding, verdict), finding.evidence) if part)
 
 
-def _properties(report: Report | None, verdict: Verdict, said: str) -> xml.Element:
+def _properties(report: Report | None, verdict: Verdict, said: str, context: VerdictContext) -> xml.Element:
     properties = xml.Element("properties")
     digests = verdict.digests
     values = [("headline", said), ("answer", verdict.answer.value)]
@@ -127,7 +127,7 @@ def _properties(report: Report | None, verdict: Verdict, said: str) -> xml.Eleme
             ("instance_type", report.declared.instance_type),
             ("profile", report.profile.value),
         ]
-        images = report.images or Images()
+        images = context.images or report.images or Images()
         known = (("image.checks", images.checks), ("image.training", images.training))
         values += [(name, image) for name, image in known if image]
         values += [("raised", ", ".join(report.raised))] if report.raised else []

@@ -48,7 +48,9 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
         parts.append(
             escape(f"Gate {report.gate_id}, measured {report.measured_at}, profile {report.profile.value}.")
         )
-        parts += [escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in run_lines(report)]
+        parts += [
+            escape(f"{line[:1].upper()}{line[1:]}.", 4000) for line in run_lines(report, context.images)
+        ]
     d = verdict.digests
     digests = f"report `{d.report:.16}`, policy `{d.policy:.16}`, facts `{d.facts:.16}`"
     digests += f", baseline `{d.baseline:.16}`" if d.baseline else ""

@@ -72,7 +72,7 @@ def terminal(
             console.print(Text(one_line(f"not run, {reason}: {', '.join(names)}", 4000), style="dim"))
         console.print(Text(one_line(schedule_text(report)), style="dim"))
         told = f"gate {report.gate_id}, {report.declared.instance_type}, profile {report.profile.value}"
-        for line in (f"{told}, measured {report.measured_at}", *run_lines(report)):
+        for line in (f"{told}, measured {report.measured_at}", *run_lines(report, context.images)):
             console.print(Text(one_line(line, 4000), style="dim"))
     d = verdict.digests
     base = f"baseline {d.baseline:.12}  " if d.baseline else ""

@@ -12,11 +12,15 @@ import pytest
 from checks.documents.report import dump, load
 from checks.model_details import Images
 from flows.cli.output import text_of
+from tasks import judge
 from tasks.gate.context import GateContext
 from tasks.gate.jobs import images_of
+from tasks.gate.session import Session
 from tasks.launchers.base import Placement
+from tasks.render.context import VerdictContext
 from tasks.render.headline import images_json
 from tasks.render.html import html
+from tasks.render.terminal import terminal
 from tests.sample_reports import healthy, verdict_of
 
 DIGEST = "sha256:" + "0a" * 32
@@ -66,7 +70,7 @@ def test_the_documents_have_fields_for_them() -> None:
     }
     again = load(dump(report))
     assert (again.images, again.raised) == (report.images, report.raised)
-    assert b"images" not in dump(healthy(2, 1)) and images_json(healthy(2, 1)) is None
+    assert b"images" not in dump(healthy(2, 1)) and images_json(None) is None
 
 
 @pytest.mark.parametrize(
@@ -91,3 +95,22 @@ def test_which_images_a_gate_names(
     setting = SimpleNamespace(gate=gate, launcher=SimpleNamespace(placement=placement))
 
     assert images_of(cast(GateContext, setting)) == images
+
+
+def test_a_gate_that_uses_an_earlier_pass_trains_in_its_own_image() -> None:
+    """The report names the one in which the earlier gate trained."""
+    report = replace(healthy(2, 1), images=Images(OWN, "registry/yesterday:1"))
+    session = SimpleNamespace(
+        setting=SimpleNamespace(
+            gate=SimpleNamespace(
+                cluster=SimpleNamespace(options={"image": OWN}),
+                training=SimpleNamespace(image=TRAINER, model_trainer=""),
+            ),
+            launcher=SimpleNamespace(placement=Placement.PINNED),
+        )
+    )
+    images = judge._images(cast(Session, session), report)
+
+    assert images == Images(OWN, TRAINER)
+    page = terminal(report, verdict_of(report), "c", context=VerdictContext(images=images))
+    assert TRAINER in page and "yesterday" not in page
