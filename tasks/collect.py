@@ -304,10 +304,13 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
             [one_line(f"the reports could not be fetched: {error}")],
         )
     limit_s = session.left_s() / 2  # what the engine says beside the reports must not cost the verdict
-    _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
-    _keep(lambda: keep_logs(session, watched.job, nodes_to_log(bundle, watched.status)), "the logs", limit_s)
-    _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
     files = node_reports.read_files(folder, watched.status.attempt)
+    # A node that hangs has not ended, and its log is the one that somebody needs.
+    unfinished = node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]
+    logged = sorted({*nodes_to_log(bundle, watched.status), *unfinished})
+    _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
+    _keep(lambda: keep_logs(session, watched.job, logged), "the logs", limit_s)
+    _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
     if not files and not problems:
         require_reports(watched)
     bundle = replace(bundle, certificates=session.certificates)

@@ -22,7 +22,7 @@ from checks.policy import OnWarn, Policy
 from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
 from tasks.gate.jobs import JobEnd
-from tasks.launchers.base import Delays, JobState, JobStatus
+from tasks.launchers.base import Delays, JobState, JobStatus, Placement
 from tasks.reports.node_reports import NodeProgress, NodeReports, count_observations
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
@@ -40,6 +40,8 @@ class Shown:
 
 class Folder:
     """A launcher whose jobs wrote what lies in `files`; each fetch copies all of it anew."""
+
+    placement = Placement.PINNED
 
     def __init__(self, **files: bytes) -> None:
         self.files = files
@@ -87,9 +89,10 @@ def report(rank: int, complete: bool = True) -> bytes:
 def session_of(folder: Path, launcher: Folder) -> Any:
     """As much of a session as watching and collecting need."""
     limits = SimpleNamespace(profile=Profile.QUICK, max_runtime_minutes=1.0)
+    cluster, training = SimpleNamespace(options={}), SimpleNamespace(model_trainer=None, image="")
     setting = SimpleNamespace(
         launcher=launcher, bundle=lambda gate_id: BUNDLE, declared=DECLARED, facts=builtin(),
-        gate=SimpleNamespace(checks=limits),
+        gate=SimpleNamespace(checks=limits, cluster=cluster, training=training),
     )  # fmt: skip
     lease = SimpleNamespace(taken_at=0.0)
     return SimpleNamespace(
@@ -164,3 +167,22 @@ def test_each_node_has_its_own_progress() -> None:
     assert (done.name, done.doing) == ("node-0", "")
     assert busy == NodeProgress("node-1", int("system.clock" in wanted), busy.total, busy.doing)
     assert busy.doing in wanted and busy.doing != "system.clock"
+
+
+def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
+    tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that hung has not ended when its checks are given up, and its log is the one that somebody needs."""
+    kept: list[str] = []
+    monkeypatch.setattr(collect, "keep_logs", lambda session, job, nodes: kept.extend(nodes))
+    launcher = Folder(**{"node-0": report(0), "node-1": report(1, complete=False)})
+    session = session_of(tmp_path, launcher)
+    one_ended = JobStatus(JobState.RUNNING, "", "a1", {"node-0": 0})
+    merge_reports(session, JobEnd("job", one_ended, "its checks were stopped at their deadline of 60 s"))
+    hung = list(kept)
+    launcher.files["node-1"] = report(1)
+    kept.clear()
+    merge_reports(session, JobEnd("job", replace(one_ended, exit_codes={"node-0": 0, "node-1": 0})))
+
+    assert ["node-0", "node-1"] == hung
+    assert ["node-0", "node-1"] == kept
