@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from checks.judge.rules.wording import plural
-from checks.model import ANSWER_WORDS, CLUSTER, Answer, Cause, Coverage, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Cause, Coverage, Level, Report, Verdict, node_of
 from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
+
+# So many checks are named of those that every node fails.
+MOST_ALIKE = 3
 
 
 def headline(verdict: Verdict, name: str) -> str:
@@ -97,7 +102,19 @@ def explanation(verdict: Verdict) -> str:
         )
     if verdict.level is Level.WARN:
         return "There are only warnings, and the policy refuses warnings."
+    if alike := failed_everywhere(verdict):
+        said = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
+        return f"{said}: suspect the policy, the image or what the nodes share before any machine."
     return "At least one check failed."
+
+
+def failed_everywhere(verdict: Verdict) -> tuple[str, ...]:
+    """The checks that every node fails, of two nodes or more. Evidence that is missing is no failure."""
+    nodes, failing = verdict.coverage.nodes.required, defaultdict[str, set[str]](set)
+    for finding in verdict.findings:
+        if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
+            failing[finding.check] |= {node_of(end) for end in finding.subject.split(LINK)} - {CLUSTER}
+    return tuple(check for check, found in failing.items() if len(found) >= max(nodes, 2))
 
 
 def coverage_text(coverage: Coverage) -> str:

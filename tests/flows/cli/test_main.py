@@ -308,7 +308,7 @@ def test_facts_of_a_type_that_is_like_none_name_those_that_begin_alike() -> None
     ended = _run("facts", "p5")
 
     assert 2 == ended.returncode
-    assert "Known: p5.48xlarge, p5" in ended.stderr and "g4dn" not in ended.stderr
+    assert "Similar ones are p5.48xlarge, p5" in ended.stderr and "g4dn" not in ended.stderr
 
 
 @pytest.mark.parametrize("kind", ["p5.48xlarge", "trn1.32xlarge", "cpu"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from checks.judge.not_measured import not_measured
 from checks.model import Cause, Finding, Level
 from checks.model_details import Unmeasured
 from tasks.render.findings import gathered
-from tasks.render.headline import headline, sentence, without_coverage
+from tasks.render.headline import explanation, failed_everywhere, headline, sentence, without_coverage
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 
@@ -66,3 +68,25 @@ def test_a_page_names_some_of_many() -> None:
     assert sentence(item, names=True) == (
         "37 nodes (node-0, node-1, node-2, node-3, node-4, node-5 and 31 more) have ECC off"
     )
+
+
+@pytest.mark.parametrize(
+    "causes", [(Cause.CONFIGURATION, Cause.CONFIGURATION), (Cause.CONFIGURATION, Cause.EVIDENCE)]
+)
+def test_what_every_node_fails_speaks_against_none_of_them(causes: tuple[Cause, Cause]) -> None:
+    """A threshold that is too high, or an image that is wrong; missing evidence is no failure of a node."""
+    verdict = replace(
+        verdict_of(wrong_sums(healthy())),
+        condemned=(),
+        findings=tuple(
+            replace(
+                _found(f"node-{place}/rank-{2 * place}", "reaches 103.3 GFLOP/s", "compute.gemm"), cause=cause
+            )
+            for place, cause in enumerate(causes)
+        ),
+    )
+    alike = causes[1] is Cause.CONFIGURATION
+
+    assert failed_everywhere(verdict) == (("compute.gemm",) if alike else ())
+    assert ("All 2 nodes fail compute.gemm: suspect the policy" in explanation(verdict)) is alike
+    assert failed_everywhere(verdict_of(wrong_sums(healthy()))) == ()
