@@ -116,8 +116,8 @@ MOST_ALIKE = 8
 
 def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     """What to say of an instance type that is none of these, without a full stop, and the nearest of them."""
-    alike = [one for one in types if name and one.startswith(name)][:MOST_ALIKE]
-    alike = alike or difflib.get_close_matches(name, types, n=MOST_ALIKE, cutoff=0.5)
+    begin = [one for one in types if name and one.startswith(name)]
+    alike = [*dict.fromkeys([*begin, *difflib.get_close_matches(name, types, n=5, cutoff=0.5)])][:MOST_ALIKE]
     families = dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in types)
     said = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
     own = "A machine of your own is described in [cluster.machine] of a gate file; `prelaunch node machine GATE_FILE` makes of it "
