@@ -20,6 +20,8 @@ from checks.process.cgroup import CgroupError, read_throttling
 MARKS = ("PRELAUNCH_ATTEMPT", "TORCHELASTIC_RUN_ID")
 MOST_CPUS_ASKED = 8  # how many CPUs are asked for their frequency, because each answer interrupts that CPU
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# How long a new process may take to run its program, on a busy machine.
+BEGUN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,12 @@ class _Own:
     def seconds(self) -> float:
         """The sum since each of them started."""
         for name in os.listdir(self._proc):
-            if name.isdigit() and int(name) not in self._others and int(name) not in self._mine:
-                (self._mine if self._is_mine(int(name)) else self._others).add(int(name))
+            if not name.isdigit() or (pid := int(name)) in self._others or pid in self._mine:
+                continue
+            if self._is_mine(pid):
+                self._mine.add(pid)
+            elif self._has_begun(pid):
+                self._others.add(pid)
         # utime, stime, and the times of ended children for which they waited.
         spent = (fields[11:15] for pid in self._mine if (fields := self._fields(pid)))
         return sum(sum(map(int, words)) for words in spent) / TICKS_PER_S
@@ -151,6 +157,14 @@ class _Own:
         except OSError:  # the process has ended, belongs to the kernel or belongs to another user
             return False
         return any(mark in given for mark in self._marks)
+
+    def _has_begun(self, pid: int) -> bool:
+        """Whether its environment is its own. Until a new process runs its program, it shows none, or that of its parent."""
+        fields = self._fields(pid)
+        if len(fields) < 20:
+            return not fields  # it has ended
+        up_s = _read(self._proc / "uptime", lambda text: float(text.split()[0]))
+        return up_s is None or up_s - int(fields[19]) / TICKS_PER_S > BEGUN_S
 
     def _fields(self, pid: int) -> list[bytes]:
         try:

@@ -139,6 +139,27 @@ def test_our_own_processes_are_those_with_our_mark(monkeypatch: pytest.MonkeyPat
     assert another < 0.5 * spent + here
 
 
+def test_a_process_that_has_only_begun_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a new process runs its program, it shows no environment, or that of its parent: its mark is not to be seen yet."""
+    monkeypatch.setenv(MARKS[0], "a-run")
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def process(pid: int, environment: str, started_s: float) -> dict[str, str]:
+        rest = ["0"] * 9 + ["100"] + ["0"] * 7 + [str(int(started_s * ticks))]
+        return {f"proc/{pid}/environ": environment, f"proc/{pid}/stat": f"{pid} (x) S 1 {' '.join(rest)}"}
+
+    tree(tmp_path, {"proc/uptime": "1000.0 1.0", **process(7, "", 999.9), **process(8, "", 10.0)})
+    own = cpu_usage._Own(tmp_path)
+    first = own.seconds()
+    marked = f"{MARKS[0]}=a-run\0"
+    tree(tmp_path, {"proc/7/environ": marked, "proc/8/environ": marked})
+
+    assert first == 0.0
+    assert own.seconds() == 100 / ticks  # an old one is looked at once: hundreds of them run on a host
+
+
 def _spent(pids: Sequence[int]) -> float:
     """The CPU seconds of these processes."""
     texts = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
