@@ -61,6 +61,8 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         *((PAID, said) for said in session.unreleased),
         ("placement", str(outcome.placement or session.placed)),
         ("gate file", session.setting.file),
+        # Where that file is, and the report of a store that is a folder.
+        ("gate ran on", session.keeper.lease.owner.host),
     )
     base = _judged(base, judged) if judged is not None else replace(base, facts=_meaning(kind))
     return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)

@@ -94,7 +94,9 @@ def ends() -> dict[str, Outcome]:
 def page_session() -> Session:
     gate = SimpleNamespace(name=NAME, cluster=SimpleNamespace(name=NAME))
     setting = SimpleNamespace(gate=gate, file="bravo.toml", store=SimpleNamespace(place=str))
-    return cast("Session", SimpleNamespace(setting=setting, unreleased=(), placed="none", gate_id="bravo-1"))
+    keeper = SimpleNamespace(lease=SimpleNamespace(owner=SimpleNamespace(host="login-1")))
+    made = SimpleNamespace(setting=setting, unreleased=(), placed="none", gate_id="bravo-1", keeper=keeper)
+    return cast("Session", made)
 
 
 def lines_of(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
