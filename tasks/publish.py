@@ -48,7 +48,15 @@ from tasks.reports.trend import TrendContext, page_link, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
-from tasks.store.layout import fleet_key, html_key, picture_key, report_key, summary_key, verdict_key
+from tasks.store.layout import (
+    fleet_key,
+    html_key,
+    picture_key,
+    policy_key,
+    report_key,
+    summary_key,
+    verdict_key,
+)
 from tasks.store.node_rows import GateNodes, rows_of
 from tasks.store.node_rows import keep as keep_rows
 from tasks.store.open import identity
@@ -239,6 +247,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     """Store report, verdict, record, nodes, HTML, summary and picture, and their rows in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
+    kept.put(policy_key(gate_id), dump_plain(session.setting.policy))
     kept.put(verdict_key(gate_id), dump_plain(verdict_json(judged.verdict)))
     report_progress(
         Progress("verdict", headline(judged.verdict, name))
@@ -280,6 +289,7 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"prelaunch-{session.gate_id}-"))
         (folder / Path(report_key(session.gate_id)).name).write_bytes(dump(judged.report))
+        (folder / Path(policy_key(session.gate_id)).name).write_bytes(dump_plain(session.setting.policy))
         (folder / Path(verdict_key(session.gate_id)).name).write_bytes(
             dump_plain(verdict_json(judged.verdict))
         )

@@ -30,6 +30,7 @@ from tasks.render.findings import verdict_json
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.explain import Explanation, explain_input, explanation_text, not_judged
+from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import InputError, declared_of, policy_of
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _page(result: Explanation, form: str) -> str:
     if form == "junit":
         return text_of(result.report, _with_passes(result), result.name, form)
     if result.report is not None:
-        return text_of(result.report, result.verdict, result.name, form)
+        return text_of(result.report, result.verdict, result.name, form, _context(result))
     if form == "markdown":
         from tasks.render.markdown import escape
 
@@ -196,11 +197,13 @@ def _write_files(arguments: argparse.Namespace, result: Explanation) -> None:
 
 
 def _context(result: Explanation) -> VerdictContext | None:
-    """The matrices, for pages; None if there is none."""
+    """The matrices and what the gate itself decided, for pages; None if there is neither."""
     from tasks.render.context import VerdictContext
     from tasks.render.views.suspects import of_told
 
-    return VerdictContext(shown=of_told(result.told)) if result.told else None
+    if not result.told and not result.own_decision:
+        return None
+    return VerdictContext(shown=of_told(result.told), own_decision=result.own_decision)
 
 
 def _with_passes(result: Explanation) -> Verdict:
@@ -223,7 +226,14 @@ def _about(result: Explanation) -> dict[str, object]:
         "held": list(result.held),
         "not_judged": list(result.left_out),
         **({"decoded": [_decoded(one) for one in result.told]} if result.told else {}),
+        **_own_decision(result),
     }
+
+
+def _own_decision(result: Explanation) -> dict[str, object]:
+    if result.kept is None:
+        return {}
+    return {"own_decision": own_decision_json(result.kept, result.verdict, result.own_decision)}
 
 
 def _decoded(one: DecodedTable) -> dict[str, object]:

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.report, "it is no report of Prelaunch, so that there is nothing to export."
             )
         declared = judged.report.declared
-        rules = policy or default_policy_of(declared.instance_type, declared)[0]
+        rules = policy or judged.rules or default_policy_of(declared.instance_type, declared)[0]
         made = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
         place = export(made, uri, arguments.mlflow_experiment_name, os.environ, SECONDS)
     except ExportRejected as error:

@@ -23,6 +23,7 @@ from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.exit_codes import exit_code, worst_code
+from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import (
     InputError,
     JudgedFile,
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         "--policy",
         type=Path,
         metavar="FILE",
-        help="policy, TOML or JSON (default: the shipped policy of the declared type)",
+        help="policy, TOML or JSON (default: the gate's own, where it is kept beside the report; else the shipped policy of the type)",
     )
     parser.add_argument(
         "--baseline",
@@ -133,7 +134,9 @@ def _page(result: JudgedFile, form: str) -> str:
 
 def _document(result: JudgedFile) -> dict[str, object]:
     """The verdict; for another tool's report with that tool's own verdict beside it."""
-    own = opinion_document(result.opinion) if result.opinion else {}
+    own = dict(opinion_document(result.opinion)) if result.opinion else {}
+    if result.kept is not None:
+        own["own_decision"] = own_decision_json(result.kept, result.verdict, result.context.own_decision)
     return {
         **verdict_json(result.verdict),
         **run_json(result.report),

@@ -93,6 +93,7 @@ class VerdictContext:
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
+    `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
     `images` are those of the gate: one that uses an earlier PASS trains in its own.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
@@ -108,6 +109,7 @@ class VerdictContext:
     failed: str = ""
     training: str = ""
     images: Images | None = None
+    own_decision: str = ""
 
 
 NO_CONTEXT = VerdictContext()

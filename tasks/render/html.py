@@ -149,6 +149,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "name": one_line(name, 80),
         "said": said.removeprefix(f"{answer_word(verdict)} "),
         "ended": "" if ended == said else ended,
+        "own_decision": one_line(context.own_decision, 1200),
         "word": answer_word(verdict),
         "tone": _TONES[verdict.answer],
         "explanation": explanation(verdict),

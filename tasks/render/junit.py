@@ -121,6 +121,7 @@ def _properties(report: Report | None, verdict: Verdict, said: str, context: Ver
     properties = xml.Element("properties")
     digests = verdict.digests
     values = [("headline", said), ("answer", verdict.answer.value)]
+    values += [("own_decision", one_line(context.own_decision, 1200))] if context.own_decision else []
     if report is not None:
         values += [
             ("gate_id", report.gate_id),

@@ -31,7 +31,9 @@ _RUNS = re.compile(r"`+")
 def markdown(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
     groups = gathered(verdict.findings)
-    parts = [f"# {escape(context.first_line or headline(verdict, name))}", escape(explanation(verdict))]
+    parts = [f"# {escape(context.first_line or headline(verdict, name))}"]
+    parts += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
+    parts.append(escape(explanation(verdict)))
     parts += [f"**{escape(context.training)}**"] if context.training else []
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]

@@ -53,6 +53,8 @@ def terminal(
         Text(one_line(context.first_line, 900) or headline(verdict, name), style=_ANSWERS[verdict.answer]),
         soft_wrap=True,
     )
+    if context.own_decision:
+        console.print(Text(one_line(context.own_decision, 1200)), soft_wrap=True)
     console.print(Text(explanation(verdict)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))

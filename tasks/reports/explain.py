@@ -22,6 +22,7 @@ from checks.seed_report.detect import TABLES, TOOL
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation
+from tasks.reports.gate_folder.decision import KeptBeside
 from tasks.reports.large_log import (
     LargeLog,
     open_large_log,
@@ -53,7 +54,7 @@ _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", An
 class Explanation:
     """One input and its verdict. `kind` is None if nobody knows what it is; `report` is set for a report.
 
-    `policy` names the policy that was chosen for it, "" if one was given.
+    `policy` names the policy that was chosen for it, "" if one was given. `kept` and `own_decision` are of its gate.
     """
 
     file: str
@@ -67,6 +68,8 @@ class Explanation:
     report: Report | None = None
     parts: tuple[Part, ...] = ()
     told: tuple[DecodedTable, ...] = ()
+    kept: KeptBeside | None = None
+    own_decision: str = ""
 
 
 def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions) -> Explanation:
@@ -83,15 +86,14 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
     if kind is Kind.REPORT or (kind is None and is_report(text)):
         found = judge_data(file, name, data, policy)
         if asked.overlay and found.report is not None:
-            chosen = (
-                policy or default_policy_of(found.report.declared.instance_type, found.report.declared)[0]
-            )
+            chosen = found.rules or default_policy_of(found.report.declared.instance_type)[0]
             judged = judge_data(file, name, data, under(chosen, asked.overlay))
             found = replace(judged, policy=found.policy)
         title = "a report of Prelaunch"
         return Explanation(
-            file, found.name, Kind.REPORT, title, found.verdict, policy=found.policy, report=found.report
-        )
+            file, found.name, Kind.REPORT, title, found.verdict, policy=found.policy, report=found.report,
+            kept=found.kept, own_decision=found.context.own_decision,
+        )  # fmt: skip
     return explain_text(file, name, data, kind, policy, asked)
 
 

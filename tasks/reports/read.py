@@ -13,7 +13,7 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -32,6 +32,7 @@ from checks.version import ENGINE
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
 from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
+from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
 from tasks.store.layout import REPORT_FILE
 from tasks.text.inert import one_line
 
@@ -122,8 +123,8 @@ class InputError(Exception):
 class JudgedFile:
     """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
 
-    `policy` names the policy that was chosen for it and its file, "" if one was given. `opinion` is set for the
-    report of another tool.
+    `policy` names the policy that was chosen for it and its file, "" if one was given; `rules` is the policy itself. `opinion` is set
+    for the report of another tool, `kept` where a gate's verdict lies beside the report.
     """
 
     file: str
@@ -133,6 +134,8 @@ class JudgedFile:
     policy: str = ""
     context: VerdictContext = NO_CONTEXT
     opinion: ImportedReport | None = None
+    rules: Policy | None = None
+    kept: KeptBeside | None = None
 
 
 def judge_file(
@@ -170,12 +173,21 @@ def judge_data(
         raise InputError(
             file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
         )
-    rules, chosen = (
-        (policy, "") if policy else default_policy_of(report.declared.instance_type, report.declared)
-    )
+    kept = kept_beside(path, data)
+    rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
-    return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown)
+    shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
+    return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown, None, rules, kept)
+
+
+def _rules_for(report: Report, policy: Policy | None, kept: KeptBeside | None) -> tuple[Policy, str]:
+    """The policy that was given; else the gate's own, which lies beside the report; else the shipped one for the type."""
+    if policy is not None:
+        return policy, ""
+    if kept is not None and kept.policy is not None:
+        return kept.policy, policy_name(kept)
+    return default_policy_of(report.declared.instance_type, report.declared)
 
 
 def _another(

@@ -17,6 +17,7 @@ STORE_ID_KEY = "store-id"
 PROBES = "probes"
 
 REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
+POLICY_FILE, REQUEST_FILE = "policy.json", "request.json"
 
 
 def report_key(gate_id: str) -> str:
@@ -27,6 +28,11 @@ def report_key(gate_id: str) -> str:
 def verdict_key(gate_id: str) -> str:
     """The key of a gate's verdict."""
     return f"{GATES}/{gate_id}/{VERDICT_FILE}"
+
+
+def policy_key(gate_id: str) -> str:
+    """The key of the policy that a gate judged with."""
+    return f"{GATES}/{gate_id}/{POLICY_FILE}"
 
 
 def verdict_key_beside(report: str) -> str:
@@ -56,7 +62,7 @@ def outcome_key(gate_id: str) -> str:
 
 def request_key(gate_id: str) -> str:
     """The key of the request of a gate."""
-    return f"{GATES}/{gate_id}/request.json"
+    return f"{GATES}/{gate_id}/{REQUEST_FILE}"
 
 
 def preflight_key(gate_id: str) -> str:

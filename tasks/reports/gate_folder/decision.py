@@ -1,0 +1,155 @@
+"""What a gate kept beside its report: its verdict, and the policy that it judged with. A report that is judged again says where the
+new answer differs from the gate's, and why.
+
+The gate's own policy is recognised by its digest, which the verdict has. It is looked for beside the report, in the gate file that the
+request names, and among the shipped policies; another file is never taken for it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.documents.decode import parse_json
+from checks.documents.report import digest, dump_plain
+from checks.model import ANSWER_WORDS, Answer, Verdict
+from checks.policy import Policy
+from checks.value_types import DecodeError
+from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.store.layout import POLICY_FILE, REPORT_FILE, REQUEST_FILE, VERDICT_FILE
+from tasks.store.records import VERDICT_BYTES, KeptVerdict, load
+from tasks.text.inert import one_line
+
+SMALL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class KeptBeside:
+    """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found, and
+    `file` where that is. `problem` says why nobody knows what the gate decided; `verdict` is then None.
+    """
+
+    verdict: KeptVerdict | None
+    problem: str = ""
+    policy: Policy | None = None
+    file: str = ""
+
+
+def kept_beside(path: str, data: bytes) -> KeptBeside | None:
+    """What lies beside the report at `path` with the content `data`; None where no verdict lies there, or one of another file."""
+    folder, named = Path(path).parent, Path(path).name == REPORT_FILE
+    try:
+        if not (folder / VERDICT_FILE).is_file():
+            return None
+        with (folder / VERDICT_FILE).open("rb") as file:
+            verdict = load(file.read(VERDICT_BYTES + 1))
+    except (DecodeError, OSError, ValueError) as error:
+        said = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
+        return KeptBeside(None, said) if named else None
+    if verdict.digests.report != digest(data):
+        said = f"{VERDICT_FILE} beside the report was made from another report"
+        return KeptBeside(None, said) if named else None
+    for candidate in _candidates(folder):
+        try:
+            policy = read_policy(candidate)
+        except PolicyError:
+            continue
+        if _digest_of(policy) == verdict.digests.policy:
+            return KeptBeside(verdict, "", policy, str(candidate))
+    return KeptBeside(verdict)
+
+
+def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
+    """What the gate decided, by which policy, and why the new answer is another; "" where it is the same answer by the same policy.
+    `name` names the policy of the new answer.
+    """
+    if kept is None:
+        return ""
+    if kept.verdict is None:
+        return f"What the gate itself decided is not known: {kept.problem}."
+    why = tuple(_reasons(kept.verdict, now))
+    other = kept.verdict.digests.policy != now.digests.policy
+    if not other and _same(kept.verdict, now):
+        return ""
+    differs = "This answer has the same result" if _same(kept.verdict, now) else "This answer differs"
+    decided = f"The gate itself decided {_word(kept.verdict)}, by policy {policy_name(kept)}."
+    if not other:
+        return f"{decided} {differs}, with the same policy: {'; '.join(why) or 'the reason is not known'}."
+    because = (
+        f"because it is by another policy, {name}"
+        if differs.endswith("differs")
+        else f"by another policy, {name}"
+    )
+    rest = f"; also, {'; '.join(why)}" if why else ""
+    hint = "" if kept.policy is not None else " Name the gate's own with --policy."
+    return f"{decided} {differs} {because}{rest}.{hint}"
+
+
+def policy_name(kept: KeptBeside) -> str:
+    """The gate's own policy: its name and file, or the beginning of its digest where no file of it was found."""
+    if kept.policy is not None:
+        return f"{one_line(kept.policy.name, 80)} ({kept.file})"
+    known = kept.verdict.digests.policy if kept.verdict is not None else ""
+    return f"{known:.12}, of which no file was found"
+
+
+def own_decision_json(kept: KeptBeside, now: Verdict, said: str) -> dict[str, object]:
+    """The same for programs; no key is ever absent."""
+    old = kept.verdict
+    return {
+        "answer": old.answer.value if old is not None else None,
+        "level": old.level.value if old is not None else None,
+        "policy": old.digests.policy if old is not None else None,
+        "policy_file": kept.file or None,
+        "same_answer": old is not None and _same(old, now),
+        "same_policy": old is not None and old.digests.policy == now.digests.policy,
+        "said": said or None,
+    }
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """Where the gate's own policy may be."""
+    of_gate = folder.parent.parent  # of the report of one attempt
+    yield from (place / POLICY_FILE for place in (folder, of_gate) if (place / POLICY_FILE).is_file())
+    try:
+        with (folder / REQUEST_FILE).open("rb") as file:
+            request = parse_json(file.read(SMALL_BYTES + 1), SMALL_BYTES)
+        gate_file = Path(str(request["gate_file"])) if isinstance(request, dict) else Path()
+        with gate_file.open("rb") as file:
+            table = tomllib.loads(file.read(SMALL_BYTES).decode("utf-8"))
+        yield gate_file.parent / str(table["policy"]["file"])
+    except (DecodeError, KeyError, OSError, TypeError, ValueError):
+        pass  # no request, or its gate file is on another machine
+    yield from sorted(SHIPPED.glob("*.toml"))
+
+
+def _reasons(old: KeptVerdict, now: Verdict) -> Iterator[str]:
+    """What differs between then and now besides the policy."""
+    if old.digests.baseline != now.digests.baseline:
+        yield (
+            "the gate compared with another baseline"
+            if old.digests.baseline and now.digests.baseline
+            else "the gate compared with a baseline"
+            if old.digests.baseline
+            else "the gate compared with no baseline"
+        )
+    if old.digests.facts != now.digests.facts:
+        yield "the facts have changed since then"
+    if old.digests.engine != now.digests.engine:
+        yield f"Prelaunch {one_line(old.digests.engine, 40)} judged it"
+
+
+def _same(old: KeptVerdict, now: Verdict) -> bool:
+    return (old.answer, old.level, old.condemned) == (now.answer, now.level, now.condemned)
+
+
+def _word(verdict: KeptVerdict) -> str:
+    # The level of what could not be told would read as if a machine had failed.
+    level = "" if verdict.answer is Answer.CANNOT_TELL else f" ({verdict.level.value})"
+    return f"{ANSWER_WORDS[verdict.answer]}{level}"
+
+
+def _digest_of(policy: Policy) -> str:
+    return digest(dump_plain(policy))

@@ -1,0 +1,106 @@
+"""A gate's report that is judged again: by the gate's own policy, and where not, the answer says what the gate itself decided."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.documents.report import dump_plain
+from checks.exit_codes import EXIT_CODES
+from checks.model import ANSWER_WORDS, Answer
+from checks.policy import OnWarn
+from tasks.store.folder import FolderStore
+from tests.flows.cli.test_judge import BAD, Ended, Run
+from tests.flows.cli.test_judge import run as run
+from tests.sample_reports import POLICY
+from tests.tasks.kept_gates import gate_id, keep
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Path:
+    """The folder of a gate that its own policy refused; the shipped policy of the type answers otherwise."""
+    store = FolderStore(tmp_path / "store")
+    keep(store, 0, BAD)
+    return store.root / "gates" / gate_id(0)
+
+
+def keep_policy(folder: Path) -> None:
+    """As a gate keeps the policy beside its verdict."""
+    (folder / "policy.json").write_bytes(dump_plain(POLICY))
+
+
+def test_a_gate_is_judged_again_by_its_own_policy(run: Run, refused: Path) -> None:
+    """The same answer, and the policy is named; nothing has to be explained."""
+    keep_policy(refused)
+
+    ended = run("judge", refused, "--format", "json")
+
+    assert kept_answer(refused) == ended.document["answer"]
+    assert {"same_answer": True, "same_policy": True, "said": None}.items() <= own(ended).items()
+    assert f"policy: {POLICY.name} ({refused / 'policy.json'})" in ended.err
+    assert "The gate itself" not in run("judge", refused).out
+
+
+@pytest.mark.parametrize("words", [("judge",), ("render",), ("explain", "--kind", "report")])
+def test_another_answer_than_that_of_the_gate_is_explained_behind_it(
+    run: Run, refused: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Both answers, both policies, and the exit code of the new answer."""
+    lenient = tmp_path / "lenient.json"
+    lenient.write_bytes(dump_plain(replace(POLICY, name="lenient", checks={}, on_warn=OnWarn.GO)))
+    keep_policy(refused)
+
+    ended = run(words[0], refused / "health_check_metrics.json", *words[1:], "--policy", lenient)
+    second = next(line for line in ended.out.splitlines()[1:] if line.strip())
+
+    assert "The gate itself decided" in second and ANSWER_WORDS[Answer(str(kept_answer(refused)))] in second
+    assert POLICY.name in second and "lenient" in second and "This answer differs" in second
+    assert ended.code != EXIT_CODES[Answer(str(kept_answer(refused)))]
+
+
+def test_a_gate_whose_policy_is_lost_says_so(run: Run, refused: Path) -> None:
+    """The shipped policy of the type judges, and the answer says that the gate had another one."""
+    ended = run("judge", refused)
+    said = ended.out.splitlines()[1]
+
+    assert said.startswith("The gate itself decided") and "of which no file was found" in said
+    assert "Name the gate's own with --policy." in said
+
+
+def test_the_policy_of_the_gate_file_that_the_request_names_is_found(
+    run: Run, refused: Path, tmp_path: Path
+) -> None:
+    """An older version kept no policy. A file that was changed since then has another digest, and is not taken."""
+    policy = tmp_path / "own.json"
+    policy.write_bytes(dump_plain(POLICY))
+    (tmp_path / "gate.toml").write_text('[policy]\nfile = "own.json"\n')
+    (refused / "request.json").write_text(json.dumps({"gate_file": str(tmp_path / "gate.toml")}))
+
+    assert True is own(run("judge", refused, "--format", "json"))["same_policy"]
+    policy.write_bytes(dump_plain(replace(POLICY, on_warn=OnWarn.ASK)))
+    assert False is own(run("judge", refused, "--format", "json"))["same_policy"]
+
+
+def test_a_verdict_that_is_not_of_the_report_proves_nothing(run: Run, refused: Path) -> None:
+    """Neither one of another report nor one that cannot be read is passed over."""
+    (refused / "verdict.json").write_text("{}")
+    assert "What the gate itself decided is not known" in run("judge", refused).out.splitlines()[1]
+
+    (refused / "verdict.json").unlink()
+    ended = run("judge", refused, "--format", "json")
+    assert "own_decision" not in ended.document
+
+
+def kept_answer(folder: Path) -> object:
+    """What verdict.json says."""
+    return json.loads((folder / "verdict.json").read_text())["answer"]
+
+
+def own(ended: Ended) -> dict[str, object]:
+    """What the document says of the gate's own decision."""
+    found = ended.document["own_decision"]
+    assert isinstance(found, dict)
+    return found
