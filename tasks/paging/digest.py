@@ -13,8 +13,8 @@ from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
     answer_line,
     budget_line,
-    finding_words,
     moved_line,
+    open_words,
     span,
     state_words,
     worse_words,
@@ -61,7 +61,7 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
 
 
 def _item(node: FleetNode) -> Item:
-    more = [finding_words(one) for one in node.open[:1]] or worse_words(node)[:1]
+    more = [*open_words(node)[:1]] or worse_words(node)[:1]
     said = "; ".join([f"{node.name} is {state_words(node)}", *more])
     cause = node.open[0].finding.cause if node.open else Cause.EVIDENCE
     remedy = f"Look at its history: prelaunch history STORE {node.name}"

@@ -13,7 +13,7 @@ from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, sentence
 from tasks.render.remedy_commands import Place, engine_of
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import answer_line, finding_words, moved_line, state_words, worse_words
+from tasks.reports.fleet.text import answer_line, moved_line, open_words, state_words, worse_words
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
@@ -90,7 +90,7 @@ def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
 
 
 def _node_words(node: FleetNode) -> str:
-    more = [finding_words(one) for one in node.open[:1]] or worse_words(node)[:1]
+    more = [*open_words(node)[:1]] or worse_words(node)[:1]
     return "; ".join([state_words(node), *more])
 
 

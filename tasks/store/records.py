@@ -43,6 +43,17 @@ class KeptFinding:
     is_predicate: bool = False
 
 
+def is_missing(finding: KeptFinding) -> bool:
+    """Whether evidence is missing that the policy requires: it is said as CANNOT TELL, and not as a failure."""
+    return finding.cause is Cause.EVIDENCE and finding.level is Level.FAIL
+
+
+def finding_line(finding: KeptFinding) -> str:
+    """The finding as a sentence: its level, or CANNOT TELL, and whom it is about."""
+    word = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
+    return f"{word} {who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+
+
 @dataclass(frozen=True)
 class KeptVerdict:
     """A verdict, as far as it is compared."""
@@ -128,11 +139,7 @@ def record_of(
 ) -> Record:
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
-    said = ""
-    if first is not None:
-        unknown = first.cause is Cause.EVIDENCE and first.level is Level.FAIL
-        word = ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else first.level.value
-        said = f"{word} {who(first.subject)}{'' if first.is_predicate else ':'} {first.message}"
+    said = "" if first is None else finding_line(first)
     of = verdict.digests
     return Record(
         SCHEMA_VERSION,

@@ -254,7 +254,7 @@ def _together(
         # Nothing is said of a machine here, so that no peers are needed.
         move = moves(number.bad, [mine[-NEWS:]], chance)[0]
         courses.append(_course(number, _Track(at, mine, mine, True), move, days, True))
-        if at[-1] < places[-1]:
+        if len(places) > 1 and at[-1] < places[-2]:
             gone.append(f"{number.check} {number.what} is no longer measured")
     first, last = gates[places[0]].measured_at, gates[places[-1]].measured_at
     return Machine(
@@ -303,12 +303,17 @@ def _unmeasured(
     gates: Sequence[GateNumbers],
     days: Sequence[float],
 ) -> Iterator[str]:
-    """Metrics that an earlier gate of the same kind has and the newest one of that kind lacks."""
-    newest = seen.nodes[-1][0]
-    latest = {gates[place].alone: place for place, _ in seen.nodes}
+    """Metrics that an earlier gate of the same kind has and the newest two of that kind lack. What one gate lacks is missing evidence,
+    and the gate itself says so.
+    """
+    places = [place for place, _ in seen.nodes]
+    of_kind: dict[str, list[int]] = {}
+    for place in places:
+        of_kind.setdefault(gates[place].alone, []).append(place)
     for number in sorted(tracks, key=lambda number: number.turn):
-        if tracks[number].places[-1] < latest.get(number.group, newest):
+        alike = of_kind.get(number.group, places)
+        if len(alike) > 1 and tracks[number].places[-1] < alike[-2]:
             yield f"{number.check} {number.what} is no longer measured"
     for counter in counters:
-        if counter.points[-1].day < days[newest]:
+        if len(places) > 1 and counter.points[-1].day < days[places[-2]]:
             yield f"{counter.check} {counter.metric} is no longer measured"

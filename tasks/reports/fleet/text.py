@@ -9,12 +9,13 @@ from checks.exit_codes import Exit
 from checks.judge.rules.wording import who
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.model import IdentityChange
-from checks.model import Profile
+from checks.model import ANSWER_WORDS, Answer, Profile
 from tasks.remediation.model import Act
 from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
+from tasks.store.records import is_missing
 from tasks.text.inert import clean, one_line
 
 # One sign per gate of the strip, so that it can be read without colours.
@@ -24,6 +25,7 @@ SIGNS = {
 LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
 STRIP, NAMED = 30, 20
 NONE = "-"
+MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
     "node",
     "cluster",
@@ -127,13 +129,13 @@ def node_text(node: FleetNode, fleet: Fleet) -> str:
     )
     for title, some in node_parts(node, fleet):
         lines += ["", f"{title}:", *(f"  {one_line(line, 500)}" for line in some)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", LEGEND]) + "\n"
 
 
 def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]:
     """The parts of a machine's page that are lists of lines."""
     if node.open:
-        yield "Open findings", [finding_words(one) for one in node.open]
+        yield "Open findings", open_words(node)
     worse = worse_words(node)
     if worse:
         more = [f"and {len(worse) - NAMED} more"] if len(worse) > NAMED else []
@@ -229,11 +231,47 @@ def strip(node: FleetNode) -> str:
 
 def finding_words(one: StillOpen) -> str:
     """A finding as a sentence, with the first gate of the unbroken row that found it, and the last one."""
+    return f"{_head(one)}: {_sentence(one)} ({_since(one)})"
+
+
+def open_words(node: FleetNode) -> list[str]:
+    """The open findings, one line each; what one gate could not measure of the machine is one line."""
+    return [finding_words(some[0]) if len(some) == 1 else _missing_words(some) for some in _open(node)]
+
+
+def _open(node: FleetNode) -> list[tuple[StillOpen, ...]]:
+    """The open findings in their order. Those that one gate has for want of evidence are together, where the first of them is."""
+    found: dict[object, list[StillOpen]] = {}
+    for place, one in enumerate(node.open):
+        found.setdefault(one.gate_id if is_missing(one.finding) else place, []).append(one)
+    return [tuple(some) for some in found.values()]
+
+
+def _missing_words(some: Sequence[StillOpen]) -> str:
+    """ "CANNOT TELL 10 checks (20 results), first collective.all_gather: node-1, rank 2: not measured (since ...)"."""
+    first = min(some, key=lambda one: (one.since, not one.at_least))
+    return f"{MISSING} {_count_words(some)}, first {some[0].finding.check}: {_sentence(some[0])} ({_since(first)})"
+
+
+def _count_words(some: Sequence[StillOpen]) -> str:
+    checks = len({one.finding.check for one in some})
+    return f"{checks} check{'' if checks == 1 else 's'} ({len(some)} results)"
+
+
+def _head(one: StillOpen) -> str:
     finding = one.finding
-    said = f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+    word = MISSING if is_missing(finding) else f"{finding.level.value} {finding.cause.value}"
+    return f"{word} {finding.check}"
+
+
+def _sentence(one: StillOpen) -> str:
+    finding = one.finding
+    return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+
+
+def _since(one: StillOpen) -> str:
     since = f"{'at least since' if one.at_least else 'since'} {one.since}, {one.since_gate_id}"
-    last = "" if one.gate_id == one.since_gate_id else f"; last seen {one.last_seen}, {one.gate_id}"
-    return f"{finding.level.value} {finding.cause.value} {finding.check}: {said} ({since}{last})"
+    return since + ("" if one.gate_id == one.since_gate_id else f"; last seen {one.last_seen}, {one.gate_id}")
 
 
 def worse_words(node: FleetNode) -> list[str]:
@@ -291,10 +329,9 @@ def _incomplete(fleet: Fleet) -> str:
 
 
 def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
-    worst = (
-        node.open[-1:] if not node.open else sorted(node.open, key=lambda one: -one.finding.level.rank)[:1]
-    )
-    more = f" and {len(node.open) - 1} more" if len(node.open) > 1 else ""
+    found = _open(node)
+    worst = sorted(found, key=lambda some: (-some[0].finding.level.rank, is_missing(some[0].finding)))[:1]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     worse = worse_words(node)
     return (
         one_line(node.name, 60),
@@ -302,7 +339,7 @@ def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
         node.state.value,
         proof_words(node),
         strip(node) or NONE,
-        _short([f"{one.finding.level.value} {one.finding.check}{more}" for one in worst]),
+        _short([f"{_open_cell(some)}{more}" for some in worst]),
         _short(
             [one_line(worse[0], 100) + (f" and {len(worse) - 1} more" if len(worse) > 1 else "")]
             if worse
@@ -311,6 +348,15 @@ def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
         _short([one_line(change_words(one), 80) for one in node.changes[-1:]]),
         one_line(scheduler_words(node), 100) if fleet.asked else NONE,
     )
+
+
+def _open_cell(some: Sequence[StillOpen]) -> str:
+    """Such as "FAIL collective.all_reduce", or "CANNOT TELL 10 checks"."""
+    finding = some[0].finding
+    if not is_missing(finding):
+        return f"{finding.level.value} {finding.check}"
+    checks = len({one.finding.check for one in some})
+    return f"{MISSING} {finding.check if checks == 1 else f'{checks} checks'}"
 
 
 def _short(texts: Sequence[str]) -> str:

@@ -119,7 +119,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
         gate_file = Path(str(request["gate_file"])) if isinstance(request, dict) else Path()
         with gate_file.open("rb") as file:
             table = tomllib.loads(file.read(SMALL_BYTES).decode("utf-8"))
-        yield gate_file.parent / str(table["policy"]["file"])
+        yield (gate_file.parent / str(table["policy"]["file"])).resolve()
     except (DecodeError, KeyError, OSError, TypeError, ValueError):
         pass  # no request, or its gate file is on another machine
     yield from sorted(SHIPPED.glob("*.toml"))

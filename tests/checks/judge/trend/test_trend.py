@@ -268,15 +268,17 @@ def test_a_gpu_that_is_gone_is_named() -> None:
 
 
 def test_a_metric_that_is_no_longer_measured_is_named() -> None:
-    """Steady until it went silent is not steady."""
+    """By the newest two gates. What one gate lacks is missing evidence, and no trend."""
     silent = with_row(
         day(20), "compute.gemm", "node-0/rank-0", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
     )
     silent = with_row(
         silent, "compute.gemm", "node-0/rank-1", lambda r: replace(r, outcome=Outcome.ERRORED, metrics={})
     )
-    made = followed([*FALLING, silent])
+    again = replace(silent, gate_id="g-21", measured_at=day(21).measured_at)
 
+    assert () == machine(followed([*FALLING, silent]), "node-0").gone
+    made = followed([*FALLING, silent, again])
     assert ("compute.gemm gflops is no longer measured",) == machine(made, "node-0").gone
 
 
