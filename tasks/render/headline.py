@@ -139,8 +139,9 @@ def sentence(item: Group, names: bool = False) -> str:
         return f"{who}: {item.where} {verb} {message}"
     if item.is_predicate:
         return f"{who} {plural(message) if item.are_several else message}"
-    # "report" is no check: what is said of it is about the subject as a whole.
-    return f"{who}: {message}" if item.check == "report" else f"{who}: {message} ({one_line(item.check, 80)})"
+    # "report" is no check: what is said of it is about the subject as a whole. Nor is a check named twice.
+    check = one_line(item.check, 80)
+    return f"{who}: {message}" if check == "report" or check in message else f"{who}: {message} ({check})"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:

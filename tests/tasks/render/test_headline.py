@@ -32,6 +32,7 @@ def _found(subject: str, message: str, check: str = "gpu.modes", is_predicate: b
     [
         ([_found("n/rank-3", "computes wrong sums", is_predicate=True)], "node n, rank 3 computes wrong sums"),
         ([_found("node-1", "GPU 2 has persistence mode off")], "node-1: GPU 2 has persistence mode off (gpu.modes)"),
+        ([_found("node-1", "the others waited for it in gpu.modes")], "node-1: the others waited for it in gpu.modes"),
         ([_found("cluster", "driver version differs")], "the cluster: driver version differs (gpu.modes)"),
         ([_found("a<->b", "is slow", is_predicate=True)], "the link between node a and node b is slow"),
         ([_found("node-1", "the clock is odd", "report")], "node-1: the clock is odd"),
