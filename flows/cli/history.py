@@ -14,7 +14,7 @@ from flows.cli.replay import failed
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.text import fleet_code, node_document, node_text
 from tasks.reports.read import InputError
-from tasks.reports.store_argument import open_named_store
+from tasks.reports.store_argument import NamedStore, open_named_store, require_known_node
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 
@@ -41,11 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = read(arguments, named, None, arguments.node)
         nodes = [*found.nodes, *found.replaced]
         if not nodes:
-            raise InputError(
-                named.address,
-                f"no gate in it knows a node {arguments.node!r:.80}. `prelaunch fleet` lists them."
-                f"{_only_a_store(arguments.node)}",
-            )
+            _reject_unknown(named, arguments)
         if arguments.html is not None:
             from tasks.reports.fleet.page import node_page
 
@@ -70,6 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
         write_stdout("\n".join(node_text(node, found) for node in nodes))
     say_problems(found)
     return fleet_code(found)
+
+
+def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:
+    """Raise InputError for a node that no gate knows, with what may be meant."""
+    try:
+        require_known_node(named, arguments.node, arguments.store)
+    except InputError as error:
+        said = error.message + _only_a_store(arguments.node)
+        raise InputError(error.file, said, error.path, error.nearest) from error
 
 
 def _require_node(word: str) -> None:

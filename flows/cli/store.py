@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -22,16 +23,24 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import listed_text, pruned_text
 from tasks.reports.read import InputError, default_policy_of
-from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
+from tasks.reports.store_argument import (
+    DEFAULT,
+    NamedStore,
+    UnknownNode,
+    open_named_store,
+    require_gates,
+    require_known_node,
+)
 from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, moment, rebuild
 from tasks.store.index import IndexFailed
 from tasks.store.layout import outcome_key, verdict_key
 from tasks.store.prune import Pruning, planned, removed
-from tasks.store.records import Record, load
+from tasks.store.records import Record, findings_line, load
 from tasks.text.inert import one_line
 
 OUTCOME_BYTES = 1 << 22
+UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 
 
@@ -50,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         default="",
         metavar="TIME",
-        help="only verdicts of this time or later: 2026-11-20, or 2026-11-20T08:00:00Z",
+        help="only verdicts of this time or later: 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d",
     )
     show.add_argument(
         "--node",
@@ -110,31 +119,49 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         if record.judged_at >= since and arguments.cluster in ("", record.cluster)
     ]
     problems = list(found.problems)
+    of_node: dict[str, str] = {}
     if arguments.node:
-        chosen = [record for record in chosen if _concerns(kept.store, record, arguments.node, problems)]
+        said = {one.gate_id: _about_node(kept.store, one, arguments.node, problems) for one in chosen}
+        of_node = {gate_id: text for gate_id, text in said.items() if text is not None}
+        chosen = [record for record in chosen if record.gate_id in of_node]
         if not chosen and not problems:
-            write_stderr(f"prelaunch: no verdict names the node {one_line(arguments.node, 80)}")
+            _require_known(kept, arguments, problems)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         decided = dict(
             pool.map(lambda record: (record.gate_id, _decided(kept.store, record.gate_id)), chosen)
         )
     if arguments.format == "json":
-        rows = [{**_table(one), **_decision_json(decided[one.gate_id])} for one in chosen]
+        rows = [
+            {**_table(one), **_decision_json(decided[one.gate_id]), "node_finding": of_node.get(one.gate_id)}
+            for one in chosen
+        ]
         write_stdout(json_text({"verdicts": rows, "problems": problems, "error": None}))
     else:
         texts = {gate_id: _decision_text(*said) for gate_id, said in decided.items() if said is not None}
-        write_stdout(listed_text(chosen, texts))
+        write_stdout(listed_text(chosen, texts, of_node))
     for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 
 
-def _concerns(store: Store, record: Record, node: str, problems: list[str]) -> bool:
-    """Whether the verdict condemns the node or has a finding about it; what cannot be read is a problem, and is not listed."""
-    if node in record.condemned:
-        return True
-    if record.level is Level.PASS:
-        return False
+def _require_known(kept: NamedStore, arguments: argparse.Namespace, problems: list[str]) -> None:
+    """Raise InputError for a node that no gate knows; where some gates cannot be read, that is a problem."""
+    try:
+        require_known_node(kept, arguments.node, arguments.store, "--node")
+        write_stderr(f"prelaunch: no verdict names the node {one_line(arguments.node, 80)}")
+    except UnknownNode as error:
+        if error.complete:
+            raise
+        problems.append(error.message)
+
+
+def _about_node(store: Store, record: Record, node: str, problems: list[str]) -> str | None:
+    """The node's own first finding, or that there is none about it; None unless the verdict condemns the node or has a finding about
+    it. What cannot be read is a problem, and is not listed.
+    """
+    condemned = node in record.condemned
+    if record.level is Level.PASS and not condemned:
+        return None
     try:
         data = store.get(verdict_key(record.gate_id))
         if data is None:
@@ -142,9 +169,11 @@ def _concerns(store: Store, record: Record, node: str, problems: list[str]) -> b
         found = load(data).findings
     except DecodeError as error:
         problems.append(f"{store.place(verdict_key(record.gate_id))}: {error}")
-        return False
-    ends = (end for finding in found for end in finding.subject.split(LINK))
-    return any(node_of(end.strip()) == node for end in ends)
+        return f"its findings about {node} cannot be read" if condemned else None
+    own = [one for one in found if node in {node_of(end.strip()) for end in one.subject.split(LINK)}]
+    if not own:
+        return f"no finding about {node}" if condemned else None
+    return findings_line(own)
 
 
 def _decided(store: Store, gate_id: str) -> tuple[Decision, ApprovalAnswer | None] | None:
@@ -234,7 +263,12 @@ def _days(text: str) -> float:
 
 
 def _instant(text: str) -> str:
+    """A time, or an age before now, as records have it. Raises InputError."""
+    age = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
     when = moment(text if "T" in text else f"{text}T00:00:00Z")
+    if age:
+        when = time.time() - int(age[1]) * UNITS_S[age[2]]
     if when is None:
-        raise InputError("--since", f"{text!r:.40} is not a time. Write 2026-11-20 or 2026-11-20T08:00:00Z.")
+        said = f"{text!r:.40} is not a time. Write 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d."
+        raise InputError("--since", said)
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -88,9 +88,17 @@ def _shown(line: str) -> str:
     return " " * (len(line) - len(line.lstrip(" "))) + one_line(line, 400)
 
 
-def listed_text(records: Sequence[Record], decided: Mapping[str, str]) -> str:
-    """One line per verdict, and their number. `decided` says by the id of a gate what was decided, and by whom."""
-    rows = [COLUMNS, *(_row(record, decided.get(record.gate_id, "")) for record in records)]
+def listed_text(
+    records: Sequence[Record], decided: Mapping[str, str], found: Mapping[str, str] | None = None
+) -> str:
+    """One line per verdict, and their number. `decided` says by the id of a gate what was decided, and by whom; `found` what is shown
+    as its first finding, where that is another one than the verdict's.
+    """
+    own = found or {}
+    rows = [
+        COLUMNS,
+        *(_row(one, decided.get(one.gate_id, ""), own.get(one.gate_id, one.finding)) for one in records),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
@@ -110,7 +118,7 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
     return "\n".join([*lines, number + tail]) + "\n"
 
 
-def _row(record: Record, decided: str) -> tuple[str, ...]:
+def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
     # The level of what could not be told would read as if a machine had failed.
     level = "" if record.answer is Answer.CANNOT_TELL else f" ({record.level.value})"
     answer = f"{ANSWER_WORDS[record.answer]}{level}"
@@ -122,5 +130,5 @@ def _row(record: Record, decided: str) -> tuple[str, ...]:
         str(record.nodes),
         answer,
         one_line(decided, 80) or "-",
-        one_line(record.finding, 120) or one_line(reused, 120) or "-",
+        one_line(finding, 120) or one_line(reused, 120) or "-",
     )

@@ -7,13 +7,16 @@ Raises InputError if it names no store; StoreError and IndexFailed are errors of
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks.documents.decode import nearest
+from tasks.gate_file.folder import is_name, path_of
 from tasks.reports.read import InputError, read_input
 from tasks.store.base import BadAddress, Store
-from tasks.store.history import listed
+from tasks.store.history import known_names, listed
 from tasks.store.index import FILE, Index
 from tasks.store.layout import GATES, RECORDS, REPORT_FILE
 from tasks.store.open import absolute, is_remote, open_store
@@ -28,12 +31,14 @@ class NoReports(InputError):
 
 @dataclass(frozen=True)
 class NamedStore:
-    """A store, its address, and where its index lies."""
+    """A store, its address, and where its index lies. `argument` was typed, `path` is what its gate file says."""
 
     address: str
     store: Store
     url: str
     local: Path
+    argument: str = ""
+    path: str = ""
 
     def index(self) -> Index:
         """The index. Raises IndexFailed."""
@@ -42,7 +47,7 @@ class NamedStore:
 
 def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStore:
     """The store that `argument` names; PRELAUNCH_INDEX is the index's URL where no gate file says it. Raises InputError."""
-    url, work = environment.get(URL_VARIABLE, ""), ""
+    url, work, path = environment.get(URL_VARIABLE, ""), "", ""
     address = argument
     if argument.endswith(".toml"):
         from tasks.gate_file.read import (
@@ -54,14 +59,14 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
             table = read_gate_file(Path(argument)).store
         except GateFileError as error:
             raise InputError(error.file, error.message, error.path, error.nearest) from error
-        address, url, work = table.path, table.index or url, table.work
+        address, url, work, path = table.path, table.index or url, table.work, table.path
     try:
         where = absolute(address)
         store = open_store(where)
         local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, url, local)
+    return NamedStore(where, store, url, local, argument, path)
 
 
 def is_store(argument: str) -> bool:
@@ -114,4 +119,43 @@ def require_gates(name: NamedStore) -> None:
     """Raise InputError for a store without a gate: a name that is misspelt is not a history without a fault."""
     if not name.store.list(RECORDS) and not name.store.list(GATES):
         said = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
-        raise InputError(name.address, said)
+        raise InputError(name.address, f"{said}{_meant(name)}")
+
+
+def _meant(name: NamedStore) -> str:
+    """What may be meant instead: the gate file of that name, or the store seen from another folder."""
+    path = name.path
+    if path and not is_remote(path) and not Path(path).expanduser().is_absolute():
+        return f" ([store] path {path!r} is relative to the folder where the command runs.)"
+    if name.argument and is_name(name.argument) and (file := path_of(name.argument)).is_file():
+        here = Path.cwd()
+        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        return f" If the gate {name.argument!r} is meant, name the file: {shown}"
+    return ""
+
+
+class UnknownNode(InputError):
+    """No gate of the store knows the node. `complete` is False if some gates could not be read, which may know it."""
+
+    complete = True
+
+
+def require_known_node(named: NamedStore, node: str, argument: str, where: str = "") -> None:
+    """Raise UnknownNode if no gate of the store knows the node. Raises StoreError, IndexFailed.
+
+    `argument` is the store as it was typed, and `where` the place of the command line that has the node.
+    """
+    names, problems = known_names(named.store, named.index())
+    if node in names:
+        return
+    typed = "" if argument == DEFAULT else f" {shlex.quote(argument)}"
+    said = f"no gate in it knows a node {node!r:.80}. `prelaunch fleet{typed}` lists them."
+    if problems:
+        many = f"{len(problems)} thing{'' if len(problems) == 1 else 's'}"
+        said = (
+            f"no gate that could be read knows a node {node!r:.80}, and {many} could not be read, first {problems[0]}. "
+            f"`prelaunch store index{typed} --rebuild` makes what is kept of each node, which an older version did not keep."
+        )
+    error = UnknownNode(named.address, said, where, nearest(node, names))
+    error.complete = not problems
+    raise error

@@ -107,6 +107,12 @@ def known_nodes(
         return KnownNodes(history_of(mine), tuple(problems), found.index_problem or str(error))
 
 
+def known_names(store: Store, index: Index) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of all nodes that gates of the store know, and what could not be read of them. Raises StoreError."""
+    known = known_nodes(store, index, listed(store, index))
+    return tuple(sorted({total.key.node for total in known.history.totals})), known.problems
+
+
 def rebuild(store: Store, index: Index, policy_of: PolicyOf) -> Rebuilt:
     """Rebuild the index from the store alone. Records and rows of nodes that the store lacks are made from report and verdict, and
     kept; `policy_of` says how the numbers of such a report are compared. Raises IndexFailed, StoreError.

@@ -7,7 +7,7 @@ subject. A verdict that another version kept may contain more, which is ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Annotated
@@ -51,7 +51,29 @@ def is_missing(finding: KeptFinding) -> bool:
 def finding_line(finding: KeptFinding) -> str:
     """The finding as a sentence: its level, or CANNOT TELL, and whom it is about."""
     word = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
-    return f"{word} {who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+    return f"{word} {finding_sentence(finding)}"
+
+
+def finding_sentence(finding: KeptFinding) -> str:
+    """The finding as a sentence with its subject, without its level."""
+    return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+
+
+def findings_line(findings: Sequence[KeptFinding]) -> str:
+    """What a gate found of one node in a line: the first finding; where that is missing evidence, how many checks lack it."""
+    found = [one for one in findings if one.level is not Level.PASS] or list(findings)
+    first = found[0]
+    missing = [one for one in found if is_missing(one)]
+    if not is_missing(first) or len(missing) == 1:
+        return finding_line(first)
+    checks = len({one.check for one in missing})
+    word = ANSWER_WORDS[Answer.CANNOT_TELL]
+    return f"{word} {missing_count(checks, len(missing))}, first {first.check}: {finding_sentence(first)}"
+
+
+def missing_count(checks: int, results: int) -> str:
+    """Such as "10 checks (20 results)"."""
+    return f"{checks} check{'' if checks == 1 else 's'} ({results} results)"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.judge.rules.wording import who
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.model import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Profile
@@ -15,7 +14,7 @@ from tasks.render.trend_text import course_text, fleet_course_text, growth_text,
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
-from tasks.store.records import is_missing
+from tasks.store.records import finding_sentence, is_missing, missing_count
 from tasks.text.inert import clean, one_line
 
 # One sign per gate of the strip, so that it can be read without colours.
@@ -231,7 +230,7 @@ def strip(node: FleetNode) -> str:
 
 def finding_words(one: StillOpen) -> str:
     """A finding as a sentence, with the first gate of the unbroken row that found it, and the last one."""
-    return f"{_head(one)}: {_sentence(one)} ({_since(one)})"
+    return f"{_head(one)}: {finding_sentence(one.finding)} ({_since(one)})"
 
 
 def open_words(node: FleetNode) -> list[str]:
@@ -250,23 +249,17 @@ def _open(node: FleetNode) -> list[tuple[StillOpen, ...]]:
 def _missing_words(some: Sequence[StillOpen]) -> str:
     """ "CANNOT TELL 10 checks (20 results), first collective.all_gather: node-1, rank 2: not measured (since ...)"."""
     first = min(some, key=lambda one: (one.since, not one.at_least))
-    return f"{MISSING} {_count_words(some)}, first {some[0].finding.check}: {_sentence(some[0])} ({_since(first)})"
+    return f"{MISSING} {_count_words(some)}, first {some[0].finding.check}: {finding_sentence(some[0].finding)} ({_since(first)})"
 
 
 def _count_words(some: Sequence[StillOpen]) -> str:
-    checks = len({one.finding.check for one in some})
-    return f"{checks} check{'' if checks == 1 else 's'} ({len(some)} results)"
+    return missing_count(len({one.finding.check for one in some}), len(some))
 
 
 def _head(one: StillOpen) -> str:
     finding = one.finding
     word = MISSING if is_missing(finding) else f"{finding.level.value} {finding.cause.value}"
     return f"{word} {finding.check}"
-
-
-def _sentence(one: StillOpen) -> str:
-    finding = one.finding
-    return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
 
 
 def _since(one: StillOpen) -> str:

@@ -161,10 +161,22 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     assert (3, 3) == (machine["gates"], len(machine["marks"])) and machine["moves"]
 
 
+def test_a_store_of_an_older_version_is_answered_with_the_cure(tmp_path: Path, capsys: Captured) -> None:
+    """Nothing was kept of its nodes, so that nobody can say that no gate knows one."""
+    made = FolderStore(tmp_path / "old")
+    keep(made, 0, healthy(), nodes=False)
+
+    assert 2 == main(["history", str(made.root), "node-1"])
+    err = capsys.readouterr().err
+    assert f"`prelaunch store index {made.root} --rebuild`" in err and "no gate in it knows" not in err
+
+
 def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> None:
     """With the command that lists those that are known."""
     assert 2 == main(["history", str(store.root), "node-7"])
-    assert "`prelaunch fleet` lists them" in capsys.readouterr().err
+    assert f"`prelaunch fleet {store.root}` lists them" in capsys.readouterr().err
+    assert 2 == main(["history", str(store.root), "node1"])
+    assert "Did you mean 'node-1'?" in capsys.readouterr().err
     assert 2 == main(["history", str(store.root), "no node"])
     assert 2 == main(["history", str(store.root)])
     assert f"prelaunch history {store.root} NODE" in capsys.readouterr().err

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from checks.model import Cause, Level
 from tasks.reports.fleet.page import fleet_page, node_page
+from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import LEGEND, fleet_text, node_document, node_text, open_words
 from tasks.store.node_rows import Standing
 from tasks.store.records import KeptFinding
-from tests.tasks.reports.fleet.test_states import DAY_S, GEMM, HOUR_S, fleet, gate, node, only
+from tests.tasks.reports.fleet.test_states import DAY_S, GEMM, fleet, gate, node, only
 
 LOST = tuple(
     KeptFinding(Level.FAIL, Cause.EVIDENCE, check, f"a/rank-{rank}", "not measured: it hung")
