@@ -17,7 +17,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.decode import parse_json
+from checks.documents.decode import nearest, parse_json
 from checks.documents.report import digest, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Report, Verdict
@@ -47,6 +47,7 @@ from tasks.store.base import Store, StoreError
 from tasks.store.history import listed
 from tasks.store.layout import outcome_key, report_key, verdict_key
 from tasks.store.records import read as read_record
+from tasks.store.records import recorded
 
 LOG = get_logger("prelaunch")
 DOCUMENT_BYTES = 256 * 1024 * 1024
@@ -157,7 +158,9 @@ def _require_cluster(setting: GateContext, gate_id: str) -> None:
     except DecodeError as error:
         raise RemedyRejected(f"the record of gate {gate_id} cannot be read: {error}") from error
     if record is None:
-        raise RemedyRejected(f"the store has no record of a gate {gate_id}")
+        near = nearest(gate_id, recorded(setting.store))
+        hint = f". Did you mean {near}?" if near else ""
+        raise RemedyRejected(f"the store has no record of a gate {gate_id}{hint}")
     if record.cluster != setting.gate.cluster.name:
         raise RemedyRejected(
             f"gate {gate_id} is of cluster {record.cluster}, and {setting.file} is for cluster {setting.gate.cluster.name}"

@@ -35,6 +35,7 @@ from tasks.remediation.settings import cluster_of, settings_of
 from tasks.remediation.step_texts import planned
 from tasks.reports.read import InputError
 from tasks.store.base import StoreError
+from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 if every node was returned, or if only the plan was printed; 1 if a person is needed; 3 if it has to go on later."""
+    if is_gate_id(arguments.file):
+        said = f"it is the id of a gate. It stands behind the gate file: `prelaunch remedy GATE_FILE --gate {arguments.file}`"
+        return report_rejection(arguments.format, InputError(arguments.file, said))
     try:
         setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), launch=False))
         setting.store.probe()

@@ -33,7 +33,8 @@ from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
 from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
-from tasks.store.layout import REPORT_FILE
+from tasks.store.layout import REPORT_FILE, gate_folder
+from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 POLICY = SHIPPED / "seed-report.toml"
 SHOWN = 8
+DEFAULT = ".prelaunch"  # the store of a gate file that names none
 MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
 NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
@@ -293,6 +295,10 @@ def read_input(file: str) -> tuple[str, bytes]:
     if file == "-":
         return "stdin", _bounded(sys.stdin.buffer)
     path = Path(file)
+    if is_gate_id(file):
+        here = gate_folder(DEFAULT, file)
+        place = here if Path(here).is_dir() else gate_folder("STORE", file)
+        raise InputError(file, f"it is the id of a gate. Name the folder of its report: {place}")
     try:
         if path.is_dir():
             path = _only_report(path)

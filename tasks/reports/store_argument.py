@@ -14,6 +14,7 @@ from pathlib import Path
 
 from checks.documents.decode import nearest
 from tasks.gate_file.folder import is_name, path_of
+from tasks.reports.read import DEFAULT as DEFAULT
 from tasks.reports.read import InputError, read_input
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import known_names, listed
@@ -21,7 +22,6 @@ from tasks.store.index import FILE, Index
 from tasks.store.layout import GATES, RECORDS, REPORT_FILE
 from tasks.store.open import absolute, is_remote, open_store
 
-DEFAULT = ".prelaunch"
 URL_VARIABLE = "PRELAUNCH_INDEX"
 
 

@@ -20,6 +20,11 @@ REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
 POLICY_FILE, REQUEST_FILE = "policy.json", "request.json"
 
 
+def gate_folder(store: str, gate_id: str) -> str:
+    """Where the files of a gate are in the folder of a store."""
+    return f"{store}/{GATES}/{gate_id}"
+
+
 def report_key(gate_id: str) -> str:
     """The key of a gate's report."""
     return f"{GATES}/{gate_id}/{REPORT_FILE}"

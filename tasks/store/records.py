@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
@@ -203,6 +204,11 @@ def read(store: Store, gate_id: str) -> Record | None:
 def recorded(store: Store) -> tuple[str, ...]:
     """The ids of all gates that have a record. Raises StoreError."""
     return tuple(gate_id for key in store.list(RECORDS) if (gate_id := name_of(key)))
+
+
+def is_gate_id(word: str) -> bool:
+    """Whether the word of a command line has the form of a gate's id, and is no file."""
+    return "/" not in word and stamped_at(word) is not None and not Path(word).exists()
 
 
 def stamped_at(gate_id: str) -> float | None:
