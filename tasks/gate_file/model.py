@@ -16,6 +16,7 @@ from checks.facts.profile_options import DEADLINE_S
 from checks.model import Declared, KernelLog, Profile
 from checks.model_details import DeclaredMachine
 from tasks.gate_file.people import Approval, Notify
+from tasks.text.interpreters import PYTHON
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
 ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
@@ -237,6 +238,11 @@ class Training(Table):
         if self.model_trainer and (self.image or self.request or self.environment):
             raise ValueError(
                 "image, request and environment are the model_trainer's own: leave them out here"
+            )
+        if self.distributed == "torchrun" and self.command and PYTHON.fullmatch(self.command[0]):
+            raise ValueError(
+                f"torchrun starts Python itself, and would take {self.command[0]!r} for the script: "
+                'begin with the script, or write distributed = "none" to start the command alone'
             )
         return self
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.text.interpreters import PYTHON
 
 SUBJECT = "training script"
-PYTHON = re.compile(r"(.*/)?python[0-9.]*|\{python\}")
 
 
 def training_script(distributed: str, command: Sequence[str]) -> str:

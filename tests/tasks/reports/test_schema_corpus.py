@@ -42,6 +42,8 @@ READER_ALONE = {
 # More of these, each as a change of local.toml: a dotted key, its value, and the words of the refusal.
 READER_ALONE_CASES: tuple[tuple[str, Any, str], ...] = (
     ("training.model_trainer", "a:b", "give either command or model_trainer"),
+    ("training.command", ["python", "{here}/train.py"], "torchrun starts Python itself"),
+    ("training.command", ["{python}", "-u", "train.py"], "torchrun starts Python itself"),
     ("checks.deadline_s", 3600.0, "does not fit into max_runtime_minutes"),
     ("remediation", {"mode": "act"}, "needs machines that can be changed"),
     ("remediation", {"resume": True, "machines": "slurm"}, "would both start the training again"),
