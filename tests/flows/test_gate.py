@@ -15,6 +15,8 @@ from prefect.utilities import collections
 from flows.cli.main import main
 from tasks.gate.outcome import Decision, Outcome
 from tasks.launchers.base import JobState
+from tasks.reports.gate_folder.decision import kept_beside
+from tasks.reports.read import read_input
 from tests.flows.driving import Play, gate_it, logs, play, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
@@ -45,8 +47,17 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) ->
     assert (state.name, outcome.decision, outcome.code) == ("Launched", Decision.LAUNCHED, 0)
     assert logs(tmp_path, "train").count("trained") == 2
     kept = {path.name for path in (tmp_path / "store" / "gates" / outcome.gate_id).iterdir()}
-    files = {"health_check_metrics.json", "verdict.json", "report.html", "summary.md", "outcome.json"}
+    files = {
+        "health_check_metrics.json",
+        "policy.json",
+        "verdict.json",
+        "report.html",
+        "summary.md",
+        "outcome.json",
+    }
     assert kept >= {*files, "request.json", "logs"}
+    of_gate = kept_beside(*read_input(str(tmp_path / "store" / "gates" / outcome.gate_id)))
+    assert of_gate is not None and of_gate.file.endswith("policy.json")
     assert outcome.training is not None and outcome.training.detail == "node-0: trained"
     assert "GateRequest" in walked and set() == {"Observation", "Planned", "Coverage"} & set(walked)
 
