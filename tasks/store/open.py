@@ -15,6 +15,8 @@ from tasks.store.layout import STORE_ID_KEY
 from tasks.store.s3 import S3Store, parted
 
 S3 = "s3://"
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 FORM = re.compile(rb"[0-9a-f]{32}\n")
 
 
@@ -27,14 +29,23 @@ def open_store(address: str) -> Store:
 
 
 def is_remote(address: str) -> bool:
-    """Whether it is an S3 store. Raises BadAddress for a URL of another kind."""
+    """Whether it is an S3 store. Raises BadAddress for all else that begins like a URL: each machine would have its own folder."""
     if address.startswith(S3):
         return True
-    scheme, url, _ = address.partition("://")
-    if url:
-        said = f"a store at {scheme[:32]!r}:// is not supported. Name a folder, or s3://bucket/prefix."
-        raise BadAddress(said)
+    if found := SCHEME.match(address):
+        raise BadAddress(_instead(found[1].lower(), address[found.end() :].lstrip("/")))
     return False
+
+
+def _instead(scheme: str, rest: str) -> str:
+    """What to write for an address that begins like a URL. It may hold a password: only a plain rest is repeated."""
+    rest = rest if PLAIN.fullmatch(rest) else ""
+    if scheme == "s3":
+        return f"a store in S3 begins with s3:// in small letters. Write {S3}{rest or 'bucket/prefix'}."
+    if scheme == "file":
+        return f"a folder is written without file:. Write /{rest or 'path/of/the/folder'}."
+    known = f"a store at {scheme[:32]}:// is not supported"
+    return f"{known}. Name a folder (./{scheme[:32]}:... for one with this name), or s3://bucket/prefix."
 
 
 def absolute(address: str) -> str:

@@ -63,6 +63,33 @@ def test_an_address_of_another_kind_is_rejected(tmp_path: Path, path: str) -> No
     assert "hunter22" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [
+        ("s3:/bucket/prelaunch", "Write s3://bucket/prelaunch."),
+        ("S3://bucket/prelaunch", "Write s3://bucket/prelaunch."),
+        ("s3:bucket", "Write s3://bucket."),
+        ("S3://me:hunter22@bucket/x", "Write s3://bucket/prefix."),
+        ("gs:/x", "a store at gs:// is not supported"),
+        ("gs://bucket/x", "a store at gs:// is not supported"),
+        ("file:/x/y", "Write /x/y."),
+        ("file:///x/y", "Write /x/y."),
+    ],
+)
+def test_what_begins_like_a_url_is_never_taken_for_a_folder(tmp_path: Path, path: str, instead: str) -> None:
+    """Each worker would have a folder of its own, and no lock in common; the right form is written out."""
+    with pytest.raises(GateFileError, match=r"store\.path") as caught:
+        opened(tmp_path, f'path = "{path}"')
+
+    assert instead in str(caught.value) and "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["./s3:x", "a/b:c", "~/kept", "s3"])
+def test_a_folder_with_a_colon_further_on_is_a_folder(tmp_path: Path, path: str) -> None:
+    """Also one that is written with ./ before its name."""
+    assert Path(path).name == Path(opened(tmp_path, f'path = "{path}"').address).name
+
+
 @pytest.mark.parametrize("url", ["mysql://me:hunter22@h/d", "hunter22", "hunter22" * 600])
 def test_an_index_of_another_kind_is_rejected_without_its_password(tmp_path: Path, url: str) -> None:
     """The key is named, its value is not."""
