@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,16 @@ def run_checks(words: list[str]) -> subprocess.CompletedProcess[str]:
     """The command of the init container."""
     argv = (sys.executable, "-m", "container.agent.allocation", *words)
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.parametrize(
+    ("gate", "base"), [("eks-p5", "gate"), ("eks-p5-injob", "gate"), ("hyperpod-eks", "hyperpod")]
+)
+def test_a_gate_file_runs_in_the_namespace_in_which_it_has_its_rights(gate: str, base: str) -> None:
+    """Both as they are shipped."""
+    options = tomllib.loads((FOLDER.parent / "gates" / f"{gate}.toml").read_text())["cluster"]["options"]
+
+    assert (
+        yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text())["namespace"]
+        == options["namespace"]
+    )
