@@ -15,6 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from checks.value_types import SPARSE
+
 # A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
 REPLACED_S = 1800.0
 
@@ -123,12 +125,16 @@ class PreflightResult(Enum):
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong."""
+    """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong.
+
+    `unreachable`: the engine itself gave no answer, so that nothing else could be verified either.
+    """
 
     subject: str
     result: PreflightResult
     message: str
     remedy: str = ""
+    unreachable: bool = field(default=False, metadata=SPARSE)
 
     @property
     def text(self) -> str:

@@ -49,6 +49,7 @@ RIGHTS: tuple[Right, ...] = (
     (SECRET, ("create", "delete", "get"), ""),
     (SERVICE, ("create", "delete", "get"), ""),
 )
+ASK_ELSEWHERE = "Run this where kubectl version answers, or name the cluster with context or kubeconfig_file in [cluster.options]."
 EFA = "vpc.amazonaws.com/efa"
 
 
@@ -62,7 +63,7 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
     except LaunchRejected as error:
         return (_wrong("API server", str(error)),)
     except LaunchError as error:
-        return (_unseen("API server", str(error)),)
+        return (_unanswered(error),)
     looks: tuple[Callable[[], Iterable[PreflightCheck]], ...] = (
         lambda: _rights(api, FORMS[options.workload]),
         lambda: _objects(api, plans),
@@ -81,7 +82,7 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
         except Refused as refusal:
             made.append(_unseen(refusal.kind, str(refusal)))
         except EngineUnavailable as error:
-            made.append(_unseen("API server", str(error)))
+            made.append(_unanswered(error))
     return tuple(dict.fromkeys(made))
 
 
@@ -272,6 +273,11 @@ def quantity(value: object) -> float:
 
 def _wrong(subject: str, message: str, remedy: str = "") -> PreflightCheck:
     return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
+
+
+def _unanswered(error: LaunchError) -> PreflightCheck:
+    """The API server gave no answer."""
+    return PreflightCheck("API server", PreflightResult.UNSEEN, str(error), ASK_ELSEWHERE, unreachable=True)
 
 
 def _unseen(subject: str, message: str) -> PreflightCheck:

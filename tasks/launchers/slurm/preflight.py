@@ -59,6 +59,7 @@ print("torch", importlib.util.find_spec("torch") is not None)
     fi
 done
 """
+ASK_ELSEWHERE = "Run this where scontrol ping answers, such as on a login node, or start slurmctld."
 PYTHONS = ("python3", "python", "/opt/conda/bin/python3")
 
 
@@ -70,7 +71,7 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
     except EngineUnavailable as error:
         return (_wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
     if said.code:
-        return (_unseen("slurmctld", f"it does not answer: {said.words}"),)
+        return (_unanswered("slurmctld", f"it does not answer: {said.words}"),)
     made = [PreflightCheck("slurmctld", PreflightResult.OK, said.words)]
     looks: tuple[Callable[[], Iterator[PreflightCheck]], ...] = (
         lambda: _requests(plans, options),
@@ -85,7 +86,7 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
         try:
             made += one()
         except EngineUnavailable as error:
-            made.append(_unseen("Slurm", str(error)))
+            made.append(_unanswered("Slurm", str(error)))
     return tuple(made)
 
 
@@ -350,6 +351,11 @@ def _reboots() -> Iterator[PreflightCheck]:
 
 def _wrong(subject: str, message: str, remedy: str) -> PreflightCheck:
     return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
+
+
+def _unanswered(subject: str, message: str) -> PreflightCheck:
+    """The controller gave no answer."""
+    return PreflightCheck(subject, PreflightResult.UNSEEN, message, ASK_ELSEWHERE, unreachable=True)
 
 
 def _unseen(subject: str, message: str) -> PreflightCheck:

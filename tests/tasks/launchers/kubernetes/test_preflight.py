@@ -137,6 +137,7 @@ def test_an_api_server_that_does_not_answer_says_nothing(cluster: Cluster) -> No
 
     assert wrong(found) == []
     assert any(check.result is PreflightResult.UNSEEN and "503" in check.text for check in found)
+    assert any(check.unreachable and "kubectl version" in check.remedy for check in found)
 
 
 def test_a_cluster_that_cannot_be_found_is_wrong(tmp_path: Path) -> None:
