@@ -18,7 +18,7 @@ from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
-from flows.cli.plan import examples_of, plans_of
+from flows.cli.plan import copied_of, examples_of, plans_of
 from flows.cli.plan_text import relative_note
 from flows.cli.prefect_server import QUIET
 from tasks.gate.context import GateContext, open_gate_context
@@ -110,6 +110,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             return
         yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
         yield from (_missing(one.place, one.message, one.remedy) for one in examples_of(setting))
+        yield from (_ok(one.place, one.message) for one in copied_of(setting))
     elif arguments.send_test:
         yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)

@@ -26,7 +26,7 @@ from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate.outcome import rejection_kind
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.placeholders import Example, examples_in
+from tasks.gate_file.placeholders import Copied, Example, copied_in, examples_in
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import (
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
-    examples = examples_of(setting)
+    examples, copied = examples_of(setting), copied_of(setting)
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
@@ -95,20 +95,22 @@ def run(arguments: argparse.Namespace) -> int:
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
         }
-        more = {"preflight": plain(lines), "examples": plain(examples)}
+        more = {"preflight": plain(lines), "examples": plain(examples), "copied": plain(copied)}
         write_stdout(json_text({**document, **{key: value for key, value in more.items() if value}}))
     elif arguments.format == "shell":
         write_stdout("\n".join(map(_shell, requests)))
         for line in lines:
             if line.result in REFUSED:
                 write_stderr(f"prelaunch: {line.text}")
-        for one in examples:
+        for one in (*examples, *copied):
             write_stderr(f"prelaunch: {one.text}")
     else:
         from flows.cli.plan_text import plan_text
 
         width, colour = stdout_width(), stdout_colour()
-        write_stdout(plan_text(setting, planned, made, plans, lines, os.environ, width, colour, examples))
+        write_stdout(
+            plan_text(setting, planned, made, plans, lines, os.environ, width, colour, examples, copied)
+        )
     found = {line.result for line in lines}
     return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
 
@@ -136,11 +138,19 @@ def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
 
 def examples_of(setting: GateContext) -> tuple[Example, ...]:
     """The values of the gate file, with its overrides, that are still an example's."""
+    return examples_in(setting.gate.model_dump(mode="json"), _text_of(setting))
+
+
+def copied_of(setting: GateContext) -> tuple[Copied, ...]:
+    """The values that `prelaunch init` asked to be replaced, and that are as it wrote them."""
+    return copied_in(setting.gate.model_dump(mode="json"), _text_of(setting))
+
+
+def _text_of(setting: GateContext) -> str:
     try:
-        text = Path(setting.file).read_text(encoding="utf-8")
+        return Path(setting.file).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        text = ""  # the file was read before; without it a line is not known
-    return examples_in(setting.gate.model_dump(mode="json"), text)
+        return ""  # the file was read before; without it a line is not known
 
 
 def reject(form: str, error: Exception) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
-from tasks.gate_file.placeholders import Example
+from tasks.gate_file.placeholders import Copied, Example
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
@@ -49,6 +49,7 @@ def plan_text(
     width: int = 100,
     colour: bool = False,
     examples: Sequence[Example] = (),
+    copied: Sequence[Copied] = (),
 ) -> str:
     """The page, `width` columns wide; the first line is the summary."""
     out = io.StringIO()
@@ -58,12 +59,16 @@ def plan_text(
         if line.result in (PreflightResult.WRONG, PreflightResult.NO_CAPACITY):
             _print(console, f"This gate would not start: {line.text}", "bold red")
             break
+    else:
+        for line in [one for one in lines if one.unreachable][:1]:
+            _print(console, f"The engine could not be asked: {line.text}", "bold yellow")
     _print(console, _store(setting))
     _list(
         console,
         "Still an example: the gate fails, or notifies nobody, until it is yours",
         [one.text for one in examples],
     )
+    _list(console, "Copied by prelaunch init, and not changed since", [one.text for one in copied])
     profile = setting.gate.checks.profile.value
     _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
     head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")

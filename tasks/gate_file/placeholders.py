@@ -1,4 +1,7 @@
-"""The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation (pure)."""
+"""The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation.
+
+Pure, but for reading the shipped file that `prelaunch init` made a gate file of.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.read import line_of
 
 # What cannot be anybody's own value -> what to write instead. AWS documents these account ids and this bucket as examples
@@ -20,9 +24,16 @@ NOBODYS: Mapping[str, str] = {
     r"\b(?:U012AB3CD|U0123ABCD|U0456EFGH|S012AB3CD|S0123ABCD)\b": "Write the ids of your people (in Slack: profile, Copy member ID)",
     r"@example\.(?:com|org|net)\b": "Write your own address",
     r"s3://(?:bucket|my-bucket|amzn-s3-demo-bucket)(?=/|$)": "Write the name of your bucket",
+    # What people and pages write where a value has to be filled in.
+    r"(?<![A-Za-z0-9])(?:CHANGE|REPLACE|FILL)[-_ ]?(?:ME|THIS|IN)(?![A-Za-z0-9])": "Write your own value",
+    r"(?:^|(?<=[/=]))<[A-Za-z_](?:[^<>]*[^<>\s])?>(?=/|$)": "Write your own value",
+    r"(?:^|(?<=[\s=:]))/path/to(?=/|$)": "Write a path of yours",
+    r"(?:^|(?<=[/:#@=]))(?:your|YOUR)[-_][A-Za-z0-9_-]+": "Write your own value",
 }
 # The same of a shipped file that may be somebody's own by chance.
 PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
+# The line that `prelaunch init` writes into a new file.
+MADE_BY_INIT = re.compile(r"^# Made by `prelaunch init` from ([a-z0-9-]+\.toml):", re.MULTILINE)
 # Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
 OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 
@@ -52,6 +63,30 @@ class Example:
         return f"{self.place}: {self.message}. {self.remedy}"
 
 
+@dataclass(frozen=True)
+class Copied:
+    """A value that `prelaunch init` took from a shipped file and nobody has changed since; by chance it may be the operator's own."""
+
+    key: str
+    line: int | None
+    shipped: str
+
+    @property
+    def place(self) -> str:
+        """ "training.command (line 21)"."""
+        return self.key if self.line is None else f"{self.key} (line {self.line})"
+
+    @property
+    def message(self) -> str:
+        """What is known of it."""
+        return f"it is still that of the shipped {self.shipped}: replace it, unless it is right for you too"
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return f"{self.place}: {self.message}"
+
+
 def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
     """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key."""
     return tuple(_examples(values, text))
@@ -66,6 +101,31 @@ def copied_keys(text: str) -> tuple[str, ...]:
         if key.partition("[")[0] in OWN or any(pattern.search(value) for pattern in patterns)
     )
     return tuple(dict.fromkeys(found))
+
+
+def copied_in(values: Mapping[str, Any], text: str) -> tuple[Copied, ...]:
+    """Of the keys that `copied_keys` names, those that a file made by init has as init wrote them. Another file has none."""
+    made = MADE_BY_INIT.search(text)
+    path = SHIPPED / made[1] if made else None
+    if path is None or not path.is_file():
+        return ()
+    theirs = path.read_text(encoding="utf-8")
+    before, now = _ends(tomllib.loads(theirs)), _ends(values)
+    sure = {one.key.partition("[")[0] for one in _examples(values, text)}
+    return tuple(
+        Copied(key, line_of(text, key), path.name)
+        for key in copied_keys(theirs)
+        if key not in sure and key in now and now[key] == before[key]
+    )
+
+
+def _ends(values: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """Key -> its texts, of a path with {here} only the end: init writes another way to the same file."""
+    ends: dict[str, list[str]] = {}
+    for key, value in _leaves(values):
+        end = value.rpartition("/")[2] if "/" in value and key.startswith("training.command") else value
+        ends.setdefault(key.partition("[")[0], []).append(end)
+    return ends
 
 
 def _examples(values: Mapping[str, Any], text: str) -> Iterator[Example]:

@@ -11,7 +11,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from checks.bundle import plan_of
+from flows.cli.main import main
 from flows.cli.plan_text import plan_text
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
@@ -105,6 +108,44 @@ def test_a_check_that_the_gate_file_skips_is_not_among_those_that_run() -> None:
     assert "Plan of gate local: 22 checks" in text
     assert re.search(r"^not run: left out by the gate file \(a .* +kernel.sxid$", text, re.MULTILINE)
     assert 1 == text.count("kernel.sxid")
+
+
+def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
+    """With what to do, once; a refusal goes first, and what merely could not be looked at is no such line."""
+    setting = open_gate_context(GateRequest(gate_file=str(LOCAL)))
+    silent = PreflightCheck(
+        "slurmctld", PreflightResult.UNSEEN, "it does not answer", "Run it elsewhere.", unreachable=True
+    )
+    unseen = PreflightCheck("free nodes", PreflightResult.UNSEEN, "sinfo failed")
+    wrong = PreflightCheck("the role", PreflightResult.WRONG, "it does not exist", "Create it.")
+    said = "The engine could not be asked: slurmctld: it does not answer. Run it elsewhere."
+
+    assert [said] == [line for line in page(setting, silent, silent) if line.startswith("The engine")]
+    assert said == page(setting, silent)[1]
+    assert page(setting, silent, wrong)[1].startswith("This gate would not start")
+    assert not page(setting, unseen)[1].startswith("The engine")
+
+
+def test_what_init_copied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until it is changed; in the text and in JSON. What is surely a placeholder is said to be one."""
+    file = tmp_path / "gate.toml"
+    init = ["init", str(file), "--engine", "slurm", "--instance-type", "p5.48xlarge", "--nodes", "2"]
+    assert 0 == main(init)
+    capsys.readouterr()
+    main(["plan", str(file), "--offline"])
+    text = capsys.readouterr().out
+
+    assert "Copied by prelaunch init, and not changed since" in text
+    for key in ("cluster.options.partition", "training.command"):
+        assert re.search(rf"^- {key} \(line \d+\): it is still that of the shipped slurm", text, re.MULTILINE)
+    changed = re.sub(r"^partition = .*", 'partition = "CHANGE_ME"', file.read_text(), flags=re.MULTILINE)
+    file.write_text(changed)
+    main(["plan", str(file), "--offline", "--format", "json"])
+    made = json.loads(capsys.readouterr().out)
+    assert "cluster.options.partition" not in [one["key"] for one in made["copied"]]
+    assert {"cluster.options.partition": "CHANGE_ME"} == {
+        one["key"]: one["found"] for one in made["examples"]
+    }
 
 
 def test_what_would_be_refused_is_the_second_line() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate_file.placeholders import examples_in
+from tasks.gate_file.folder import SHIPPED
+from tasks.gate_file.placeholders import copied_in, copied_keys, examples_in
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 MINE = {
@@ -59,6 +60,12 @@ def test_a_file_with_values_of_its_own_has_none(path: Path) -> None:
         ('[notify.slack]\nmention = ["S0123ABCD"]', "notify.slack.mention[0]"),
         ('[store]\npath = "s3://bucket/prefix"', "store.path"),
         ('[notify]\nmail = "you@example.com"', "notify.mail"),
+        ('[x]\npartition = "CHANGE_ME"', "x.partition"),
+        ('[x]\nfolder = "/path/to/shared"', "x.folder"),
+        ('[x]\ncommand = ["python", "<your train.py>"]', "x.command[1]"),
+        ('[x]\ncommand = ["/fsx/<user>/train.py"]', "x.command[0]"),
+        ('[store]\npath = "s3://your-bucket/a"', "store.path"),
+        ('[x]\nimage = "registry.local/your_team/train:1"', "x.image"),
         ('[x]\nrole = "arn:aws:iam::111122223333:role/a"', "x.role"),
     ],
 )
@@ -67,7 +74,21 @@ def test_examples_of_the_pages_are_found(line: str, key: str) -> None:
     assert {key: 2} == found(line)
 
 
-@pytest.mark.parametrize("value", ["1234567890123", "s3://bucket2/x", "me@example.company", "U012AB3CDE"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1234567890123",
+        "s3://bucket2/x",
+        "me@example.company",
+        "U012AB3CDE",
+        "EXCHANGE_MERGE",
+        "/data/path/to/x",
+        "python a.py <in >out",
+        "cat <in> out",
+        "is-this-your-model",
+        "yours-truly",
+    ],
+)
 def test_a_value_that_only_looks_like_one_is_left_alone(value: str) -> None:
     """A longer number, another bucket, another domain."""
     assert {} == found(f'[x]\ny = "{value}"')
@@ -78,3 +99,19 @@ def test_a_value_of_an_override_has_no_line() -> None:
     (one,) = examples_in({"store": {"path": "s3://bucket/a"}}, '[store]\npath = "s3://mine/a"\n')
 
     assert ("store.path", None) == (one.place, one.line)
+
+
+def test_what_init_asks_to_be_replaced_is_said_until_it_is_replaced() -> None:
+    """The same keys for init and for whoever looks at the file afterwards; of another file nothing is known."""
+    shipped = (SHIPPED / "slurm-p5.toml").read_text()
+    text = f"# Made by `prelaunch init` from slurm-p5.toml: 2 x p5.48xlarge, launcher slurm.\n{shipped}"
+    values = tomllib.loads(text)
+    keys = [one.key for one in copied_in(values, text)]
+
+    assert (
+        list(copied_keys(text)) == keys and "cluster.options.partition" in keys and "training.command" in keys
+    )
+    assert all(one.line and "slurm-p5.toml" in one.text for one in copied_in(values, text))
+    assert () == copied_in(values, shipped)
+    values["cluster"]["options"]["partition"] = "mine"
+    assert "cluster.options.partition" not in [one.key for one in copied_in(values, text)]
