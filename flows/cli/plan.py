@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         for line in lines:
             if line.result in REFUSED:
                 write_stderr(f"prelaunch: {line.text}")
-        for one in (*examples, *copied):
-            write_stderr(f"prelaunch: {one.text}")
+        for said in (*(one.text for one in examples), *(one.text for one in copied)):
+            write_stderr(f"prelaunch: {said}")
     else:
         from flows.cli.plan_text import plan_text
 
