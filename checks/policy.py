@@ -285,6 +285,15 @@ def check_sense(policy: Policy) -> None:
                 SENSIBLE[option].check(value, f"checks.{name}.options.{option}")
 
 
+def leave_out_edit(file: str, name: str) -> str:
+    """How a policy comes to accept that a gate file skips the check, for people."""
+    edit = f'accept_skips = ["{Skip.GATE_FILE.value}"]'
+    return (
+        f'copy the policy {file}, write into [checks."{name}"] of the copy that it may be left out ({edit}, or one more entry '
+        "of the list that is there), and name the copy in [policy] file"
+    )
+
+
 def can_fail(rule: Rule) -> bool:
     """Whether the rule can result in a FAIL. Every rule over = "expected" can, for a value that is more than the hardware can do."""
     if rule.fail_below is not None or rule.fail_above is not None or rule.over is Over.EXPECTED:
@@ -303,6 +312,7 @@ def _require_no_excuse(name: str, line: CheckPolicy) -> None:
     for index, rule in enumerate(line.rules):
         if can_fail(rule):
             said = f"the check is optional and this rule can FAIL: {lost}. Require the check, or let its rules WARN"
+            said += f'. For a gate file that may skip it, keep it required, with accept_skips = ["{Skip.GATE_FILE.value}"]'
             raise DecodeError(said, f"checks.{name}.rules[{index}]")
 
 

@@ -28,7 +28,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks
 from checks.judge.baseline.model import Baseline, digest_of
 from checks.model import Declared, KernelLog
-from checks.policy import CheckPolicy, OnWarn, Policy
+from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
 from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
@@ -332,7 +332,7 @@ def _require_optional(file: str, gate: Gate, policy: Policy, kernel_log: KernelL
             raise GateFileError(
                 file,
                 where,
-                f"{said} ({optional or 'it has none'}), or make it optional in a policy of your own",
+                f"{said} ({optional or 'it has none'}), or {leave_out_edit(gate.policy.file, name)}",
             )
 
 

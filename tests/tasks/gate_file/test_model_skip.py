@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tasks.gate.context import open_gate_context
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tests.flows.gates import write_gate
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,21 @@ def test_a_check_that_is_required_cannot_be_left_out(
 
     assert (where, near) == (caught.value.path, caught.value.nearest)
     assert said in caught.value.message
+
+
+def test_the_edit_that_the_refusal_names_lets_the_check_be_left_out(tmp_path: Path) -> None:
+    """As it is written there, and in docs/policies.md; the other checks stay required."""
+    path, policy = write_gate(tmp_path), tmp_path / "policy.toml"
+    request = GateRequest(gate_file=str(path), advanced=Advanced(overrides=["checks.skip=['compute.gemm']"]))
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(request)
+
+    edit = re.search(r"\((accept_skips = \[[^]]*\])", caught.value.message)
+    assert edit and edit[1] in (ROOT / "docs" / "policies.md").read_text()
+    whole = policy.read_text()
+    policy.write_text(whole.replace('[checks."compute.gemm"]\n', f'[checks."compute.gemm"]\n{edit[1]}\n'))
+    assert whole != policy.read_text()
+    assert ("compute.gemm",) == open_gate_context(request).bundle("a").skip
 
 
 def test_a_check_that_is_left_out_reaches_every_node(tmp_path: Path) -> None:
