@@ -81,5 +81,9 @@ if [[ -n ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
         printf '\n\nCut here: all of it is in summary.md of the results.\n' >>"$GITHUB_STEP_SUMMARY"
     fi
 fi
+if [[ $code != 0 && -z ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
+    # Where no page shows the summary, whoever reads the job's log finds the findings and their remedies there.
+    sed '/^## Nodes$/,$d' "$out/summary.md" | head -c 20000 >&2
+fi
 echo "prelaunch: ${word:-nothing was decided}, exit code $code, results in $out" >&2
 exit "$code"

@@ -30,7 +30,8 @@ def write_file(path: Path, text: str | None) -> None:
             return
         _replace(path, text)
     except OSError as error:
-        raise OutputError(path, f"it cannot be written ({error.strerror}). Choose another place.") from error
+        remedy = "Choose another place." if path.parent.exists() else f"Make the folder {path.parent} first."
+        raise OutputError(path, f"it cannot be written ({error.strerror}). {remedy}") from error
 
 
 def _replace(path: Path, text: str | None) -> None:

@@ -77,6 +77,7 @@ def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "::error file=gate.toml,line=1,title=" in done.stderr
+    assert (out / "summary.md").read_text() in done.stderr  # no page shows it
     assert "error" in json.loads((out / "prelaunch.json").read_text())
     assert int(ElementTree.parse(out / "junit.xml").getroot().get("errors", "0")) > 0
     assert (out / "summary.md").read_text().startswith("# REJECTED gate\n\ngate.toml, line 1: name: ")
