@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,8 +70,19 @@ def path_of(named: str) -> Path:
 
 
 def typed_path(word: str) -> str:
-    """What somebody typed in a terminal, as a path: a file that lies here goes before a name of the folder."""
-    return word if Path(word).expanduser().is_file() else str(path_of(word))
+    """What somebody typed in a terminal, as a path: a file that lies here goes before a name.
+
+    A name is looked for in deployments/gates of the current folder before the installation's, unless PRELAUNCH_GATES names a folder.
+    Which file a name led to is said on stderr.
+    """
+    if Path(word).expanduser().is_file():
+        return word
+    here = Path("deployments/gates").absolute() / f"{word}{SUFFIX}"
+    own = VARIABLE not in os.environ and is_name(word) and here.is_file()
+    found = here if own else path_of(word)
+    if is_name(word) and found.is_file():
+        sys.stderr.write(f"prelaunch: {word} is {found}\n")
+    return str(found)
 
 
 def missing_name(named: str) -> tuple[str, str | None] | None:
@@ -79,7 +91,7 @@ def missing_name(named: str) -> tuple[str, str | None] | None:
     if folder is None or not is_name(named) or path_of(named).exists():
         return None
     names = names_in(folder)
-    said = f"there is no gate file {named!r} in {folder} (it has {', '.join(names) or 'none'})"
+    said = f"there is no gate file {named!r} in {folder} (it has {', '.join(names) or 'none'}; {VARIABLE} names another folder)"
     return said, nearest(named, names)
 
 

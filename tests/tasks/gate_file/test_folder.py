@@ -59,6 +59,25 @@ def test_in_a_terminal_a_file_that_lies_here_goes_first(folder: Path) -> None:
     assert folder / "p5-prod.toml" == path_of("p5-prod")
 
 
+def test_a_name_leads_into_the_gate_files_of_the_current_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a terminal: before the installation's file of that name, and stderr says which it is; PRELAUNCH_GATES goes first."""
+    own = Path("deployments/gates").absolute()
+    own.mkdir(parents=True)
+    for name in ("local", "p5-test"):
+        (own / f"{name}.toml").write_text("[cluster]\n")
+
+    assert str(folder / "p5-test.toml") == typed_path("p5-test")
+    capsys.readouterr()
+    monkeypatch.delenv("PRELAUNCH_GATES")
+    assert str(own / "local.toml") == typed_path("local")
+    assert f"prelaunch: local is {own / 'local.toml'}\n" == capsys.readouterr().err
+    assert str(SHIPPED / "slurm-p5.toml") == typed_path("slurm-p5")
+    assert "nothing" == typed_path("nothing")
+    assert capsys.readouterr().err == f"prelaunch: slurm-p5 is {SHIPPED / 'slurm-p5.toml'}\n"
+
+
 def test_a_name_that_leads_nowhere_is_told_the_nearest(folder: Path) -> None:
     """With the field's name, the folder and what it has."""
     with pytest.raises(GateFileError) as error:
