@@ -56,6 +56,9 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
     command = tomllib.loads(text)["training"]["command"]
     if any("{here}" in word for word in command):
         changes["training.command"] = [_moved(word, path.parent, here) for word in command]
+    for name, value in tomllib.loads(text)["cluster"].get("options", {}).items():
+        if name.endswith("_file") and isinstance(value, str) and value and not value.startswith(("/", "~")):
+            changes[f"cluster.options.{name}"] = _reference(Path(os.path.normpath(path.parent / value)), here)
     for key, value in changes.items():
         text = _changed(text, key, value)
     head = [
@@ -161,16 +164,25 @@ def _is_near(path: Path, here: Path) -> bool:
     return path.parent.parent in (here, here.parent)
 
 
+def _copies(path: Path, here: Path) -> Iterator[Path]:
+    """Where `prelaunch examples` puts a copy of a shipped file, seen from the folder of a gate file: beside it first."""
+    if path.is_relative_to(SHIPPED.parent):
+        inner = path.relative_to(SHIPPED.parent)
+        yield here.parent / inner
+        yield from (folder / SHIPPED.parent.name / inner for folder in (here, *here.parents))
+
+
 def _copy(path: Path, here: Path) -> Path:
-    """The copy of a shipped file beside the folder of gate files, as `prelaunch examples` makes it; without one the file itself."""
-    copy = here.parent / path.parent.name / path.name
-    return copy if copy.is_file() else path
+    """The user's copy of a shipped file; without one the file itself."""
+    return next((copy for copy in _copies(path, here) if copy.is_file()), path)
 
 
 def _reference(path: Path, here: Path) -> str:
     """How a file in `here` names another one: relative where both are moved together, else from the root."""
-    path = _copy(path.expanduser().absolute(), here)
-    return os.path.relpath(path, here) if _is_near(path, here) or path.is_relative_to(here) else str(path)
+    path = path.expanduser().absolute()
+    copy = _copy(path, here)
+    together = copy in _copies(path, here) or _is_near(copy, here) or copy.is_relative_to(here)
+    return os.path.relpath(copy, here) if together else str(copy)
 
 
 def _moved(word: str, old: Path, here: Path) -> str:

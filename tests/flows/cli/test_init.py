@@ -29,6 +29,8 @@ WISHES = [
     ("slurm", "cpu", 2, "slack"),
     ("slurm", "p5.48xlarge", 16, "slack,pagerduty,apprise"),
     ("slurm", "trn1.32xlarge", 2, "apprise"),
+    ("kubernetes", "p5.48xlarge", 2, "log"),
+    ("kubernetes", "cpu", 2, "log"),
     ("sagemaker", "m5.large", 2, "log"),
     ("sagemaker", "g5.xlarge", 3, "pagerduty"),
     ("sagemaker", "p4d.24xlarge", 1, "log"),
@@ -54,6 +56,25 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
 def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[str, ...]:
     """The options of one wish."""
     return ("--engine", engine, "--instance-type", kind, "--nodes", str(nodes), "--notify", notify)
+
+
+@pytest.mark.parametrize("place", ["mine.toml", "deployments/gates/mine.toml", "deployments/mine.toml"])
+def test_copies_of_examples_go_before_the_installation(run: Run, tmp_path: Path, place: str) -> None:
+    """A policy and a pod template that lie where `prelaunch examples` puts them are the ones that are named, relatively."""
+    for name in ("policies/nvidia.toml", "kubernetes/pods/eks-p5.yaml", "gates/eks-p5.toml"):
+        copy = tmp_path / "deployments" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((SHIPPED.parent / name).read_text())
+    code, _, err = run("init", place, *options("kubernetes", "p5.48xlarge", 2))
+    assert 0 == code, err
+    made, here = tomllib.loads((tmp_path / place).read_text()), (tmp_path / place).parent
+
+    for word, name in (
+        (made["policy"]["file"], "policies/nvidia.toml"),
+        (made["cluster"]["options"]["pod_template_file"], "kubernetes/pods/eks-p5.yaml"),
+    ):
+        assert not Path(word).is_absolute(), word
+        assert (here / word).resolve() == (tmp_path / "deployments" / name).resolve()
 
 
 @pytest.mark.parametrize(("engine", "kind", "nodes", "notify"), WISHES)
