@@ -106,19 +106,6 @@ def test_a_time_limit_above_that_of_the_partition_is_wrong(
     assert "Lower max_runtime_minutes" in found.remedy
 
 
-def test_a_controller_that_gives_no_answer_is_said_as_that(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Nothing else could be looked at, and the line says where to run it instead."""
-    monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: Said(1, "", "Unable to contact slurm controller")
-    )
-    (line,) = preflight.look((plan(HOUR, SlurmOptions()),), SlurmOptions(), tmp_path)
-
-    assert (line.result, line.unreachable) == (PreflightResult.UNSEEN, True)
-    assert "Unable to contact" in line.message and "login node" in line.remedy
-
-
 @pytest.mark.parametrize(
     ("options", "result"),
     [

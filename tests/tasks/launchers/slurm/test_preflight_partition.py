@@ -1,4 +1,4 @@
-"""What the preflight says of a partition that does not exist or is too small."""
+"""What the preflight says of a partition that does not exist or is too small, and of a controller that gives no answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import PreflightResult
+from tasks.launchers.slurm import commands, preflight
+from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.slurm.test_batch_script import plan
 from tests.tasks.launchers.slurm.test_preflight import HOUR, WRONG, look
 
 
@@ -57,3 +60,16 @@ def test_more_nodes_than_a_partition_has_are_wrong_where_slurm_takes_the_job(
 
     assert found["nodes of gate-1-train-1"].result is result
     assert "it needs 5, and a job gets at most 4 in partition gpu" in found["nodes of gate-1-train-1"].text
+
+
+def test_a_controller_that_gives_no_answer_is_said_as_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing else could be looked at, and the line says where to run it instead."""
+    monkeypatch.setattr(
+        commands, "run", lambda *argv, timeout_s=0.0: Said(1, "", "Unable to contact slurm controller")
+    )
+    (line,) = preflight.look((plan(HOUR, SlurmOptions()),), SlurmOptions(), tmp_path)
+
+    assert (line.result, line.unreachable) == (PreflightResult.UNSEEN, True)
+    assert "Unable to contact" in line.message and "login node" in line.remedy
