@@ -33,7 +33,7 @@ from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.paging.preflight import BLOCK, notifier_reach
-from tasks.reports.store_argument import DEFAULT
+from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.folder import LOCK
 from tasks.store.layout import probe_key

@@ -9,8 +9,8 @@ import re
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr
 from flows.cli.rejection import report_rejection
-from tasks.reports.read import InputError
-from tasks.reports.store_argument import DEFAULT, open_named_store
+from tasks.reports.read import DEFAULT, InputError
+from tasks.reports.store_argument import open_named_store
 
 LISTEN = "127.0.0.1:9403"
 FORM = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")

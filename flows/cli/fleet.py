@@ -19,8 +19,8 @@ from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import FRESH_S, SEEN_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
-from tasks.reports.read import InputError
-from tasks.reports.store_argument import DEFAULT, NamedStore, open_named_store, require_gates
+from tasks.reports.read import DEFAULT, InputError
+from tasks.reports.store_argument import NamedStore, open_named_store, require_gates
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 

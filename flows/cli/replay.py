@@ -11,9 +11,9 @@ from checks.facts.builtin import builtin
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.reports.baseline import read_baseline
-from tasks.reports.read import InputError, policy_of
+from tasks.reports.read import DEFAULT, InputError, policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, gate_markdown, gate_row, gate_text, replay
-from tasks.reports.store_argument import DEFAULT, open_named_store, require_gates
+from tasks.reports.store_argument import open_named_store, require_gates
 from tasks.store.base import StoreError, StoreMissing
 
 

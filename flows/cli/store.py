@@ -22,9 +22,8 @@ from tasks.gate.outcome import Decision
 from tasks.gate.question import ApprovalAnswer
 from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import listed_text, pruned_text
-from tasks.reports.read import InputError, default_policy_of
+from tasks.reports.read import DEFAULT, InputError, default_policy_of
 from tasks.reports.store_argument import (
-    DEFAULT,
     NamedStore,
     UnknownNode,
     open_named_store,

@@ -15,8 +15,7 @@ from flows.cli.replay import failed
 from tasks.render.trend_text import trend_document, trend_markdown, trend_text
 from tasks.reports.baseline import UnreadableReport
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.read import InputError, policy_of
-from tasks.reports.store_argument import DEFAULT
+from tasks.reports.read import DEFAULT, InputError, policy_of
 from tasks.reports.trend import dated_of, kept_trend, trend_code
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed

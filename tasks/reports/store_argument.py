@@ -14,8 +14,7 @@ from pathlib import Path
 
 from checks.documents.decode import nearest
 from tasks.gate_file.folder import is_name, path_of
-from tasks.reports.read import DEFAULT as DEFAULT
-from tasks.reports.read import InputError, read_input
+from tasks.reports.read import DEFAULT, InputError, read_input
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import known_names, listed
 from tasks.store.index import FILE, Index
