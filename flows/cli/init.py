@@ -57,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"who is notified, in order, with commas: {', '.join(NOTIFIERS)} (default log)",
     )
     parser.add_argument("--name", help="the name of the gate and its cluster (default: from engine and type)")
+    parser.add_argument(
+        "--observe",
+        action="store_true",
+        help="begin in observe mode: refusals are recorded and notified, and every training starts",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
@@ -132,7 +137,9 @@ def _wish(arguments: argparse.Namespace, ask: Ask | None) -> Wish:
         arguments.notify or ("log" if ask is None else None), ask, f"Notifiers, in order ({', '.join(NOTIFIERS)})", "log", _names
     )  # fmt: skip
     made = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
-    return Wish(arguments.name or made, engine, kind, nodes, Path(policy), tuple(names.split(",")))
+    return Wish(
+        arguments.name or made, engine, kind, nodes, Path(policy), tuple(names.split(",")), arguments.observe
+    )
 
 
 def _answer(

@@ -24,7 +24,7 @@ VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants: `policy` is the policy's file, and `notifiers` the names in [notify]."""
+    """What somebody wants: `observe` records refusals only, `policy` is the policy's file, and `notifiers` the names in [notify]."""
 
     name: str
     engine: str
@@ -32,6 +32,7 @@ class Wish:
     nodes: int
     policy: Path
     notifiers: tuple[str, ...]
+    observe: bool = False
 
 
 def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) -> str:
@@ -61,6 +62,8 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
             changes[f"cluster.options.{name}"] = _reference(Path(os.path.normpath(path.parent / value)), here)
     for key, value in changes.items():
         text = _changed(text, key, value)
+    if wish.observe:
+        text = _observing(text)
     head = [
         f"#:schema {_reference(SCHEMA, here) if _is_near(_copy(SCHEMA, here), here) else SCHEMA.as_uri()}",
         f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
@@ -143,6 +146,16 @@ def _shown_tables() -> Mapping[str, list[str]]:
         if found or lines:
             lines.append(line if re.match(r"# \w*mention = ", line) else line.removeprefix("# "))
     return tables
+
+
+def _observing(text: str) -> str:
+    """The text with [policy] mode = "observe", below the policy's file."""
+    if "mode" in tomllib.loads(text)["policy"]:
+        return _changed(text, "policy.mode", "observe")
+    lines = text.splitlines()
+    number = line_of(text, "policy.file") or 0
+    note = 'mode = "observe"   # records refusals and starts every training; remove this line to enforce them'
+    return "\n".join([*lines[:number], note, *lines[number:]])
 
 
 def _changed(text: str, key: str, value: object) -> str:

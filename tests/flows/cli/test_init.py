@@ -58,6 +58,20 @@ def options(engine: str, kind: str, nodes: int, notify: str = "log") -> tuple[st
     return ("--engine", engine, "--instance-type", kind, "--nodes", str(nodes), "--notify", notify)
 
 
+@pytest.mark.parametrize(
+    ("engine", "kind"), [("local", "cpu"), ("slurm", "p5.48xlarge"), ("sagemaker", "p5.48xlarge")]
+)
+def test_a_gate_may_begin_in_observe_mode(run: Run, tmp_path: Path, engine: str, kind: str) -> None:
+    """With an option; without it the gate enforces."""
+    assert 0 == run("init", "mine.toml", "--observe", *options(engine, kind, 1))[0]
+    assert 0 == run("init", "other.toml", *options(engine, kind, 1))[0]
+    made, other = (
+        tomllib.loads((tmp_path / f"{name}.toml").read_text())["policy"] for name in ("mine", "other")
+    )
+
+    assert {**other, "mode": "observe"} == made and "enforce" == other.get("mode", "enforce")
+
+
 @pytest.mark.parametrize("place", ["mine.toml", "deployments/gates/mine.toml", "deployments/mine.toml"])
 def test_copies_of_examples_go_before_the_installation(run: Run, tmp_path: Path, place: str) -> None:
     """A policy and a pod template that lie where `prelaunch examples` puts them are the ones that are named, relatively."""
