@@ -131,7 +131,9 @@ def test_a_run_that_goes_on_is_no_go(world: World, command: Command, tmp_path: P
     pool = world.pool(name)
     world.deploy("flows/gate.py:gate", name, folder=ROOT, pool=pool, enforce_parameter_schema=False)
 
-    done = command("trigger", f"gate/{name}", "--gate", "local", "--timeout-minutes", "0.05", "--format", "json")
+    done = command(
+        "trigger", f"gate/{name}", "--gate", "local", "--timeout-minutes", "0.05", "--format", "json"
+    )
 
     assert done.returncode == 3
     assert json.loads(done.stdout)["decision"] is None

@@ -367,27 +367,6 @@ def test_what_a_node_answers(
     assert lines[4 + len(says) :][:1] == ([version] if says[2:] else [])
 
 
-def test_an_interface_that_a_node_lacks_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else each collective fails on it, and gloo's error names no setting."""
-    seen = SEEN.replace("writes True", "writes True\ninterface False")
-    found = look(monkeypatch, tmp_path, seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
-
-    assert (WRONG, "node n0 has no network interface eth77") == (found.result, found.message)
-    assert "interface in [cluster.options]" in found.remedy
-
-
-def test_the_log_of_a_node_whose_prolog_fails_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`sinfo -R` says only that it failed."""
-    found = look(monkeypatch, tmp_path, busy="srun: error: Prolog failure on node n0\nsrun: error: end")
-
-    assert (
-        "Prolog failure on node n0; srun: error: end. slurmd's log on that node says why"
-        in found["the shared folder"].message
-    )
-
-
 def test_a_job_that_only_trains_needs_no_torch_for_checks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A training script that is not there is said before anything is submitted: by a node, else by the folder that is shared with it."""
+"""What a node says in the preflight: that the training script, or the interface, is not there, or why it cannot be asked at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.slurm import preflight
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.training_script import SUBJECT
-from tests.tasks.launchers.slurm.test_preflight import HOUR, SEEN, look
+from tests.tasks.launchers.slurm.test_preflight import HOUR, SEEN, WRONG, look
 
 BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
 
@@ -61,3 +61,24 @@ def test_a_folder_of_the_same_name_on_another_file_system_is_not_shared() -> Non
     assert preflight._is_shared("/dev/shm/project/train.py", Path("/dev/shm/gates"))
     assert not preflight._is_shared("/dev/project/train.py", Path("/dev/shm/gates"))
     assert not preflight._is_shared("/proc/project/train.py", Path("/dev/shm/gates"))
+
+
+def test_an_interface_that_a_node_lacks_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else each collective fails on it, and gloo's error names no setting."""
+    seen = SEEN.replace("writes True", "writes True\ninterface False")
+    found = look(monkeypatch, tmp_path, seen=seen, options=SlurmOptions(interface="eth77"))["interface"]
+
+    assert (WRONG, "node n0 has no network interface eth77") == (found.result, found.message)
+    assert "interface in [cluster.options]" in found.remedy
+
+
+def test_the_log_of_a_node_whose_prolog_fails_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`sinfo -R` says only that it failed."""
+    found = look(monkeypatch, tmp_path, busy="srun: error: Prolog failure on node n0\nsrun: error: end")
+
+    assert (
+        "Prolog failure on node n0; srun: error: end. slurmd's log on that node says why"
+        in found["the shared folder"].message
+    )
