@@ -19,10 +19,10 @@ from pydantic import ValidationError
 from checks import bundle as bundles
 from checks import catalog
 from checks.bundle import Bundle
-from checks.check import CatalogError, Check
+from checks.check import CatalogError
 from checks.culprit.topology import Topology
 from checks.documents.decode import nearest
-from checks.documents.report import digest, dump_plain, plain
+from checks.documents.report import digest, dump_plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, lacks
@@ -34,7 +34,7 @@ from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of
 from tasks.gate_file.folder import missing_name, path_of
-from tasks.gate_file.machines import require_known_type, require_own_machine, wrong_policy
+from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line, wrong_policy
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.gate_file.references import PolicyError, options_from, read_policy
@@ -283,9 +283,8 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     where = "cluster.declared.instance_type"
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
-        said = (
-            f"{declared.instance_type} has {instance.gpus} GPUs, the file declares {declared.gpus_per_node}"
-        )
+        kind, said = declared.instance_type, f"the file declares {declared.gpus_per_node}"
+        said = f"{kind} has {instance.gpus} GPUs, {said}"
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
         said = wrong_policy(gate, policy, facts)
@@ -307,7 +306,7 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         said += "begin with a copy of the shipped policy for these machines"
         raise GateFileError(file, "policy.file", said)
     for check in applying:
-        if why := _unfit_line(check, policy.checks[check.name]):
+        if why := unfit_line(check, policy.checks[check.name]):
             raise GateFileError(file, "policy.file", f"policy {policy.name!r} {why}")
     for name in policy.checks:
         if name not in checks:
@@ -372,17 +371,6 @@ def _require_override(file: str, gate: Gate, launcher: Launcher) -> None:
 def _checks_text(names: Sequence[str]) -> str:
     more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
     return f"{'check' if len(names) == 1 else 'the checks'} {', '.join(names[:MISSING_NAMED])}{more}"
-
-
-def _unfit_line(check: Check, line: CheckPolicy) -> str:
-    """Why the policy's entry cannot judge a check that applies, or "". Otherwise the gate would find out only after the checks."""
-    name = check.name
-    for key in ("part", "min_nodes", "min_ranks"):
-        said, true = plain(getattr(line, key)), plain(getattr(check, key))
-        if said != true:
-            return f"has {key} = {said} for check {name}, but the catalogue has {true}: correct the policy"
-    more = [profile.value for profile in line.profiles if profile not in check.profiles]
-    return f"asks for check {name} in profile {more[0]}, in which it never runs" if more else ""
 
 
 def _digest(values: object) -> str:

@@ -1,10 +1,14 @@
-"""Whether the machines of a gate file are known or described, and whether its policy is for them."""
+"""Whether the machines of a gate file are known or described, and whether its policy can judge them."""
 
 from __future__ import annotations
 
+from checks import catalog
+from checks.check import Check
+from checks.documents.decode import nearest
+from checks.documents.report import plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, types_text, unknown_type
-from checks.policy import Policy
+from checks.policy import CheckPolicy, Policy
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.references import PolicyError, default_policy
@@ -51,3 +55,20 @@ def _shipped_for(gate: Gate) -> str:
     except PolicyError:
         return ""
     return f"{path.parent.parent.name}/{path.parent.name}/{path.name} (the shipped one for it)"
+
+
+def unfit_line(check: Check, line: CheckPolicy) -> str:
+    """Why the policy's entry cannot judge a check that applies, or "". Otherwise the gate would find out only after the checks."""
+    name = check.name
+    for key in ("part", "min_nodes", "min_ranks"):
+        said, true = plain(getattr(line, key)), plain(getattr(check, key))
+        if said != true:
+            return f"has {key} = {said} for check {name}, but the catalogue has {true}: correct the policy"
+    for metric in {rule.metric: 0 for rule in line.rules if check in catalog.CATALOG}.keys() - {
+        *check.metrics
+    }:
+        near = nearest(metric, check.metrics)
+        said = f"has a rule for {metric} of check {name}, which measures no such thing"
+        return f"{said}: {f'did you mean {near}?' if near else 'it measures ' + ', '.join(check.metrics)}"
+    more = [profile.value for profile in line.profiles if profile not in check.profiles]
+    return f"asks for check {name} in profile {more[0]}, in which it never runs" if more else ""

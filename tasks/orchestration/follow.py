@@ -13,7 +13,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterIdempotencyKey,
 )
-from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus
 from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
@@ -49,6 +50,8 @@ POLL_S = 2.0
 SILENCE_S = 600.0
 # The deployments of the flow `gate`, whose request has to name a gate file.
 GATES = "gate/"
+# A worker that is online takes a run within its poll of 15 s.
+LATE_S = 20.0
 CANCEL_S = 60.0
 # A request that was given up may still arrive.
 LOOKS, LOOK_S = 3, 1.0
@@ -130,9 +133,11 @@ async def follow_run(client: PrefectClient, run: UUID, say: Say, limit_s: float)
             heard = now
             final = found.state is not None and found.state.is_final()
             announced, why = await _announced(client, run)
+            waits = "" if final else await _why_it_waits(client, found)
             if final or now - begun > limit_s:
-                return _followed(found, final, announced, why)
-            say(await _progress(client, found))
+                ended = _followed(found, final, announced, why)
+                return replace(ended, message=waits) if waits else ended
+            say(await _progress(client, found, waits))
         except httpx.HTTPError as error:
             if heard == begun and _is_unwelcome(error):
                 raise Unreachable(_unanswered(client, error)) from error
@@ -198,12 +203,31 @@ async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None
         return None, f"the status that the run published cannot be used: {error}"
 
 
-async def _progress(client: PrefectClient, run: FlowRun) -> Progress:
-    """What to show while it runs: the checks' progress, or the state that it waits in."""
+async def _why_it_waits(client: PrefectClient, run: FlowRun) -> str:
+    """Why nobody takes a run that should have begun, and what mends it; "" where it is not known, or a worker is online."""
+    due, pool = run.expected_start_time, run.work_pool_name
+    if run.state is None or not run.state.is_scheduled() or due is None or not pool:
+        return ""
+    if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
+        return ""
+    try:
+        if (await client.read_work_pool(pool)).is_paused:
+            return f"Its work pool {pool} is paused: prefect work-pool resume {pool}"
+        workers = await client.read_workers_for_work_pool(pool)
+    except (httpx.HTTPError, ObjectNotFound):
+        return ""
+    if any(worker.status is WorkerStatus.ONLINE for worker in workers):
+        return ""
+    return f"No worker of its work pool {pool} is online: prefect worker start --pool {pool}"
+
+
+async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress:
+    """What to show while it runs: the checks' progress, or the state that it waits in, and why."""
     state = run.state
     if state is None or not state.is_running():
         name = (state.name if state is not None else None) or "unknown"
-        return Progress("run", f"{name}: {state.message}" if state is not None and state.message else name)
+        said = waits or (state.message if state is not None else "")
+        return Progress("run", f"{name}: {said}" if said else name)
     found = await _newest_progress(client, run.id)
     if found is None:
         return Progress("run", "running")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus
+from prefect.states import Late
 
 from checks.documents.report import dump
 from tasks.gate.outcome import Outcome
@@ -322,3 +326,46 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
             thread.join()
 
     assert "gate/here has no gate file of its own" in words and "--gate NAME" in words
+
+
+@pytest.mark.parametrize(
+    ("paused", "online", "due_s", "said"),
+    [
+        (False, False, -60, "No worker of its work pool prelaunch is online: prefect worker start --pool prelaunch"),
+        (True, True, -60, "Its work pool prelaunch is paused: prefect work-pool resume prelaunch"),
+        (False, True, -60, ""),
+        (False, False, -1, ""),
+        (False, False, 3600, ""),
+    ],
+)  # fmt: skip
+def test_a_run_that_nobody_takes_says_what_starts_a_worker(
+    monkeypatch: pytest.MonkeyPatch, paused: bool, online: bool, due_s: float, said: str
+) -> None:
+    """It would wait for ever; a run that is due later, or only just now, waits for nothing that is missing."""
+
+    class Waiting:
+        """A client whose server has one run that nobody has taken."""
+
+        async def read_flow_run(self, run: UUID) -> FlowRun:
+            due = datetime.now(UTC) + timedelta(seconds=due_s)
+            return FlowRun(
+                id=run, flow_id=run, state=Late(scheduled_time=due), work_pool_name="prelaunch", expected_start_time=due
+            )  # fmt: skip
+
+        async def read_artifacts(self, **chosen: object) -> list[Artifact]:
+            return []
+
+        async def read_work_pool(self, name: str) -> object:
+            return SimpleNamespace(is_paused=paused)
+
+        async def read_workers_for_work_pool(self, name: str) -> list[object]:
+            status = WorkerStatus.ONLINE if online else WorkerStatus.OFFLINE
+            return [SimpleNamespace(status=status)]
+
+    monkeypatch.setattr(follow, "POLL_S", 0.01)
+    client: Any = Waiting()
+    shown: list[Progress] = []
+    found = asyncio.run(follow.follow_run(client, UUID(int=7), shown.append, 0.05))
+
+    assert (found.final, found.message) == (False, said)
+    assert {one.detail for one in shown} == {f"Late: {said}" if said else "Late"}

@@ -322,6 +322,7 @@ def test_a_cancelled_pipeline_with_a_timeout_tells_the_gate(tmp_path: Path) -> N
         until = time.monotonic() + 60
         while not (tmp_path / "began").exists() and time.monotonic() < until:
             time.sleep(0.02)
+        time.sleep(0.5)  # coreutils' timeout hands no signal on before its fork has returned
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
     finally:

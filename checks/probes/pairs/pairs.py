@@ -30,7 +30,7 @@ from checks.probes.pairs.pair_test import Buffers, Sizes, whole
 from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
-from checks.probes.pairs.tcp_counters import TcpCounters, counted, counts_of_links
+from checks.probes.pairs.tcp_counters import counted
 
 MIB = 1 << 20
 SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
@@ -220,14 +220,8 @@ def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
         PairWait(place.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
-        counters=_tcp_counters
-        if counts_of_links(member.address for member in context.roster.members)
-        else TcpCounters,
+        counters=lambda: counted(SNMP.read_text(encoding="ascii"), NETSTAT.read_text(encoding="ascii")),
     )
-
-
-def _tcp_counters() -> TcpCounters:
-    return counted(SNMP.read_text(encoding="ascii"), NETSTAT.read_text(encoding="ascii"))
 
 
 def _connect(device: str, seconds: float) -> None:

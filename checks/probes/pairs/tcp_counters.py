@@ -6,9 +6,8 @@ namespace, since it was created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,6 @@ def counted(snmp: str, netstat: str) -> TcpCounters:
     if needless is None and None not in reports:
         needless = sum(report or 0 for report in reports)
     return TcpCounters(_values(snmp, "Tcp:").get("RetransSegs"), extended.get("TCPOrigDataSent"), needless)
-
-
-def counts_of_links(addresses: Iterable[str]) -> bool:
-    """Whether the counters say something about links. Nodes at loopback addresses have none, and share the counters of one host with
-    all its other programs.
-    """
-    return not all(_is_loopback(address) for address in addresses)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:  # a host's name
-        return False
 
 
 def _values(text: str, prefix: str) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
 from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode
-from checks.probes.pairs.tcp_counters import TcpCounters, counted, counts_of_links
+from checks.probes.pairs.tcp_counters import TcpCounters, counted
 
 MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
@@ -248,18 +248,3 @@ def test_a_note_says_when_each_test_was_made() -> None:
     text = retest.write([Trial(1, FINE, 9.0, 1.0, 2.0, in_round=7, began_s=0.51234)], True)
 
     assert [(7, 0.512)] == [(test.in_round, test.began_s) for test in retest.read(0, text).tests]
-
-
-@pytest.mark.parametrize(
-    ("addresses", "links"),
-    [
-        (("127.0.0.1", "127.0.0.2"), False),
-        (("::1", "127.0.0.1"), False),
-        (("10.0.0.1", "10.0.0.2"), True),
-        (("127.0.0.1", "10.0.0.2"), True),
-        (("node-0", "node-1"), True),
-    ],
-)
-def test_segments_say_nothing_of_links_where_nodes_have_none(addresses: tuple[str, ...], links: bool) -> None:
-    """Processes on one host's loopback interface share its counters with all its programs: a healthy machine got a warning."""
-    assert links is counts_of_links(addresses)

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from checks import catalog
 from tasks.gate.context import open_gate_context
+from tasks.gate_file.machines import unfit_line
 from tasks.gate_file.read import GateFileError
+from tasks.gate_file.references import read_policy
 from tasks.gate_file.request import GateRequest
 from tests.flows.gates import write_gate
+
+POLICIES = Path(__file__).parents[3] / "deployments" / "policies"
 
 
 def test_all_checks_that_a_policy_lacks_are_named_at_once(tmp_path: Path) -> None:
@@ -24,3 +29,25 @@ def test_all_checks_that_a_policy_lacks_are_named_at_once(tmp_path: Path) -> Non
 
     with pytest.raises(GateFileError, match=r"the checks system.identity, system.resources, .* and \d+ more"):
         open_gate_context(GateRequest(gate_file=str(gate)))
+
+
+def test_a_rule_for_what_its_check_does_not_measure_is_refused(tmp_path: Path) -> None:
+    """Every gate would end as CANNOT TELL. A site's own check may measure more than it must."""
+    gate = write_gate(tmp_path)
+    policy = tmp_path / "policy.toml"
+    text = policy.read_text(encoding="utf-8")
+    wrong = text.replace('metric = "wrong_elements"', 'metric = "wrong_element"', 1)
+    policy.write_text(wrong, encoding="utf-8")
+
+    said = "has a rule for wrong_element of check compute.gemm, which measures no such thing: did you mean wrong_elements"
+    with pytest.raises(GateFileError, match=said):
+        open_gate_context(GateRequest(gate_file=str(gate)))
+
+
+def test_the_rules_of_the_shipped_policies_are_about_what_checks_measure() -> None:
+    """But for the policy of another tool's reports, which no gate has."""
+    known = {check.name: check for check in catalog.CATALOG}
+    for path in sorted(POLICIES.glob("*.toml")):
+        if path.name != "seed-report.toml":
+            for name, line in read_policy(path).checks.items():
+                assert unfit_line(known[name], line) == "", path.name
