@@ -50,7 +50,7 @@ test: setup
 	@$(MAKE) --no-print-directory check
 
 check: lint
-	.ci/tests $(BIN)/python -m "not long and not alone" -n 6 --durations=20 $(PYTEST)
+	.ci/tests $(BIN)/python -m "not long and not alone" -n 5 --durations=20 $(PYTEST)
 	.ci/tests $(BIN)/python -m "alone and not long" --durations=10 $(PYTEST)
 
 # Folders whose tests compute: no server, no torchrun, nothing that is waited for.
