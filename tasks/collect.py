@@ -274,14 +274,14 @@ def keep_evidence(session: Session, folder: Path) -> None:
 
 
 def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
-    """The end of each node's log -> gates/<gate id>/logs/<job>. If a log cannot be kept, only a warning is logged."""
-    try:
-        for node in nodes:
+    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, and costs no other log."""
+    for node in nodes:
+        try:
             text = session.setting.launcher.logs(job, node, LOG_BYTES)
             key = log_key(session.gate_id, job, node)
             session.setting.store.put(key, text.encode("utf-8", "replace"))
-    except (LaunchError, StoreError) as error:
-        report_progress(Progress("checks", f"a log could not be stored: {error}"))
+        except (LaunchError, StoreError) as error:
+            report_progress(Progress("checks", f"the log of {node} could not be stored: {error}"))
 
 
 @task(cache_policy=NO_CACHE, task_run_name="collect {watched.job}")
@@ -305,9 +305,9 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
         )
     limit_s = session.left_s() / 2  # what the engine says beside the reports must not cost the verdict
     files = node_reports.read_files(folder, watched.status.attempt)
-    # A node that hangs has not ended, and its log is the one that somebody needs.
+    # A node that hangs has not ended, and its log is the one that somebody needs; last, because its engine may not answer for it.
     unfinished = node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]
-    logged = sorted({*nodes_to_log(bundle, watched.status), *unfinished})
+    logged = tuple(dict.fromkeys([*nodes_to_log(bundle, watched.status), *unfinished]))
     _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
     _keep(lambda: keep_logs(session, watched.job, logged), "the logs", limit_s)
     _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)

@@ -190,10 +190,8 @@ def _serve() -> list[str] | None:
         try:
             output, answers = handles
             child = os.fork()
-        except (
-            OSError,
-            ValueError,
-        ):  # too many processes or open files: the starter sees that nobody answers
+        except (OSError, ValueError):
+            # Too many processes or open files: the starter sees that nobody answers.
             for handle in handles:
                 os.close(handle)
             continue

@@ -39,18 +39,24 @@ OWN = ("cluster.options.region", "cluster.options.partition", "training.command"
 
 
 @dataclass(frozen=True)
-class Example:
-    """A value that cannot be the operator's own. `line` is None if the file does not have it; `found` is the part that shows it."""
+class _Place:
+    """A key of a gate file. `line` is None if the file does not have it."""
 
     key: str
     line: int | None
-    found: str
-    remedy: str
 
     @property
     def place(self) -> str:
         """ "cluster.options.role_arn (line 21)"."""
         return self.key if self.line is None else f"{self.key} (line {self.line})"
+
+
+@dataclass(frozen=True)
+class Example(_Place):
+    """A value that cannot be the operator's own; `found` is the part that shows it."""
+
+    found: str
+    remedy: str
 
     @property
     def message(self) -> str:
@@ -64,17 +70,10 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Copied:
+class Copied(_Place):
     """A value that `prelaunch init` took from a shipped file and nobody has changed since; by chance it may be the operator's own."""
 
-    key: str
-    line: int | None
     shipped: str
-
-    @property
-    def place(self) -> str:
-        """ "training.command (line 21)"."""
-        return self.key if self.line is None else f"{self.key} (line {self.line})"
 
     @property
     def message(self) -> str:

@@ -50,9 +50,11 @@ def partitions_of(text: str) -> Mapping[str, Partition]:
 
 
 def _most_nodes(row: Mapping[str, str]) -> int | None:
-    """MaxNodes is UNLIMITED where the partition sets no limit of its own below TotalNodes."""
+    """MaxNodes is UNLIMITED where the partition sets no limit of its own below TotalNodes. Dynamic nodes that have not registered are
+    in no TotalNodes, so that 0 is no limit.
+    """
     counts = [int(row[key]) for key in ("TotalNodes", "MaxNodes") if row.get(key, "").isdecimal()]
-    return min(counts, default=None)
+    return min(filter(None, counts), default=None)
 
 
 def remedy(asked: str, nodes: int, known: Mapping[str, Partition], nodes_option: str, other: str) -> str:

@@ -70,18 +70,14 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
     if kept.verdict is None:
         return f"What the gate itself decided is not known: {kept.problem}."
     why = tuple(_reasons(kept.verdict, now))
-    other = kept.verdict.digests.policy != now.digests.policy
-    if not other and _same(kept.verdict, now):
+    other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
+    if not other and same:
         return ""
-    differs = "This answer has the same result" if _same(kept.verdict, now) else "This answer differs"
+    differs = "This answer has the same result" if same else "This answer differs"
     decided = f"The gate itself decided {_word(kept.verdict)}, by policy {policy_name(kept)}."
     if not other:
         return f"{decided} {differs}, with the same policy: {'; '.join(why) or 'the reason is not known'}."
-    because = (
-        f"because it is by another policy, {name}"
-        if differs.endswith("differs")
-        else f"by another policy, {name}"
-    )
+    because = f"by another policy, {name}" if same else f"because it is by another policy, {name}"
     rest = f"; also, {'; '.join(why)}" if why else ""
     hint = "" if kept.policy is not None else " Name the gate's own with --policy."
     return f"{decided} {differs} {because}{rest}.{hint}"

@@ -22,8 +22,9 @@ from checks.policy import OnWarn, Policy
 from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
 from tasks.gate.jobs import JobEnd
-from tasks.launchers.base import Delays, JobState, JobStatus, Placement
+from tasks.launchers.base import Delays, EngineUnavailable, JobState, JobStatus, Placement
 from tasks.reports.node_reports import NodeProgress, NodeReports, count_observations
+from tasks.store.folder import FolderStore
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
 BUNDLE = bundles.make(
@@ -186,3 +187,35 @@ def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
 
     assert ["node-0", "node-1"] == hung
     assert ["node-0", "node-1"] == kept
+
+
+def test_nodes_that_ended_are_asked_for_their_logs_before_one_that_hangs(
+    tmp_path: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine may not answer for it at all, and the time for logs is limited."""
+    asked: list[str] = []
+    monkeypatch.setattr(collect, "keep_logs", lambda session, job, nodes: asked.extend(nodes))
+    launcher = Folder(**{"node-0": report(0, complete=False), "node-1": report(1)})
+    ended = JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
+    merge_reports(session_of(tmp_path, launcher), JobEnd("job", ended, "its checks were stopped"))
+
+    assert ["node-1", "node-0"] == asked
+
+
+def test_a_log_that_cannot_be_had_costs_no_other_log(tmp_path: Path) -> None:
+    """The engine answers for one node and not for another."""
+
+    class Partly(Folder):
+        """It has no answer for the first node."""
+
+        def logs(self, job: str, node: str, size: int) -> str:
+            """An error, or the node's name."""
+            if node == "node-0":
+                raise EngineUnavailable("no answer")
+            return node
+
+    session = session_of(tmp_path, Partly())
+    session.setting.store = FolderStore(tmp_path / "store")
+    collect.keep_logs(session, "job", ["node-0", "node-1"])
+
+    assert [path.read_text() for path in (tmp_path / "store").rglob("node-*")] == ["node-1"]

@@ -11,6 +11,7 @@ from tasks.launchers.base import PreflightResult
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.partition import partitions_of
 from tests.tasks.launchers.slurm.test_batch_script import plan
 from tests.tasks.launchers.slurm.test_preflight import HOUR, WRONG, look
 
@@ -73,3 +74,11 @@ def test_a_controller_that_gives_no_answer_is_said_as_that(
 
     assert (line.result, line.unreachable) == (PreflightResult.UNSEEN, True)
     assert "Unable to contact" in line.message and "login node" in line.remedy
+
+
+def test_a_partition_whose_nodes_register_later_has_no_count_yet() -> None:
+    """Slurm counts dynamic nodes once they are there (slurm.conf(5), dynamic nodes); a limit of its own counts at once."""
+    row = "PartitionName=cloud Default=YES MaxNodes={} State=UP TotalNodes=0\n"
+
+    assert partitions_of(row.format("UNLIMITED"))["cloud"].most_nodes is None
+    assert partitions_of(row.format("2"))["cloud"].most_nodes == 2
