@@ -60,7 +60,7 @@ class RecordedLoads:
         """A finding about something slow, with its cause corrected by what else used the CPUs.
 
         `concerned` are the nodes that may be the reason (by default those of its subject), `slow` are all that are slow. `metric`
-        is that of the rule, "" where no line of the policy sets the threshold.
+        is what was slow; a finding that nobody can tell the reason of keeps it, because a threshold was crossed.
         """
         nodes = self._concerned(finding.subject) if concerned is None else tuple(concerned)
         mine = [(load, node) for node in nodes if (load := self._load(finding.subject, node)) is not None]
@@ -141,7 +141,9 @@ def _proves_nothing(finding: Finding, said: str, load: Contention, metric: str) 
     remedy = REMEDY
     if metric and _is_too_far(finding, load):
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
-    return replace(finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy)
+    return replace(
+        finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric
+    )  # fmt: skip
 
 
 def _recorded(rows: Sequence[Observation], prefix: str) -> Iterator[tuple[str, Mapping[str, Value]]]:

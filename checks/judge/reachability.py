@@ -53,7 +53,7 @@ def _beside_other_work(
     """
     found, loads = judged(rows), RecordedLoads(rows, hosts)
     slow = {node for one in found for node in one.subject.split(LINK)}
-    yield from (loads.weighed(one, slow) for one in found)
+    yield from (loads.weighed(one, slow, metric="bandwidth_gbps") for one in found)
     if first_rows(rows, "bandwidth_gbps"):
         before = [replace(row, metrics=first_of(row.metrics)) for row in rows]
         yield from intermittent(found, judged(before), RecordedLoads(before, hosts))

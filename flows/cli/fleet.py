@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,12 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """STORE --cluster C --fresh HOURS --format text|json --html FILE."""
     parser.description = (
         "Says which nodes of a store are proven, and lists every node, the worst first: its state, last proof, open findings, what "
-        "gets worse, what changed, what was done to it, and its last gates. With a gate file whose [remediation] names machines of "
-        "a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is condemned or gets worse, 2 "
-        "rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
+        "gets worse, what changed, what was done to it, and its last gates. A gate file means its own cluster; if its [remediation] "
+        "names machines of a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is "
+        "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
     )
     add_store(parser)
-    parser.add_argument("--cluster", default=None, help="only nodes of this cluster")
+    parser.add_argument(
+        "--cluster", default=None, help="only nodes of this cluster (default: all, or that of the gate file)"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
     parser.add_argument(
         "--unseen", type=_days, default=SEEN_S, metavar="DAYS",
@@ -73,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_file(arguments.html, None)
         gate = _gate(arguments.store) if arguments.notify else None
         named = open_named_store(arguments.store, os.environ)
-        cluster = arguments.cluster if gate is None else gate.cluster.name
+        cluster = (arguments.cluster if gate is None else gate.cluster.name) or named.cluster or None
         found = read(arguments, named, cluster)
         if arguments.html is not None:
             from tasks.reports.fleet.page import fleet_page
@@ -91,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout(fleet_text(found))
     say_problems(found)
+    if arguments.cluster is None:
+        say_cluster(named, "fleet")
     if gate is not None and not _told(gate, named, found):
         return int(Exit.NO_CAPACITY)
     return fleet_code(found)
@@ -136,6 +141,19 @@ def say_problems(found: Fleet) -> None:
     """What could not be read, on stderr."""
     for problem in found.problems:
         write_stderr(f"prelaunch: {problem}")
+
+
+def say_cluster(named: NamedStore, *words: str) -> None:
+    """That a gate file shows its cluster alone, and the command that shows everything, on stderr."""
+    if named.cluster:
+        write_stderr(
+            f"prelaunch: cluster {named.cluster} alone; all of its store: {whole_store(named, *words)}"
+        )
+
+
+def whole_store(named: NamedStore, verb: str, *words: str) -> str:
+    """The command about every cluster of the store."""
+    return shlex.join(("prelaunch", verb, named.address, *words))
 
 
 def index_failed(form: str, error: IndexFailed) -> int:

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from flows.cli.fleet import add_store, index_failed, read, say_problems
+from flows.cli.fleet import add_store, index_failed, read, say_cluster, say_problems, whole_store
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.html is not None:
             write_file(arguments.html, None)
         named = open_named_store(arguments.store, os.environ)
-        found = read(arguments, named, None, arguments.node)
+        found = read(arguments, named, named.cluster or None, arguments.node)
         nodes = [*found.nodes, *found.replaced]
         if not nodes:
             _reject_unknown(named, arguments)
@@ -65,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout("\n".join(node_text(node, found) for node in nodes))
     say_problems(found)
+    say_cluster(named, "history", arguments.node)
     return fleet_code(found)
 
 
@@ -75,6 +76,8 @@ def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:
     except InputError as error:
         said = error.message + _only_a_store(arguments.node)
         raise InputError(error.file, said, error.path, error.nearest) from error
+    said = f"cluster {named.cluster} has no node {arguments.node!r:.80}. Another cluster of its store has: "
+    raise InputError(named.address, said + whole_store(named, "history", arguments.node))
 
 
 def _require_node(word: str) -> None:

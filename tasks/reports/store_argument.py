@@ -30,7 +30,7 @@ class NoReports(InputError):
 
 @dataclass(frozen=True)
 class NamedStore:
-    """A store, its address, and where its index lies. `argument` was typed, `path` is what its gate file says."""
+    """A store, its address, and where its index lies. `argument` was typed, `path` and `cluster` are what its gate file says."""
 
     address: str
     store: Store
@@ -38,6 +38,7 @@ class NamedStore:
     local: Path
     argument: str = ""
     path: str = ""
+    cluster: str = ""
 
     def index(self) -> Index:
         """The index. Raises IndexFailed."""
@@ -46,7 +47,7 @@ class NamedStore:
 
 def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStore:
     """The store that `argument` names; PRELAUNCH_INDEX is the index's URL where no gate file says it. Raises InputError."""
-    url, work, path = environment.get(URL_VARIABLE, ""), "", ""
+    url, work, path, cluster = environment.get(URL_VARIABLE, ""), "", "", ""
     address = argument
     if argument.endswith(".toml"):
         from tasks.gate_file.read import (
@@ -55,9 +56,10 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
         )  # brings pydantic, which `judge --help` must not wait for
 
         try:
-            table = read_gate_file(Path(argument)).store
+            gate = read_gate_file(Path(argument))
         except GateFileError as error:
             raise InputError(error.file, error.message, error.path, error.nearest) from error
+        table, cluster = gate.store, gate.cluster.name
         address, url, work, path = table.path, table.index or url, table.work, table.path
     try:
         where = absolute(address)
@@ -65,7 +67,7 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
         local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, url, local, argument, path)
+    return NamedStore(where, store, url, local, argument, path, cluster)
 
 
 def is_store(argument: str) -> bool:

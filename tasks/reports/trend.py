@@ -29,7 +29,7 @@ from tasks.reports.read import default_policy_of, not_a_report
 from tasks.reports.store_argument import inputs_of, is_store, open_named_store, require_gates
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.history import Listed, known_nodes, listed
+from tasks.store.history import Listed, known_nodes, listed, rebuild_command
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import html_key
 from tasks.store.open import identity
@@ -143,7 +143,7 @@ def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
     missing = sorted((i for i in ids if i not in rows), key=lambda i: (stamped_at(i) or 0.0, i), reverse=True)
     if len(missing) > UNINDEXED:
         problems.append(
-            f"{len(missing) - UNINDEXED} older gates are not in the index: prelaunch store index --rebuild"
+            f"{len(missing) - UNINDEXED} older gates are not in the index: {rebuild_command(store)}"
         )
     found = [rows[gate_id] for gate_id in ids if gate_id in rows]
     for gate_id in missing[:UNINDEXED]:

@@ -4,6 +4,7 @@ verdicts; the store decides.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ from tasks.store import node_rows, records
 from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.index import Index, IndexFailed
-from tasks.store.layout import GATES, gate_of, nodes_key, record_key, report_key, verdict_key
+from tasks.store.layout import GATES, RECORDS, gate_of, nodes_key, record_key, report_key, verdict_key
 from tasks.store.node_rows import GateNodes, NodeHistory, history_of, with_nodes
 from tasks.store.open import identity
 from tasks.store.records import Record, record_of, stamped_at
@@ -95,7 +96,7 @@ def known_nodes(
     problems = list(found.problems)
     try:
         name = identity(store)
-        missing = _lacking(own, index.gates_with_nodes(name), problems)
+        missing = _lacking(store, own, index.gates_with_nodes(name), problems)
         read = list(_nodes_of(store, missing, problems))
         if read:
             index.write_nodes(name, read)
@@ -143,6 +144,12 @@ def rebuild(store: Store, index: Index, policy_of: PolicyOf) -> Rebuilt:
     )
 
 
+def rebuild_command(store: Store) -> str:
+    """What builds the index of this store again, with its address."""
+    address = store.place(RECORDS)[: -len(f"/{RECORDS}")]
+    return f"prelaunch store index --rebuild {shlex.quote(address)}"
+
+
 def moment(text: str) -> float | None:
     """An ISO 8601 time in Unix seconds; None if the text is no such time."""
     try:
@@ -166,7 +173,7 @@ def _without_record(store: Store, ids: set[str]) -> Iterator[str]:
     """Report gates without a record, which are not listed: they were cut short, or an older version kept them."""
     for gate_id, keys in kept_gates(store).items():
         if gate_id not in ids and verdict_key(gate_id) in keys:
-            yield f"{gate_id}: it has a verdict, and no record: make one with prelaunch store index --rebuild"
+            yield f"{gate_id}: it has a verdict, and no record: make one with {rebuild_command(store)}"
 
 
 def _read(store: Store, gate_ids: Iterator[str] | list[str], problems: list[str]) -> Iterator[Record]:
@@ -203,12 +210,14 @@ def _derived(store: Store, gate_id: str, keys: list[str], problems: list[str]) -
     return record_of(gate_id, report, verdict, report_key(gate_id), when)
 
 
-def _lacking(own: Sequence[Record], indexed: frozenset[str], problems: list[str]) -> list[Record]:
+def _lacking(
+    store: Store, own: Sequence[Record], indexed: frozenset[str], problems: list[str]
+) -> list[Record]:
     """The newest gates whose nodes the index lacks; a problem says that there are more."""
     missing = [record for record in own if record.gate_id not in indexed]
     if len(missing) > UNINDEXED:
         problems.append(
-            f"the nodes of {len(missing) - UNINDEXED} older gates are not in the index: prelaunch store index --rebuild"
+            f"the nodes of {len(missing) - UNINDEXED} older gates are not in the index: {rebuild_command(store)}"
         )
     return missing[-UNINDEXED:]
 
@@ -221,7 +230,7 @@ def _nodes_of(store: Store, own: Iterable[Record], problems: list[str]) -> Itera
             problems.append(f"{store.place(nodes_key(record.gate_id))}: {error}")
             continue
         if rows is None:
-            said = "it has a verdict, and its nodes are not known: prelaunch store index --rebuild"
+            said = f"it has a verdict, and its nodes are not known: {rebuild_command(store)}"
             problems.append(f"{record.gate_id}: {said}")
             continue
         yield rows

@@ -34,7 +34,7 @@ WRITE_S = 15.0
 READ_S, REBUILD_S = 60.0, 600.0
 BUSY_S = 10.0
 ATTEMPTS = 4
-REBUILD = "prelaunch store index --rebuild"
+REBUILD = "prelaunch store index --rebuild STORE"
 BATCH = 500
 # What SQLite says of a file that no statement mends: overwritten, cut, or with tables that somebody changed.
 BROKEN = (

@@ -33,7 +33,8 @@ class Standing(StrEnum):
     """What one gate says of a node.
 
     PROVEN: everything that it had to show was measured, and nothing was found; evidence that the policy does without, as that of a
-    tool that is not installed, may be missing. DOUBTFUL: another warning, or a failure that does not condemn it. CONDEMNED: a FAIL of
+    tool that is not installed, may be missing. DOUBTFUL: another warning (also one that a value was slow while the node was busy, of
+    which nobody can tell the reason), or a failure that does not condemn it. CONDEMNED: a FAIL of
     its hardware. CANNOT_TELL: evidence is missing. CERTIFIED: nothing was found, but not everything was measured, because certificates
     of earlier gates stand for some checks: no doubt, and no proof either.
     """
@@ -111,7 +112,7 @@ def rows_of(
     made = []
     for name in names:
         own = by_node.get(name, [])
-        lacking = {f.check for f in (*own, *whole) if f.cause is Cause.EVIDENCE and f.level is Level.FAIL}
+        lacking = {f.check for f in (*own, *whole) if f.cause is Cause.EVIDENCE and not is_accepted_gap(f)}
         checks = tuple(check for check in measured.get(name, ()) if check not in lacking)
         at = seconds(times.get(name) or report.measured_at)
         made.append(
@@ -185,8 +186,11 @@ def _standing(
 
 
 def is_accepted_gap(finding: KeptFinding) -> bool:
-    """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node."""
-    return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE
+    """Whether it says that evidence is missing which the policy does not require: a warning then, and no doubt about the node.
+
+    Where a threshold was crossed (`metric`) it is a doubt: a value that was slow on a busy node, for example.
+    """
+    return finding.level is Level.WARN and finding.cause is Cause.EVIDENCE and not finding.metric
 
 
 def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:

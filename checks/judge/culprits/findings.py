@@ -99,16 +99,23 @@ class CheckFindings:
         for reading in self.readings:
             for finding, of in of_slow_nodes(reading, self.tests, self._refused_from(reading)):
                 if not self._is_named(of):
-                    yield self.loads.weighed(finding, of, of)
+                    yield self.loads.weighed(finding, of, of, reading.what.name.lower())
             yield from of_sensitivity(reading, self.detects)
             whole = of_time_and_fabric(reading, self.tests, self.most_cost, self.oversubscribed)
             for finding in (*self._whole(reading, blamed), *whole):
                 nodes = everybody if finding.subject == CLUSTER else None
-                yield self.loads.weighed(finding, (), nodes) if reading.what in SLOWED else finding
+                yield self._weighed(reading, finding, (), nodes)
         slow = {node for _, suspect in self.suspects.values() for node in suspect.nodes}
         for key, (reading, suspect) in self.suspects.items():
             found = self._named(reading, suspect, self.also.get(key, []))
-            yield self.loads.weighed(found, slow, suspect.nodes) if reading.what in SLOWED else found
+            yield self._weighed(reading, found, slow, suspect.nodes)
+
+    def _weighed(
+        self, reading: Reading, finding: Finding, slow: Collection[str], nodes: Collection[str] | None
+    ) -> Finding:
+        if reading.what not in SLOWED:
+            return finding
+        return self.loads.weighed(finding, slow, nodes, reading.what.name.lower())
 
     def _refused_from(self, reading: Reading) -> float:
         """The slowness from which on a node is refused; 0 if none is."""

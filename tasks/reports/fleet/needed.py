@@ -5,13 +5,13 @@ from __future__ import annotations
 from tasks.reports.fleet.reading import FRESH_S
 from tasks.reports.fleet.states import fleet_of
 from tasks.store.base import Store, StoreUnwritable
-from tasks.store.history import known_nodes, listed
+from tasks.store.history import known_nodes, listed, rebuild_command
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import GATES, gate_of, report_key
 from tasks.store.node_rows import kept
 from tasks.store.open import identity
 
-UNKNOWN = "its nodes are not in the index, so that it may have a last proof: prelaunch store index --rebuild"
+UNKNOWN = "its nodes are not in the index, so that it may have a last proof"
 
 
 def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
@@ -35,7 +35,7 @@ def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
     )
     for record in found.records:
         if not record.reused and record.gate_id in reports - with_nodes:
-            needed.setdefault(record.gate_id, UNKNOWN)
+            needed.setdefault(record.gate_id, f"{UNKNOWN}: {rebuild_command(store)}")
     return needed
 
 

@@ -37,6 +37,15 @@ def store(tmp_path: Path) -> FolderStore:
     return made
 
 
+def gate_file(folder: Path, store: FolderStore, cluster: str) -> str:
+    """The shipped local gate file, with this store and this name of its cluster."""
+    text = (GATES / "local.toml").read_text().replace("../", f"{GATES.parent}/")
+    text = text.replace('path = ".prelaunch"', f'path = "{store.root}"')
+    file = folder / "gate.toml"
+    file.write_text(text.replace('name = "local"', f'name = "{cluster}"'))
+    return str(file)
+
+
 def test_the_answer_comes_first_and_a_page_is_written(
     store: FolderStore, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -182,19 +191,42 @@ def test_an_unknown_node_is_rejected(store: FolderStore, capsys: Captured) -> No
     assert f"prelaunch history {store.root} NODE" in capsys.readouterr().err
 
 
+def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
+    """And not the other clusters of its store, which a line says how to see."""
+    keep(store, 3, replace(healthy(2, 2), measured_at="2025-11-25T08:00:00Z"), cluster="other")
+    file = gate_file(tmp_path, store, "other")
+    everything = f"prelaunch fleet {store.root}"
+
+    assert 0 == main(["fleet", file, *LONG])
+    out, err = capsys.readouterr()
+    assert (
+        out.startswith("2 of 2 nodes proven")
+        and f"cluster other alone; all of its store: {everything}" in err
+    )
+    assert 1 == main(["fleet", file, "--cluster", "c", *LONG])
+    assert "2 of 3 nodes proven" in capsys.readouterr().out
+    assert 0 == main(["history", file, "node-1", *LONG[:2]])
+    out, err = capsys.readouterr()
+    assert 1 == out.count("node-1 of ") and f"prelaunch history {store.root} node-1" in err
+    assert 2 == main(["history", file, "node-2"])
+    assert (
+        f"cluster other has no node 'node-2'. Another cluster of its store has: prelaunch history {store.root} node-2"
+        in capsys.readouterr().err
+    )
+    assert 1 == main(["history", str(store.root), "node-1", *LONG[:2]])
+    assert 2 == capsys.readouterr().out.count("node-1 of ")
+
+
 def test_the_scheduler_of_a_gate_file_is_asked(
     store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its word is beside ours, and a contradiction is marked; one that does not answer is said."""
-    text = (GATES / "local.toml").read_text()
-    text = text.replace('path = ".prelaunch"', f'path = "{store.root}"').replace("../", f"{GATES.parent}/")
-    file = tmp_path / "gate.toml"
-    file.write_text(text)
+    file = gate_file(tmp_path, store, "c")
     played = PlayedMachines({name: Machine(name, Service.SERVING) for name in ("node-0", "node-1")})
-    assert None is reading.engine_of(str(file))
+    assert None is reading.engine_of(file)
     monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
 
-    assert 1 == main(["fleet", str(file), *LONG])
+    assert 1 == main(["fleet", file, *LONG])
     out = capsys.readouterr().out
     assert "1 differs from the scheduler" in out.splitlines()[0]
     assert "serving; DIFFERS: serves jobs, but is condemned" in out and "does not know the node" in out
@@ -204,13 +236,7 @@ def test_a_digest_is_sent_through_the_notifiers_of_a_gate_file(
     store: FolderStore, tmp_path: Path, capsys: Captured
 ) -> None:
     """The exit code is the fleet's; a store alone has no notifiers."""
-    text = (GATES / "local.toml").read_text().replace("../", f"{GATES.parent}/")
-    file = tmp_path / "gate.toml"
-    file.write_text(
-        text.replace('path = ".prelaunch"', f'path = "{store.root}"').replace('name = "local"', 'name = "c"')
-    )
-
-    assert 1 == main(["fleet", str(file), "--notify", *LONG])
+    assert 1 == main(["fleet", gate_file(tmp_path, store, "c"), "--notify", *LONG])
     assert "prelaunch: told: " in capsys.readouterr().err
     assert any("fleet-c-" in key for key in store.list("pages"))
     assert 2 == main(["fleet", str(store.root), "--notify"])

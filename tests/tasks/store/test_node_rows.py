@@ -308,7 +308,7 @@ def test_a_store_of_an_older_version_is_named_and_filled_by_rebuilding(tmp_path:
     assert () == found.history.totals
     assert (
         3 == len(found.problems)
-        and "its nodes are not known: prelaunch store index --rebuild" in found.problems[0]
+        and f"its nodes are not known: prelaunch store index --rebuild {tmp_path}" in found.problems[0]
     )
     assert 3 == rebuild(store, index, sample_policy).with_nodes
     done = known_nodes(store, index, listed(store, index))
@@ -340,7 +340,7 @@ def test_many_gates_that_the_index_lacks_are_named_and_the_newest_are_read(
     found = known_nodes(store, index, listed(store, index))
 
     assert (
-        "the nodes of 3 older gates are not in the index: prelaunch store index --rebuild",
+        f"the nodes of 3 older gates are not in the index: prelaunch store index --rebuild {tmp_path}",
     ) == found.problems
     assert [gate_id(3), gate_id(4)] == [gate.gate_id for gate in found.history.gates]
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from checks.judge.verdict import decide
 from checks.model import Cause, Level
+from checks.policy import CheckPolicy, Rule
+from tasks.reports.fleet.model import NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import LEGEND, fleet_text, node_document, node_text, open_words
-from tasks.store.node_rows import Standing
-from tasks.store.records import KeptFinding
+from tasks.store.node_rows import Standing, rows_of
+from tasks.store.records import KeptFinding, of
+from tests.sample_reports import FACTS, POLICY, healthy, with_metric
+from tests.tasks.kept_gates import gate_id
 from tests.tasks.reports.fleet.test_states import DAY_S, GEMM, fleet, gate, node, only
 
 LOST = tuple(
@@ -70,3 +75,22 @@ def test_missing_evidence_of_two_gates_is_two_lines() -> None:
 def test_the_marks_of_a_node_have_their_legend() -> None:
     """As the table of the fleet."""
     assert node_text(only(FOUND), FOUND).endswith(f"\n{LEGEND}\n")
+
+
+def test_a_warning_about_a_value_that_was_slow_on_a_busy_node_is_a_doubt() -> None:
+    """Nobody can tell whether the machine or the other work is the reason: no proof, and no answer to what was found before."""
+    rule = Rule("gflops", "a test", warn_below=100.0, needs_cpu=True)
+    policy = replace(POLICY, checks={**POLICY.checks, "compute.gemm": CheckPolicy(rules=(rule,))})
+    busy = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
+    report = replace(healthy(), gate_id=gate_id(0))
+    for rank in range(4):
+        for metric, value in (busy if rank < 2 else {"gflops": 400.0}).items():
+            report = with_metric(report, "compute.gemm", f"node-{rank // 2}/rank-{rank}", metric, value)
+    verdict = of(decide(report, policy, FACTS))
+    made = rows_of(report, verdict, policy, gate_id(0), "2026-11-21T09:00:00Z", "c")
+    doubts = [one for one in verdict.findings if one.level is Level.WARN]
+
+    assert {("compute.gemm", Cause.EVIDENCE, "gflops")} == {(f.check, f.cause, f.metric) for f in doubts}
+    assert [Standing.DOUBTFUL, Standing.PROVEN] == [one.standing for one in made.nodes]
+    assert NodeState.DOUBTFUL is fleet(made).nodes[0].state
+    assert ["compute.gemm" in made.checks[one.checks] for one in made.nodes] == [False, True]

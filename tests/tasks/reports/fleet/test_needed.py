@@ -11,7 +11,7 @@ from checks.model import Report
 from tasks.reports.fleet.needed import UNKNOWN, needed_gates
 from tasks.reports.fleet.reading import read_fleet
 from tasks.store.folder import FolderStore
-from tasks.store.history import rebuild
+from tasks.store.history import rebuild, rebuild_command
 from tasks.store.index import FILE, Index
 from tasks.store.prune import planned, removed
 from tests.sample_reports import healthy, without_node, wrong_sums
@@ -77,7 +77,8 @@ def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore, tmp_path: P
         keep(store, number, dated(number, healthy()), nodes=False)
     store.delete(f"gates/{gate_id(1)}/health_check_metrics.json")
 
-    assert {gate_id(0): UNKNOWN, gate_id(2): UNKNOWN} == needed_gates(store, index, NOW)
+    said = f"{UNKNOWN}: {rebuild_command(store)}"
+    assert {gate_id(0): said, gate_id(2): said} == needed_gates(store, index, NOW)
     rebuild(store, index, sample_policy)
     assert {gate_id(2)} == needed_gates(store, index, NOW).keys()
 
