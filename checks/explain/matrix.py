@@ -45,7 +45,7 @@ def _found(text: str, asked: ReadOptions) -> FoundMatrices:
     is_nvbandwidth = any(form.search(text) for form in (matrix_nvidia.NVBANDWIDTH, matrix_nvidia.HOST))
     if is_p2p and is_nvbandwidth:
         raise Broken(
-            "it holds the output of p2pBandwidthLatencyTest and of nvbandwidth. Explain them one by one"
+            "it holds the output of p2pBandwidthLatencyTest and of nvbandwidth. Explain them one by one", ""
         )
     if is_p2p or is_nvbandwidth:
         return matrix_nvidia.p2p(text) if is_p2p else matrix_nvidia.nvbandwidth(text)

@@ -78,7 +78,7 @@ def p2p(text: str) -> FoundMatrices:
             written.append(_written(name, found["unit"], rows, "->"))
     missing = [wanted for wanted in _P2P_OF if not any(name.startswith(wanted) for name in names)]
     if len(set(names)) < len(names):
-        raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one")
+        raise Broken("it holds several outputs of p2pBandwidthLatencyTest. Explain them one by one", "")
     begins = any(
         map(_P2P_BEGINS.match, lines)
     )  # if a text begins like the tool's output and a matrix is missing, it was truncated

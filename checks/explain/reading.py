@@ -35,12 +35,28 @@ class Kind(str, Enum):
     REPORT = "report"
 
 
+WHOLE = "Give the whole output of the tool."
+
+
+class Complete(str):
+    """A sentence that itself says what to do, so that no remedy is printed below it."""
+
+
 class ExplainError(Exception):
-    """The text could not be read."""
+    """The text could not be read. `remedy` says what to do about it; "" where the message itself does."""
+
+    remedy = WHOLE
+
+    def __init__(self, said: str, remedy: str | None = None) -> None:
+        super().__init__(said)
+        if remedy is not None:
+            self.remedy = remedy
 
 
 class NotRecognised(ExplainError):
     """The text is not of this kind."""
+
+    remedy = "Give the output as the tool prints it. Without --kind, Prelaunch recognises its kind."
 
 
 class Broken(ExplainError):
@@ -73,7 +89,8 @@ class Table:
 class Reading:
     """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be measured is described
     in `unread` instead, which makes the answer CANNOT TELL. `left_out` ("name: why") is what is not judged. `unreported` are
-    metrics, each with its check, that `driver` is too old to print.
+    metrics, each with its check, that `driver` is too old to print. `remedy` is what to do about what is in `unread`, unless the
+    sentence there is `Complete`.
     """
 
     kind: Kind
@@ -84,6 +101,7 @@ class Reading:
     left_out: tuple[str, ...] = ()
     driver: str = ""
     unreported: tuple[tuple[str, Field], ...] = ()
+    remedy: str = WHOLE
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from checks.explain.one_output import unread_beside
-from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, ExplainError, Kind, NotRecognised, Reading, ReadOptions
 
 # detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading, which raises NotRecognised or Broken.
 # A report is not the output of a tool: `prelaunch judge` reads it.
@@ -27,10 +27,13 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
 
 
 STUMBLED = "the reader failed:"
+OURS = "This is an error in Prelaunch, and says nothing about the machine: read the output by hand, and report the error."
 
 
 class Unrecognised(ExplainError):
     """No reader recognises the text, or several do. The message says what to do."""
+
+    remedy = ""
 
 
 class Ambiguous(Unrecognised):
@@ -57,19 +60,22 @@ def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> 
     except ExplainError:
         raise
     except Exception as error:
-        raise Broken(f"{STUMBLED} {type(error).__name__}: {error}") from error
+        raise Broken(f"{STUMBLED} {type(error).__name__}: {error}", OURS) from error
     if not isinstance(reading, Reading):
-        raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}")
+        raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}", OURS)
     if kind is not None and reading.kind is not kind:
         raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
     beside = unread_beside(text, name)
-    return replace(reading, unread=(*reading.unread, beside)) if beside else reading
+    return replace(reading, unread=(*reading.unread, Complete(beside))) if beside else reading
 
 
 def claimed_by(text: str) -> str:
     """The only module that recognises the text. Raises Unrecognised."""
     if not text.strip():
-        raise Unrecognised("the input is empty: the program that should have written it wrote nothing")
+        raise Unrecognised(
+            "the input is empty: the program that should have written it wrote nothing",
+            "Run the program again, and look at its exit code and at what it writes to stderr.",
+        )
     claims = [name for name in MODULES if _module(name).detect(text)]
     if len(claims) == 1:
         return claims[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.documents.report import clip, digest, dump_plain
-from checks.explain.reading import Part, Reading, ReadOptions
+from checks.explain.reading import WHOLE, Complete, Part, Reading, ReadOptions
 from checks.facts.instances import Facts, not_for
 from checks.judge import driver_age
 from checks.judge.culprits import matrix_file
@@ -28,9 +28,7 @@ from checks.version import ENGINE
 SUBJECT = "input"
 ITSELF = "explain"
 NOTHING = Coverage(Count(0, 0), Count(0, 0), Count(0, 0), Count(0, 1))
-GET_IT_AGAIN = (
-    "Give the whole output of the tool. With --instance-type, Prelaunch knows what it must contain."
-)
+DECLARE = "Give --instance-type, so that Prelaunch knows what the output must contain."
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,14 @@ class Judged:
 def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, data: bytes) -> Judged:
     """The verdict on the output that was read; `data` is the input, whose digest the verdict contains."""
     facts = facts.of(asked.declared) if asked.declared is not None else facts
-    findings = [*_about_policy(policy, facts, asked), *(_missing(why) for why in reading.unread)]
+    findings = [*_about_policy(policy, facts, asked), *_unread(reading)]
     held, left_out = [], list(reading.left_out)
     for part in reading.parts:
         line = policy.checks.get(part.check, ABOUT_JOBS.get(part.check))
         if line is None:
-            findings.append(
-                _missing(f"policy {policy.name!r} has no entry for {part.check}", check=part.check)
-            )
+            said = f"policy {policy.name!r} has no entry for {part.check}"
+            remedy = f"Name a policy that judges {part.check} with --policy."
+            findings.append(_missing(said, remedy, check=part.check))
             continue
         fitting, beside = _sorted(part, line, asked)
         left_out += beside
@@ -65,15 +63,21 @@ def judge(reading: Reading, policy: Policy, facts: Facts, asked: ReadOptions, da
     left_out += matrix_file.not_held(told, asked)
     parts = len(reading.parts) + len(reading.tables)
     if not parts and not reading.unread:
-        findings.append(_missing("the output contains nothing that a check measures"))
+        remedy = "Give output of one of the kinds that `prelaunch explain --help` lists."
+        findings.append(_missing("the output contains nothing that a check measures", remedy))
     seen = Count(parts, max(parts + len(reading.unread), 1))
     verdict = _conclude(findings, replace(NOTHING, checks=seen), policy, facts, data)
     return Judged(verdict, tuple(held), tuple(dict.fromkeys(left_out)), told)
 
 
-def unread(why: str, policy: Policy, facts: Facts, data: bytes) -> Judged:
-    """The verdict on an input that no reader understands, or that is incomplete: CANNOT TELL."""
-    return Judged(_conclude([_missing(why)], NOTHING, policy, facts, data))
+def unread(why: str, policy: Policy, facts: Facts, data: bytes, remedy: str = WHOLE) -> Judged:
+    """The verdict on an input that no reader understands, or that is incomplete: CANNOT TELL. `remedy` is that of the error."""
+    return Judged(_conclude([_missing(why, remedy)], NOTHING, policy, facts, data))
+
+
+def _unread(reading: Reading) -> Iterator[Finding]:
+    for why in reading.unread:
+        yield _missing(str(why), "" if isinstance(why, Complete) else reading.remedy)
 
 
 def _sorted(part: Part, line: CheckPolicy, asked: ReadOptions) -> tuple[tuple[Rule, ...], list[str]]:
@@ -95,7 +99,10 @@ def _sorted(part: Part, line: CheckPolicy, asked: ReadOptions) -> tuple[tuple[Ru
 
 def _findings(part: Part, line: CheckPolicy, facts: Facts, asked: ReadOptions) -> Iterator[Finding]:
     if not line.rules:
-        yield _missing("no rule of the policy could be applied to this output", part.evidence, part.check)
+        remedy = DECLARE if asked.declared is None else f"{WHOLE} Or name another policy with --policy."
+        yield _missing(
+            "no rule of the policy could be applied to this output", remedy, part.evidence, part.check
+        )
     kind = asked.declared.instance_type if asked.declared else ""
     known = RuleContext(facts.instances.get(kind), facts.absent(kind, part.check), asked.declared, facts)
     for rule in line.rules:
@@ -158,9 +165,9 @@ def _conclude(
     return replace(made, findings=tuple(ordered), condemned=())  # the node is unknown, so none is condemned
 
 
-def _missing(message: str, evidence: str = "", check: str = ITSELF) -> Finding:
-    return Finding(Level.FAIL, Cause.EVIDENCE, check, SUBJECT, message, clip(evidence)[0], GET_IT_AGAIN)
+def _missing(message: str, remedy: str, evidence: str = "", check: str = ITSELF) -> Finding:
+    return Finding(Level.FAIL, Cause.EVIDENCE, check, SUBJECT, message, clip(evidence)[0], remedy)
 
 
 def _unmeasured(why: Unmeasured, evidence: str, check: str, level: Level = Level.FAIL) -> Finding:
-    return not_measured(check, SUBJECT, why, level, clip(evidence)[0], GET_IT_AGAIN)
+    return not_measured(check, SUBJECT, why, level, clip(evidence)[0], WHOLE)

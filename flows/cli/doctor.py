@@ -264,12 +264,14 @@ def _sent(notify: Notify, name: str, side: Audience, who: str, setting: GateCont
         where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
     except NotifyError as error:
         return _missing(subject, f"the test notification was not delivered: {error}")
-    return _ok(subject, f"a test notification was delivered to {where or name}")
+    return _ok(
+        subject, f"a test notification was delivered to {where or ('stderr' if name == 'log' else name)}"
+    )
 
 
 def _shown(key: str, text: str) -> str:
     """Where the log's text goes in a test: it is kept nowhere."""
-    return "stderr"
+    return ""
 
 
 def _prefect() -> Iterator[PreflightCheck]:

@@ -5,10 +5,8 @@ Nothing is raised here: no verdict, exit code or end of a flow depends on whethe
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +15,7 @@ from checks.documents.report import dump_plain
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Kind, Notification, Notifier, NotifierAccess, NotifyError, Severity
-from tasks.notifiers.log import notification_text
+from tasks.notifiers.log import keep_and_say, notification_text
 from tasks.notifiers.registry import guarded, named_for, notifier_for, notifiers_for, send_first
 from tasks.notifiers.secret_refs import secret
 from tasks.store.base import Store, StoreError
@@ -130,11 +128,11 @@ def _deliver(
 
 def _logged(means: NotifierAccess, page: Notification, shown: bool) -> dict[str, str]:
     """Keep the notification in any case, and write it to stderr if the gate file names the log. Returns why it was not kept."""
-    if shown:
-        with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
-            print(f"PAGE {page.title}", file=sys.stderr, flush=True)
     try:
-        means.keep(page_key(page.gate_id), notification_text(page))
+        if shown:
+            keep_and_say(page, means.keep)
+        else:
+            means.keep(page_key(page.gate_id), notification_text(page))
     except NotifyError as error:
         return {"log": str(error)}
     return {}

@@ -1,4 +1,4 @@
-"""Writes notifications as text to stderr and to the store. This notifier is always there and reaches everybody who reads logs.
+"""Keeps the text of notifications in the store, and says so in one line on stderr. This notifier is always there, and pages nobody.
 
 The same plain text is kept of every notification, and sent by notifiers without a layout of their own.
 """
@@ -9,7 +9,7 @@ import contextlib
 import sys
 from typing import TextIO
 
-from tasks.notifiers.base import Keep, Notification, Status
+from tasks.notifiers.base import Keep, Notification, NotifyError, Status
 from tasks.store.layout import page_key
 
 
@@ -36,8 +36,27 @@ def clipped(text: str, most: int, more: str = "the rest is in the report") -> st
     return text[: most - len(mark)].rstrip() + mark if most > len(mark) else text[:most]
 
 
+def keep_and_say(page: Notification, keep: Keep, stream: TextIO | None = None) -> str:
+    """Store the text, and write one line about it to the stream (default stderr); returns where the text is.
+
+    Raises NotifyError if it cannot be stored; then the whole text is written to the stream. It is no failure if nobody reads that.
+    """
+    try:
+        where = keep(page_key(page.gate_id), notification_text(page))
+    except NotifyError:
+        _write(notification_text(page), stream)
+        raise
+    _write(f"{page.title}{f' (the text is in {where})' if where else ''}", stream)
+    return where
+
+
+def _write(said: str, stream: TextIO | None) -> None:
+    with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
+        print(f"NOTIFICATION {said}", file=stream or sys.stderr, flush=True)
+
+
 class LogNotifier:
-    """Writes the notification to a stream (stderr) and to pages/<gate id>.txt in the store."""
+    """Writes the notification to pages/<gate id>.txt in the store, and a line about it to a stream (stderr)."""
 
     name = "log"
 
@@ -46,10 +65,7 @@ class LogNotifier:
 
     def send(self, page: Notification) -> str:
         """Write to both. It is a failure if the notification cannot be stored, and none if nobody reads the stream."""
-        stream = self.stream or sys.stderr
-        with contextlib.suppress(OSError, ValueError):  # closed by whoever started us
-            print(f"PAGE {page.title}", file=stream, flush=True)
-        return self.keep(page_key(page.gate_id), notification_text(page))
+        return keep_and_say(page, self.keep, self.stream)
 
     def settle(self, page: Notification) -> str:
         """Nothing to do: there is no message to update."""

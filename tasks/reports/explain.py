@@ -124,7 +124,7 @@ def explain_text(
         reading = read(module, text, asked, kind)
     except ExplainError as error:
         rules, chosen = _policy(policy, found, asked)
-        judged = unread(_why(error, found), rules, builtin(), data)
+        judged = unread(_why(error, found), rules, builtin(), data, error.remedy)
         title = f"{found.value} that cannot be read" if found else "unreadable input"
     else:
         rules, chosen = _policy(policy, reading.kind, asked)
@@ -147,7 +147,7 @@ def _explained_large(
             require_kernel_log(found, head, kind)
             read_of_it, seen = reading()
         except ExplainError as error:
-            judged = unread(_why(error, kind), rules, facts, found.head)
+            judged = unread(_why(error, kind), rules, facts, found.head, error.remedy)
             title = f"{kind.value} that cannot be read" if kind else "unreadable input"
             return Explanation(file, file, kind, title, judged.verdict, policy=chosen)
         judged = judge(read_of_it, rules, facts, asked, seen)
@@ -185,12 +185,14 @@ def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
     if len(data) > INPUT_BYTES:
         raise Broken(
             f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Cut out the part in question, or name a file: "
-            "a kernel's log is searched where it lies."
+            "a kernel's log is searched where it lies.",
+            "",
         )
     # A crash leaves zeros in a log; its reader says what they cost.
     if "\0" in text and (kind is not Kind.KERNEL_LOG if kind else not claims(Kind.KERNEL_LOG, text)):
         raise Broken(
-            f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a zero byte, so the input is not text"
+            f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a zero byte, so the input is not text",
+            "Give the text that the tool printed, and no binary file.",
         )
 
 

@@ -79,7 +79,7 @@ def require_unpacked(head: bytes) -> None:
     """Raise Broken for what begins as a compressed file or a journal does."""
     for begins, said in PACKED.items():
         if head.startswith(begins):
-            raise Broken(f"it is {said}, and explain what comes out")
+            raise Broken(f"it is {said}, and explain what comes out", "")
 
 
 def require_kernel_log(found: LargeLog, head: str, kind: Kind | None) -> None:
@@ -97,4 +97,4 @@ def require_kernel_log(found: LargeLog, head: str, kind: Kind | None) -> None:
         return  # the kernel may speak later
     if claimed is not Kind.KERNEL_LOG:
         said = f"it has {found.size >> 20} MiB: only a kernel log may be that large"
-        raise Broken(f"{said}. Cut out the relevant part.")
+        raise Broken(f"{said}. Cut out the relevant part.", "")

@@ -55,7 +55,7 @@ def test_what_the_gate_refuses_is_not_trained_on(
     said = json.loads((out / "prelaunch.json").read_text())
     assert (KEYS, decision) == (set(said), said["decision"])
     assert {"job_id": None, "state": None} == said["training"]
-    assert ("PAGE NO-GO test: node-1, rank 3 computes wrong sums" in played.said) is (code == 1)
+    assert ("NOTIFICATION NO-GO test: node-1, rank 3 computes wrong sums" in played.said) is (code == 1)
 
 
 def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

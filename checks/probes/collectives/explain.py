@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.model import Value
@@ -18,10 +18,15 @@ from checks.probes.collectives.transport import crosses, evidence, measured, oth
 # 128 MiB at 39% (AWS's nccl-tests README), against the 1% of a Socket fallback.
 LEAST_NETWORK_BYTES = 128 << 20
 SHOWN = 8
-ONE_PROCESS = "the output lists the ranks of one process only, but the numbers are of more. Give --instance-type and --nodes"
-UNNAMED = (
+ONE_PROCESS = Complete(
+    "the output lists the ranks of one process only, but the numbers are of more. Give --instance-type and --nodes"
+)
+UNNAMED = Complete(
     "the output does not name its collective, and its numbers fit several, so the rate cannot be judged. Include the command "
     "line that started it (such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
+)
+UNDECLARED = Complete(
+    "no instance type is declared, so it is unknown what should have carried the data. Give --instance-type"
 )
 _WATCHDOG = re.compile(
     r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
@@ -96,7 +101,7 @@ def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
     if asked.declared and found.ranks not in (0, asked.declared.ranks):
         unread.append(f"{asked.declared.ranks} ranks are declared, but the log is of {found.ranks}")
     if instance is None:
-        unread.append("no instance type is declared, so it is unknown what should have carried the data")
+        unread.append(UNDECLARED)
     parts = [_transport(found, instance, nodes)] if found.channels else []
     version = f" {found.versions[0]}" if found.versions else ""
     title = (
@@ -114,9 +119,8 @@ def _victims(text_: str) -> list[str]:
     if not found:
         return []
     ranks = ", ".join(dict.fromkeys(rank for rank, _ in found))
-    return [
-        f"ranks {ranks} timed out waiting for other ranks in {found[0][1]}. Suspect the ranks that are not in this list"
-    ]
+    said = f"ranks {ranks} timed out waiting for other ranks in {found[0][1]}. Suspect the ranks that are not in this list"
+    return [Complete(said)]
 
 
 def _about_log(found: Log, nodes: int) -> Iterator[str]:
@@ -127,7 +131,8 @@ def _about_log(found: Log, nodes: int) -> Iterator[str]:
     if found.unfinished:
         yield f"the initialisation of {found.unfinished} communicators did not complete: the log was truncated, or NCCL failed"
     if found.up < found.ranks:
-        yield f"only {found.up} of {found.ranks} ranks are initialised in this log: give the logs of all processes together"
+        said = f"only {found.up} of {found.ranks} ranks are initialised in this log: give the logs of all processes together"
+        yield Complete(said)
     up = found.begun - found.unfinished
     if found.ended < up:
         yield f"{up - found.ended} of {up} communicators do not end in this log, so later connections may be missing"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from checks.check import CheckError
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.efa import fi_info
@@ -103,7 +103,11 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
     doubts = (
         []
         if ran
-        else ["the provider is unknown: tcp prints the same table. Include the command line with -p efa"]
+        else [
+            Complete(
+                "the provider is unknown: tcp prints the same table. Include the command line with -p efa"
+            )
+        ]
     )
     return Reading(Kind.FI_PINGPONG, title, (part,), (*doubts, *_doubts(text, tables, asked)))
 
@@ -111,7 +115,9 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
 def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[str]:
     """Why the table may be about something else than the device."""
     if _LOCALHOST.search(text) and "FI_EFA_ENABLE_SHM_TRANSFER=0" not in text:
-        yield "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
+        yield Complete(
+            "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
+        )
     instance = builtin().instances.get(asked.declared.instance_type) if asked.declared else None
     if instance is None or not instance.network_gbit_s or not instance.efa_devices:
         return

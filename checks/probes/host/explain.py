@@ -34,7 +34,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
     if not detect(text):
         raise NotRecognised("the text is neither fio's JSON nor the output of stress-ng")
     if _FIO.search(text) and _STRESS.search(text):
-        raise Broken("the text has the output of fio and of stress-ng. Explain them one at a time.")
+        raise Broken("the text has the output of fio and of stress-ng. Explain them one at a time.", "")
     try:
         return _fio(text) if _FIO.search(text) else _stress(text)
     except CheckError as error:
@@ -43,7 +43,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
 
 def _fio(text: str) -> Reading:
     if len(_FIO.findall(text)) > 1:
-        raise Broken("the text has several outputs of fio. Explain them one at a time.")
+        raise Broken("the text has several outputs of fio. Explain them one at a time.", "")
     job, options = disk.parse(text), _options(text)
     if job.error in disk.NOT_THE_DISK:
         raise Broken(f"fio could not measure the disk: error {job.error}")

@@ -18,11 +18,11 @@ from functools import lru_cache
 from checks.check import Check, Measurement
 from checks.explain.one_output import NEEDLES as OTHERS
 from checks.explain.one_output import begun_in
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.kernel import hardware, log_source, sxid, xid
-from checks.probes.kernel.log_excerpt import UPTIME_S, LogExcerpt
-from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line
+from checks.probes.kernel.log_excerpt import LogExcerpt
+from checks.probes.kernel.log_lines import UPTIME_S, Event, Find, Line, Now, read_line
 from checks.probes.kernel.log_search import (
     LINE_BYTES,
     RawLine,
@@ -59,6 +59,7 @@ TIMELESS = (
     "lines_read",
     log_source.OWN_SOURCE,
 )
+MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its last 24 hours."
 # What may hide a needle: /dev/kmsg writes some letters as \x4e, journalctl and grep colour words, a crash leaves zeros.
 _HIDING = (b"\\x", b"\x1b", b"\0")
 NEEDLES = tuple(
@@ -154,7 +155,9 @@ class _Explainer:
         if len(self.shown.hosts) > 1:
             names = ", ".join(list(self.shown.hosts)[:NAMED])
             said = f"lines of {len(self.shown.hosts)} machines ({names}), whose GPUs have the same addresses"
-            self._doubt("hosts", f"the text has {said}. Explain the log of each machine separately")
+            self._doubt(
+                "hosts", f"the text has {said}. Explain the log of each machine separately", complete=True
+            )
         kept = [replace(line, record=None) for line in kept]  # their numbers have gaps by design
         parts = tuple(self._part(family, kept) for family in FAMILIES)
         covers_s = self.shown.covers_s
@@ -165,6 +168,7 @@ class _Explainer:
             parts,
             tuple(self._unread()),
             left_out=left_out,
+            remedy=MORE_OF_IT,
         )
 
     def doubt_length(self, data: bytes) -> None:
@@ -216,6 +220,7 @@ class _Explainer:
             self._doubt(
                 "beside",
                 f"the text has several outputs: {name} begins in line {raw.number}. Explain them one at a time.",
+                complete=True,
             )
         self.lost += log_source.missed(text)
 
@@ -259,8 +264,8 @@ class _Explainer:
         yield from filter(None, (self.shown.left_out(),))
         yield from self.doubts.values()
 
-    def _doubt(self, about: str, said: str) -> None:
-        self.doubts.setdefault(about, said)
+    def _doubt(self, about: str, said: str, complete: bool = False) -> None:
+        self.doubts.setdefault(about, Complete(said) if complete else said)
 
 
 def boots_apart(log: log_source.Log, kept: Iterable[Line], newest_first: bool) -> log_source.Log:

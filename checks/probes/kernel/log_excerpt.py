@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checks.probes.kernel.log_lines import Line
+from checks.probes.kernel.log_lines import SINCE_BOOT_S, UPTIME_S, Line
 from checks.probes.kernel.log_source import START, WINDOW_S
 
-# The ages of lines count from here, for timestamps since boot and since 1970; these cannot be mistaken for each other.
-UPTIME_S = 1e10
-SINCE_BOOT_S = UPTIME_S / 2
 # The kernel's clock is at 0.000000 until it is set up, shortly after the first lines (kernel/sched/clock.c).
 FIRST_S = 1.0
 # Processors print at the same time, so timestamps may go back by less than this. Text logs have timestamps of whole seconds.

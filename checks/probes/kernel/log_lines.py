@@ -229,6 +229,12 @@ def messages(line: Line) -> Iterator[str]:
 
 
 KEPT = 40
+# Of a text nobody knows when it was read, so that timestamps since boot are counted from here: an age above the half of it is one
+# of them, and cannot be mistaken for seconds since 1970.
+UPTIME_S = 1e10
+SINCE_BOOT_S = UPTIME_S / 2
+# Judgement: no log is that old, but a clock that was not set yet says 1970.
+MOST_AGE_S = 20 * 365 * 86_400.0
 
 
 def account(events: Iterable[Event], names: dict[str, str] | None = None) -> str:
@@ -261,7 +267,16 @@ def lines_of(events: Iterable[Event]) -> str:
 
 def _one(event: Event, names: dict[str, str]) -> str:
     code = "" if event.code is None else f" {event.code}"
-    age = "no time" if event.line.age_s is None else f"{event.line.age_s:.0f} s ago"
+    age = _when(event.line.age_s)
     author = f", written by a program (facility {event.line.facility})" if event.line.facility else ""
     device = names.get(event.pci, event.pci or "-")
     return f"{event.kind}{code} {device} ({age}{author}): {event.line.message[:300]}"
+
+
+def _when(age_s: float | None) -> str:
+    """ "44 s ago", for a text's timestamp since boot "44 s after the kernel's start"; an impossible time is no age."""
+    if age_s is None:
+        return "no time"
+    if age_s > SINCE_BOOT_S:
+        return f"{UPTIME_S - age_s:.0f} s after the kernel's start"
+    return f"{age_s:.0f} s ago" if age_s < MOST_AGE_S else "its clock was not set"

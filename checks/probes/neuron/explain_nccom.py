@@ -8,14 +8,14 @@ from __future__ import annotations
 import itertools
 import re
 
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.neuron import collectives
 from checks.probes.neuron.collectives import GREATEST_BYTES, Run, RunError
 
 _TABLE = re.compile(r"size\(B\)[ \t]+count\(elems\)[^\n]*algbw")
 _ASKED = re.compile(r"\bnccom-test\b.*")
-UNCHECKED = (
+UNCHECKED = Complete(
     "it is unknown whether the results were checked: include the command line with --check above the output"
 )
 
@@ -30,7 +30,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
     if not detect(text):
         raise NotRecognised("this is not a table of nccom-test")
     if len(_TABLE.findall(text)) > 1:
-        raise Broken("the text has several tables of nccom-test. Explain them one at a time.")
+        raise Broken("the text has several tables of nccom-test. Explain them one at a time.", "")
     try:
         run = collectives.parse(text)
     except RunError as error:

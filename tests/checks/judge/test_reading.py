@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from checks.explain.reading import Kind, Part, Reading, ReadOptions
+from checks.explain.reading import WHOLE, Complete, Kind, Part, Reading, ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.reading import Judged, judge, unread
 from checks.model import Answer, Cause, Declared, Level, Value
@@ -193,3 +193,23 @@ def test_what_nobody_can_read_is_no_pass() -> None:
 
     assert Answer.CANNOT_TELL is found.verdict.answer
     assert [("FAIL", "EVIDENCE", "it ends in the middle of a table")] == said(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "remedy"),
+    [
+        (judged(reading({"wrong": 0}, {}, "it ends at line 3"), policy(WRONG)), WHOLE),
+        (judged(reading({"wrong": 0}, {}, Complete("Give --nodes")), policy(WRONG)), ""),
+        (judged(reading({"wrong": 0}), policy(WRONG, check="b.check")), "Name a policy that judges a.check"),
+        (judged(reading({"links": (18,)}), policy(LINKS)), "Give --instance-type"),
+        (judged(reading({"other": 18}), policy(LINKS), P5), "or name another policy".capitalize()),
+        (judged(Reading(Kind.DCGMI, "t", ()), policy(WRONG)), "prelaunch explain --help"),
+        (unread("it is a binary", policy(WRONG), builtin(), b"", "Give its text."), "Give its text."),
+    ],
+)
+def test_a_remedy_fits_what_is_missing(found: Judged, remedy: str) -> None:
+    """The whole output is asked for only where a part of it is missing."""
+    (finding,) = [one for one in found.verdict.findings if one.cause is Cause.EVIDENCE]
+
+    assert remedy in finding.remedy and bool(remedy) is bool(finding.remedy)
+    assert (remedy == WHOLE) is (finding.remedy == WHOLE)

@@ -224,7 +224,7 @@ def test_a_test_notification_is_sent_when_asked(
     assert ("info", "resolved") == (incident.payload["severity"], incident.status)
     assert incident.dedup_key.startswith("prelaunch/") and "/test/doctor-" in incident.dedup_key
     assert ["MISSING", "OK", "OK"] == words(refused)
-    assert not (tmp_path / "store").exists() and "PAGE TEST test" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists() and "NOTIFICATION TEST test" in capsys.readouterr().err
 
 
 def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_what_a_watch_finds_is_told_once(
         code, out, err = page(capfd, targets, watch.port)
         assert 1 == code
         assert "opened gpu.ecc/dram_uncorrected_volatile/GPU 5" in out
-        assert "PAGE local: " in err
+        assert "NOTIFICATION local: " in err
         assert "has 3 uncorrectable errors in GPU 5 (between gates)" in err
         code, out, err = page(capfd, targets, watch.port, "--format", "json")
         said = json.loads(out)

@@ -110,7 +110,7 @@ def test_when_all_fail_the_log_has_it(town: Town, capfd: pytest.CaptureFixture[s
     town.hook.status = 500
     told = deliver(town.setting(), page())
 
-    assert "PAGE NO-GO p5-prod" in capfd.readouterr().err
+    assert "NOTIFICATION NO-GO p5-prod" in capfd.readouterr().err
     assert (2, str(town.folder / "store" / "pages" / "g-1.txt")) == (len(told.failed), told.where)
 
 
@@ -118,7 +118,7 @@ def test_the_log_is_shown_where_it_is_named(town: Town, capfd: pytest.CaptureFix
     """Also when a way before it worked."""
     deliver(town.setting(order='["pagerduty", "log"]'), page())
 
-    assert "PAGE NO-GO p5-prod" in capfd.readouterr().err
+    assert "NOTIFICATION NO-GO p5-prod" in capfd.readouterr().err
 
 
 def test_each_side_is_called_in_its_own_order(town: Town) -> None:

@@ -63,8 +63,23 @@ def test_the_log_shows_and_keeps_the_page() -> None:
 
     where = LogNotifier(lambda key, text: kept.setdefault(key, text) and key, stream).send(PAGE)
 
-    assert (where, stream.getvalue()) == ("pages/g-1.txt", "PAGE NO-GO c: node-1\n")
+    assert (where, stream.getvalue()) == (
+        "pages/g-1.txt",
+        "NOTIFICATION NO-GO c: node-1 (the text is in pages/g-1.txt)\n",
+    )
     assert kept[where] == "NO-GO c: node-1\n\ntext\n"
+
+
+def test_a_page_that_cannot_be_kept_is_shown_whole() -> None:
+    """Else nobody could read it anywhere."""
+    stream = io.StringIO()
+
+    def full(key: str, text: str) -> str:
+        raise NotifyError("the disk is full")
+
+    with pytest.raises(NotifyError):
+        LogNotifier(full, stream).send(PAGE)
+    assert stream.getvalue().startswith("NOTIFICATION NO-GO c: node-1\n\ntext\n")
 
 
 def test_a_closed_stream_does_not_lose_the_page() -> None:

@@ -11,17 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from checks.check import Measurement
-from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.model import Value
 from checks.probes.collectives.ras import json_report, text_report
 from checks.probes.collectives.ras.progress import NOBODY, SAVED, followed, measured
 from checks.probes.collectives.ras.report import Place, RasReport, ReportError, operations
 
-ONE = (
+ONE = Complete(
     "one output does not show whether the job goes on, and RAS says OK in a job that hangs (NCCL issue 1730). Save two outputs of it, "
     "some seconds apart, one after the other in one file"
 )
-NO_COUNTS = (
+NO_COUNTS = Complete(
     "the text of RAS has no counts of the ranks that are alike, so that it does not show whether the job goes on. "
     "Use ncclras -f json"
 )
@@ -31,6 +31,8 @@ STILL = (
 )
 OTHERS = "the outputs have no communicator in common: they are of different jobs"
 BACKWARDS = "the last output counts fewer operations than the one before: they are not in their order, or not of one job"
+TWICE = "Take two outputs of one job, some seconds apart, one after the other in one file, and look at the job's own log."
+REVIEW = "Look at each of these settings and counters by hand, and run nccl-tests or a gate, which move data."
 DIAGNOSED = "NCCL's diagnostics compare settings and counters, and move no data: that all results are OK is no proof of health"
 
 _DIAGNOSTICS = re.compile(r"^\S+:\d+ NCCL DIAG (?P<said>.*)$", re.M)
@@ -68,7 +70,9 @@ def read(text: str, asked: ReadOptions) -> Reading:
         last.passing
     )
     part = Part("nccl.job", _metrics(made, len(found) > 1), _lines(text, last, made), made.evidence)
-    return Reading(Kind.NCCL_RAS, title, (part,), tuple(_doubts(found)), left_out=tuple(left_out))
+    return Reading(
+        Kind.NCCL_RAS, title, (part,), tuple(_doubts(found)), left_out=tuple(left_out), remedy=TWICE
+    )
 
 
 def _compared(found: Sequence[RasReport]) -> Measurement:
@@ -144,4 +148,4 @@ def _diagnostics(text: str) -> Reading:
     reviewed = [f"line {number}: {found[2]}" for number, found in results if found[1] == "INFO"]
     unread = [f"NCCL's diagnostics ask for a review ({line})" for line in reviewed] or [DIAGNOSED]
     title = f"ncclras -D: {len(results)} results, {len(reviewed)} to review, {ended[-1][1]} RAS peers"
-    return Reading(Kind.NCCL_RAS, title, (), tuple(unread))
+    return Reading(Kind.NCCL_RAS, title, (), tuple(unread), remedy=REVIEW)

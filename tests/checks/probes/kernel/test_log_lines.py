@@ -8,7 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from checks.probes.kernel import hardware, xid
-from checks.probes.kernel.log_lines import Line, Now, pci_id, read_line, read_record
+from checks.probes.kernel.log_lines import (
+    UPTIME_S,
+    Event,
+    Line,
+    Now,
+    account,
+    pci_id,
+    read_line,
+    read_record,
+)
 from tests.checks.probes.kernel.world import NOW, SYSLOG, XID, found
 
 
@@ -152,3 +161,17 @@ def test_what_a_program_quotes_is_not_the_kernel(line: str) -> None:
     """An Xid inside of another program's message is no Xid."""
     assert found(xid.find, line) == []
     assert found(hardware.find, line) == []
+
+
+@pytest.mark.parametrize(
+    ("age_s", "said"),
+    [
+        (44.4, "(44 s ago)"),
+        (None, "(no time)"),
+        (UPTIME_S - 44, "(44 s after the kernel's start)"),
+        (56 * 365 * 86_400.0, "(its clock was not set)"),
+    ],
+)
+def test_an_impossible_time_is_no_age(age_s: float | None, said: str) -> None:
+    """A text with timestamps since boot does not say when it was read, and a clock that says 1970 was not set."""
+    assert said in account([Event("act", Line(XID, age_s), 79, "0000:3b:00", XID)])
