@@ -38,7 +38,7 @@ def main(argv: list[str], prog: str = "python -m checks") -> int:
     try:
         arguments = parser.parse_args(argv)
     except UsageError as error:
-        say(f"{error.usage}\n{prog}: {error}")
+        say(f"{prog}: {error}\n{error.usage}")
         return Exit.REJECTED
     return execute(arguments)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from checks.documents.decode import nearest
@@ -28,10 +28,12 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process, at the command that was misused.
 
-    `unexpected_hint` is a sentence about words that are one too many: where the option is that takes them.
+    `unexpected_hint` is a sentence about words that are one too many: where the option is that takes them. `meant_by` is asked about
+    an option that does not exist and the word behind it ("" for none), and returns what to type instead, or None.
     """
 
     unexpected_hint = ""
+    meant_by: Callable[[str, str], str | None] | None = None
     _words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
@@ -56,10 +58,18 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             name = word.partition("=")[0]
             if len(name) > 1 and name.startswith("-") and name not in self._option_string_actions:
-                meant = nearest(
-                    name, [option for option in self._option_string_actions if option[:2] == "--"]
-                )
+                own = [option for option in self._option_string_actions if option[:2] == "--"]
+                asked = None if self.meant_by is None else self.meant_by(name, self._behind(word))
+                meant = asked or nearest(name, own)
                 raise UsageError(f"unknown option {_quoted(name)}", self.format_usage().strip(), meant)
+
+    def _behind(self, word: str) -> str:
+        """The value that was typed with an option: `--nodes=2` or `--nodes 2`."""
+        if "=" in word:
+            return word.partition("=")[2]
+        words = list(self._words)
+        after = words[words.index(word) + 1 :] if word in words else []
+        return after[0] if after and not after[0].startswith("-") else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Names the nearest choice; of a command that does not exist, the usage is that of the nearest one."""

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 ASK_MINUTES = 30
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """FILE --set a.b=value --wait verdict|started|finished, and the outputs."""
     add_gate_arguments(parser)
     parser.add_argument(

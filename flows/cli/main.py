@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 def _refuse(words: list[str], error: UsageError) -> int:
     _error_document(words, error.message, error.nearest)
-    write_stderr(f"{error.usage}\nprelaunch: {error}")
+    write_stderr(f"prelaunch: {error}\n{error.usage}")
     return Exit.REJECTED
 
 

@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 
 from checks.bundle import plan_of
+from checks.command_line import Parser
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
@@ -21,6 +22,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
@@ -44,7 +46,7 @@ from tasks.paging.preflight import notifier_reach
 REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Exit.NO_CAPACITY}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """FILE --set a.b=value --format text|json|shell."""
     add_gate_arguments(parser)
     parser.add_argument(
@@ -58,17 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
+def add_gate_arguments(parser: Parser) -> None:
     """Add the arguments that name a gate."""
     parser.add_argument(
         "file",
         metavar="FILE",
         help="a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
-        help="change a value of the gate file (commands and paths cannot be changed)",
-    )  # fmt: skip
+    add_set(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
+from flows.cli.set_option import add_set
 from flows.cli.watch import add_timeout, limit_of
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
@@ -39,10 +40,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="use this gate file instead of the deployment's own; the deployment's form must offer it",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
-        help="change a value of the gate file (commands and paths cannot be changed)",
-    )  # fmt: skip
+    add_set(parser)
     parser.add_argument(
         "--wait",
         choices=("verdict", "started", "finished"),

@@ -42,7 +42,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.gate_file.toml_form import reason_of
 from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
-from tasks.launchers.registry import kernel_log_of, launcher_for
+from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
 from tasks.reports.baseline import read_baseline
 from tasks.reports.read import InputError
 from tasks.store.base import Store, StoreError
@@ -198,7 +198,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
         names = launcher.node_names(gate.cluster.declared.nodes)
         kernel_log = kernel_log_of(engine.launcher, launcher.placement)
     except LaunchRejected as error:
-        raise _about_launcher(file, error) from error
+        raise _about_launcher(file, engine.launcher, error) from error
     _require_optional(file, gate, policy, kernel_log)
     _require_override(file, gate, launcher)
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
@@ -242,9 +242,14 @@ def _shown(path: Path) -> str:
     return str(path.resolve()) if relative.startswith("..") else relative
 
 
-def _about_launcher(file: str, error: LaunchRejected) -> GateFileError:
+def _about_launcher(file: str, kind: str, error: LaunchRejected) -> GateFileError:
     cause = error.__cause__
     if isinstance(cause, DecodeError):
+        name = cause.path.removeprefix("options.")
+        others = () if name in options_of(kind) else kinds_with(name)
+        if others:
+            said = f"the launcher {kind} has no such option; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
+            return GateFileError(file, f"cluster.{cause.path}", said)
         return GateFileError(file, f"cluster.{cause.path}", reason_of(cause), cause.nearest)
     return GateFileError(file, "cluster", str(error))
 

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from checks.documents.decode import nearest
 from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, Gate
-from tasks.gate_file.toml_form import form_of, kind_at
+from tasks.gate_file.toml_form import form_of, kind_at, option_form
 
 FILE_BYTES = 1 << 20
 # Where somebody may have written the secret itself: what was found is not repeated.
@@ -30,6 +30,7 @@ EXPECTED = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list", "list_type": "a list",
     "dict_type": "a table", "model_type": "a table", "finite_number": "a finite number",
 }  # fmt: skip
+KIND_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 class GateFileError(Exception):
@@ -62,7 +63,33 @@ def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
         raise
     for assignment in sets:
         _assign(table, assignment)
-    return _validated(f"{path} with {OVERRIDES}" if sets else str(path), table)
+    return (
+        _validated(f"{path} with {OVERRIDES}", table, by_option=True)
+        if sets
+        else _validated(str(path), table)
+    )
+
+
+def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
+    """The dotted keys that end in `name`: ("cluster.declared.nodes",) for "nodes"; without a launcher's own options."""
+    found: list[str] = []
+    for key, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        tables = [one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)]
+        found += [key] if key == name and not tables else []
+        if get_origin(field.annotation) is not dict:
+            found += [f"{key}.{place}" for table in tables for place in places_of(name, table)]
+    return tuple(found)
+
+
+def is_locked(path: str) -> bool:
+    """Whether `--set` never changes this key."""
+    return bool(_why_locked(path.split("."), {}, ""))
+
+
+def option_of(path: str, found: str) -> str:
+    """How the key is changed on the command line: "--set cluster.declared.nodes=2"; with an example for a value of another kind."""
+    return option_form(path, kind_at(path.split("."), Gate), found)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -155,26 +182,47 @@ def _why_locked(keys: Sequence[str], table: Mapping[str, Any], value: object) ->
     return ""
 
 
-def _validated(file: str, table: Mapping[str, Any]) -> Gate:
+def _validated(file: str, table: Mapping[str, Any], by_option: bool = False) -> Gate:
     try:
         # Strict JSON mode takes lists for tuples and text for enums, and still coerces nothing.
         return Gate.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise plain_error(file, error, Gate) from None
+        raise plain_error(file, error, Gate, by_option) from None
 
 
-def plain_error(file: str, error: ValidationError, model: type[BaseModel]) -> GateFileError:
-    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
+def plain_error(
+    file: str, error: ValidationError, model: type[BaseModel], by_option: bool = False
+) -> GateFileError:
+    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one.
+
+    `by_option`: the value was typed with `--set`, so that its right form is shown with it.
+    """
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    return GateFileError(file, *_in_words(first, model))
+    return GateFileError(file, *_in_words(first, model, by_option))
 
 
-def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
+def _unknown(
+    loc: list[str], found: object, model: type[BaseModel], by_option: bool
+) -> tuple[str, str, str | None]:
+    """An unknown key: it stands in the wrong table where only one other has it, else it is misspelt."""
+    path, places = ".".join(loc), places_of(loc[-1], model)
+    if by_option:
+        places = tuple(place for place in places if not is_locked(place)) or places
+    if len(places) != 1:
+        return path, "unknown key", nearest(loc[-1], _keys(loc[:-1], model))
+    wanted = kind_at(places[0].split("."), model)
+    word, form = KIND_WORDS.get(wanted), option_form(places[0], wanted, found)
+    if by_option and word and form and not is_locked(places[0]):
+        return path, f"unknown key; {places[0]} takes {word}: {form}", places[0]
+    return path, "unknown key", places[0]
+
+
+def _in_words(error: ErrorDetails, model: type[BaseModel], by_option: bool) -> tuple[str, str, str | None]:
     kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
     loc = [str(part) for part in error["loc"]]
     if kind == "extra_forbidden":
-        return ".".join(loc), "unknown key", nearest(loc[-1], _keys(loc[:-1], model))
+        return _unknown(loc, found, model, by_option)
     if kind == "missing":
         return ".".join(loc), "missing key", None
     if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
@@ -191,7 +239,12 @@ def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, st
         said = f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}"
         wanted = kind_at([str(part) for part in loc], model)
         own = () if loc[:1] and loc[0] in REFERRING else (found, loc[-1] if loc else "")
-        form = form_of(path, wanted, *own)
+        if by_option:
+            whole = [part for part in loc if not part.isdigit()]  # a list is set as a whole
+            made = option_form(".".join(whole), kind_at(whole, model), *own[: whole == loc])
+            form = f" Write {made}." if made else ""
+        else:
+            form = form_of(path, wanted, *own)
         return path, f"{said}.{form}" if form else said, None
     if kind in ("too_short", "string_too_short"):
         return path, "must not be empty", None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 import types
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -28,6 +29,15 @@ def form_of(path: str, kind: Any, found: object = _MISSING, key: str = "") -> st
     if key.isdigit() or key.endswith("]"):  # an element of a list has no line of its own
         return f" Write {written}." if written else ""
     return f" Write {_key(key)} = {written}." if written else ""
+
+
+def option_form(path: str, kind: Any, found: object = _MISSING) -> str:
+    """The same for a value that `--set` changes: "--set cluster.declared.nodes=1"; "" for a table, of which one key is set."""
+    written = _literal(_plain(kind), found)
+    if not written:
+        return ""
+    value = json.loads(written)
+    return f"--set {shlex.quote(f'{path}={value if isinstance(value, str) else written}')}"
 
 
 def reason_of(error: DecodeError) -> str:

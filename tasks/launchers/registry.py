@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
@@ -44,6 +45,18 @@ KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
 def kernel_log_of(kind: str, placement: Placement) -> KernelLog:
     """What the table says; READABLE, the stricter of the two, for a row that it lacks."""
     return KERNEL_LOG.get((kind, placement), KernelLog.READABLE)
+
+
+def options_of(kind: str) -> frozenset[str]:
+    """The names of the options of a launcher; empty for one that does not exist."""
+    if kind not in LAUNCHERS:
+        return frozenset()
+    return frozenset(one.name for one in fields(importlib.import_module(LAUNCHERS[kind]).Options))
+
+
+def kinds_with(option: str) -> tuple[str, ...]:
+    """The launchers that have an option of this name."""
+    return tuple(kind for kind in LAUNCHERS if option in options_of(kind))
 
 
 def launcher_for(kind: str, options: Mapping[str, object], root: Path) -> Launcher:

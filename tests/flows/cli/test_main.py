@@ -120,6 +120,11 @@ def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
         (["facts", "cpu", "p5"], "prelaunch facts", None),
         (["qqqq"], "prelaunch", None),
         (["judge", "-x"], "prelaunch judge", None),
+        (["gate", "f", "--nodes", "2"], "prelaunch gate", "--set cluster.declared.nodes=2"),
+        (["plan", "--nodes=two"], "prelaunch plan", "--set cluster.declared.nodes=1"),
+        (["plan", "f", "--mode", "observe"], "prelaunch plan", "--set policy.mode=observe"),
+        (["gate", "f", "--partition", "gpu"], "prelaunch gate", "--set cluster.options.partition=gpu"),
+        (["gate", "f", "--partition", "$(id)"], "prelaunch gate", "--set cluster.options.partition=VALUE"),
         (["node", "qqqq"], "prelaunch node", None),
     ],
 )
@@ -133,7 +138,9 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
     out, err = capfd.readouterr()
 
     assert (2, meant) == (code, json.loads(out)["error"]["nearest"])
-    assert err.startswith(f"usage: {usage} ") and (meant is None) is ("Did you mean" not in err)
+    said, shown = err.split("\n", 1)
+    assert said.startswith("prelaunch: ") and (meant is None) is ("Did you mean" not in said)
+    assert shown.startswith(f"usage: {usage} ")
 
 
 @pytest.mark.parametrize(
@@ -156,8 +163,8 @@ def test_a_word_for_what_another_verb_does_leads_to_it(
     out, err = capfd.readouterr()
 
     assert (2, verb) == (code, json.loads(out)["error"]["nearest"])
-    assert err.startswith(f"usage: prelaunch {verb} ") and "Did you mean" not in err
-    assert f"prelaunch: there is no `{typed}`. " in err and said in err
+    assert f"\nusage: prelaunch {verb} " in err and "Did you mean" not in err
+    assert err.startswith(f"prelaunch: there is no `{typed}`. ") and said in err
 
 
 def test_the_table_of_intentions_names_verbs_and_hides_none() -> None:

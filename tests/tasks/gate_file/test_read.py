@@ -99,6 +99,13 @@ def test_what_is_wrong_is_said_with_its_path(
         ("ranks_per_node = 2", "ranks_per_node = 2\ngpus_per_node = 8", "cluster.declared.gpus_per_node", "has 0", "0"),
         ("grace_s", "grace_z", "cluster.options.grace_z", "unknown key", "grace_s"),
         ('launcher = "local"', 'launcher = "locl"', "cluster", "none of local", None),
+        (
+            "grace_s",
+            "partition",
+            "cluster.options.partition",
+            "the launcher local has no such option; slurm has it",
+            None,
+        ),
         ("network_s = 5.0", 'extra = ["no.such:thing"]', "checks.extra", "cannot be imported", None),
         ("[policy]", '[checks.timeouts_s]\n"compute.gem" = 3\n[policy]', "checks.timeouts_s.compute.gem", "no such", "compute.gemm"),
     ],

@@ -83,3 +83,31 @@ def test_so_are_policies(tmp_path: Path, line: str, form: str) -> None:
         read_policy(path)
 
     assert form in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        (
+            "cluster.declared.nodes=two",
+            "expected a whole number, found text 'two'. Write --set cluster.declared.nodes=1.",
+        ),
+        (
+            "nodes=two",
+            "cluster.declared.nodes takes a whole number: --set cluster.declared.nodes=1. Did you mean",
+        ),
+        ("cluster.nodes=2", "--set cluster.declared.nodes=2"),
+        ("mode=observe", "Did you mean 'policy.mode'?"),
+        ("checks.skip=a", """Write --set 'checks.skip=["a"]'."""),
+        ("checks.skip=[1]", """Write --set 'checks.skip=["text"]'."""),
+        ("token=xoxb-secret", "unknown key. Did you mean 'notify.slack.token'?"),
+    ],
+)
+def test_a_value_of_the_command_line_is_answered_with_the_form_of_its_own(
+    tmp_path: Path, assignment: str, said: str
+) -> None:
+    """A key in another table than its own leads there, and nothing that may be a secret is repeated."""
+    with pytest.raises(GateFileError) as caught:
+        read_gate_file(write_gate(tmp_path), [assignment])
+
+    assert said in str(caught.value) and "xoxb" not in str(caught.value)
