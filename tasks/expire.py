@@ -17,7 +17,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Ending, Outcome, without_training
+from tasks.gate.outcome import Ending, Outcome, with_ending, without_training
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, expired_answer, read_question
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError
@@ -71,6 +71,7 @@ def close_expired_gate(setting: GateContext, lease: Lease, why: str = ENDED) -> 
     own = _own(setting, lease)
     session = Session(own, LeaseRenewal(own.store, HeldLease(lease, b"")))
     outcome = without_training(_outcome(session, lease.asking, why), launches=True)
+    outcome = with_ending(outcome, own.gate.name)
     if outcome.judged is not None and outcome.judged.context.training:
         store_pages(session, outcome.judged)
     send_notification(session, outcome)

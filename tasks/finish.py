@@ -19,7 +19,16 @@ from tasks import judge
 from tasks.approve import needs_approval
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, refusal_decision, without_training
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    ended_otherwise,
+    refusal_decision,
+    with_ending,
+    without_training,
+)
 from tasks.gate.progress import Progress, report_end, report_progress
 from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
@@ -32,7 +41,7 @@ from tasks.orchestration.opaque import opaque
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport, publish_refusal
+from tasks.publish import PublishedReport, publish_ending
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -192,9 +201,10 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     """Release kept machines, notify people, keep the outcome, hand it to the command line, and return the final state."""
     if outcome.report is None:  # what was published has been told
         report_progress(Progress("verdict", outcome.reason))
-    outcome = without_training(outcome, session.launches and not session.trained)
-    if outcome.judged is not None and outcome.judged.context.training and outcome.html is not None:
-        await publish_refusal(session, outcome.judged)
+    name = session.setting.gate.name
+    outcome = with_ending(without_training(outcome, session.launches and not session.trained), name)
+    if outcome.judged is not None and outcome.html is not None and ended_otherwise(outcome.judged, name):
+        await publish_ending(session, outcome.judged)
     await run_to_end(session.release_machines)
     if outcome.placement is not None:
         outcome = dataclasses.replace(outcome, placement=session.placed)
@@ -214,7 +224,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     await publish_end(session, outcome)
     emit_end(session, outcome)
     report_end(outcome)
-    return failed_state(outcome, session.setting.gate.name)
+    return failed_state(outcome, name)
 
 
 def reject_request(error: Exception) -> State[Any]:

@@ -170,8 +170,8 @@ def _address(place: str) -> str:
     return place if "://" in place else Path(place).as_uri()
 
 
-async def publish_refusal(session: Session, judged: JudgedReport) -> None:
-    """Publish the pages of a verdict again, with what became of the training. A failure is logged."""
+async def publish_ending(session: Session, judged: JudgedReport) -> None:
+    """Publish the pages of a verdict again, with how the gate ended. A failure is logged."""
     shown = await run_to_end(store_pages, session, judged)
     await _show_verdict(session, judged, shown)
 
@@ -214,7 +214,7 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     try:
         _put_pages(session, judged, shown)
     except StoreError as error:
-        LOG.warning("the page does not say that the training was not started: %s", error)
+        LOG.warning("the page does not say how the gate ended: %s", error)
     return shown
 
 

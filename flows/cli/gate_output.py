@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-from dataclasses import replace
 
 from checks.exit_codes import Exit
 from flows.cli.output import (
@@ -27,6 +26,7 @@ from tasks.gate.outcome import (
     first_line,
     kept_verdict,
     outcome_json,
+    with_ending,
 )
 from tasks.gate.progress import Progress, measured_text
 from tasks.render.context import NO_CONTEXT
@@ -35,11 +35,8 @@ from tasks.text.inert import one_line
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
-    judged, line = outcome.judged, first_line(outcome, name)
-    failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
-    context = NO_CONTEXT
-    if judged is not None:
-        context = replace(judged.context, first_line=line, failed=failed)
+    judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
+    context = judged.context if judged is not None else NO_CONTEXT
     if arguments.format == "json":
         write_stdout(json_text(outcome_json(outcome, name), by_name=False))
     elif judged is None:

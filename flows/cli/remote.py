@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tasks.orchestration.status_document import RunStatus
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
+# The codes of gates whose verdict let the training go on, and whose training did not.
+NOT_TRAINED = (Exit.JOB_FAILED, Exit.NO_CAPACITY)
 NO_SERVER = (
     "no Prefect server is configured. Set PREFECT_API_URL to the API of the server that has the run, "
     "such as http://127.0.0.1:4200/api."
@@ -109,7 +111,8 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
     from tasks.render.context import VerdictContext
 
     report, missing = kept_report(said)
-    context = VerdictContext(said=said.lines, first_line=str(document.get("first_line") or ""))
+    failed = one_line(str(document.get("reason")), 900) if said.code in NOT_TRAINED else ""
+    context = VerdictContext(said=said.lines, first_line=str(document.get("first_line") or ""), failed=failed)
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if said.left_out:

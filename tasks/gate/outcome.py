@@ -171,6 +171,21 @@ def without_training(outcome: Outcome, launches: bool) -> Outcome:
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
+def with_ending(outcome: Outcome, name: str) -> Outcome:
+    """The outcome, whose pages begin with its first line and say what failed although the verdict let it go on."""
+    if outcome.judged is None:
+        return outcome
+    failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
+    shown = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed)
+    return replace(outcome, judged=replace(outcome.judged, context=shown))
+
+
+def ended_otherwise(judged: JudgedReport, name: str) -> bool:
+    """Whether the gate's end is more than the pages say that were published with its verdict."""
+    shown = judged.context
+    return bool(shown.training) or shown.first_line not in ("", headline(judged.verdict, name))
+
+
 def refusal_decision(answer: Answer) -> Decision:
     """The decision for an answer that launches nothing."""
     if answer is Answer.CANNOT_TELL:

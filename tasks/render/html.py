@@ -145,13 +145,14 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
     nodes, more_nodes = by_node(verdict)
     rows = finding_rows_of(groups)
     said, ended = headline(verdict, name), one_line(context.first_line, 900)
+    is_more = bool(ended) and ended != said
     return {
         "name": one_line(name, 80),
-        "said": said.removeprefix(f"{answer_word(verdict)} "),
-        "ended": "" if ended == said else ended,
+        "said": said if is_more else said.removeprefix(f"{answer_word(verdict)} "),
+        "ended": ended if is_more else "",
         "own_decision": one_line(context.own_decision, 1200),
         "word": answer_word(verdict),
-        "tone": _TONES[verdict.answer],
+        "tone": "fail" if context.failed else _TONES[verdict.answer],
         "explanation": explanation(verdict),
         "run_lines": run_lines(report, context.images) if report is not None else (),
         "training": context.training,

@@ -50,7 +50,10 @@ def terminal(
     out = io.StringIO()
     console = text_console(out, width, colour)
     console.print(
-        Text(one_line(context.first_line, 900) or headline(verdict, name), style=_ANSWERS[verdict.answer]),
+        Text(
+            one_line(context.first_line, 900) or headline(verdict, name),
+            style=_ANSWERS[Answer.NO_GO if context.failed else verdict.answer],
+        ),
         soft_wrap=True,
     )
     if context.own_decision:

@@ -300,6 +300,43 @@ def test_what_the_waiting_machines_cost_is_said_where_the_training_got_none(tmp_
     )
 
 
+@pytest.mark.parametrize(
+    ("decision", "ending", "reason", "shown"),
+    [
+        (Decision.LAUNCHED, Ending.JOB_FAILED, "exit code 1", "TRAINING FAILED local: exit code 1"),
+        (Decision.NOT_LAUNCHED, Ending.NO_CAPACITY, "no machines", "NOT LAUNCHED local: no machines"),
+        (Decision.LAUNCHED, Ending.VERDICT, "", ""),
+    ],
+)
+def test_the_pages_say_how_the_gate_ended_where_that_is_more_than_the_verdict(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    decision: Decision,
+    ending: Ending,
+    reason: str,
+    shown: str,
+) -> None:
+    """They are written again, headed by the line that every channel shows; of a GO that was launched they stand."""
+    pages: list[str] = []
+
+    async def written(one: Session, found: Any) -> str:
+        pages.append(f"{found.context.first_line}|{found.context.failed}")
+        return ""
+
+    async def later(*ignored: object) -> str:
+        return ""
+
+    for name in ("notify_outcome", "note_good_end", "publish_end"):
+        monkeypatch.setattr(finish, name, later)
+    monkeypatch.setattr(finish, "publish_ending", written)
+    monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
+    training = Training(TRAIN_JOB, JobState.FAILED) if decision is Decision.LAUNCHED else None
+    made = Outcome("g-1", ending, decision, GO, training, reason, html="html")
+    asyncio.run(finish.finish_gate(session(tmp_path), made))
+
+    assert pages == ([f"{shown}|{reason}"] if shown else [])
+
+
 @pytest.mark.parametrize(("decision", "voided"), [(Decision.LAUNCHED, False), (Decision.REFUSED, True)])
 def test_a_gate_that_ends_badly_voids_an_older_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Decision, voided: bool
@@ -310,7 +347,7 @@ def test_a_gate_that_ends_badly_voids_an_older_pass(
     async def later(*ignored: object) -> str:
         return ""
 
-    for name in ("publish_refusal", "notify_outcome", "note_good_end", "publish_end"):
+    for name in ("publish_ending", "notify_outcome", "note_good_end", "publish_end"):
         monkeypatch.setattr(finish, name, later)
     monkeypatch.setattr(finish, "emit_end", lambda *ignored: None)
     monkeypatch.setattr(judge, "void_pass", voids.append)

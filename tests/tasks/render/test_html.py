@@ -17,24 +17,35 @@ REPORT = wrong_sums(healthy())
 
 
 def _said(page: str) -> str:
-    found = re.search('<p class="said"><strong>(.*?)</strong>', page)
+    found = re.search('<p class="said">(?:Verdict: )?<strong>(.*?)</strong>', page)
     assert found is not None
     return found[1]
 
 
-def test_how_the_gate_ended_is_said_if_it_is_more_than_the_verdict() -> None:
-    """The line of the terminal, inert; the verdict's own line once."""
+def test_the_page_is_headed_by_how_the_gate_ended() -> None:
+    """The line of the terminal, inert; the verdict's own line below it, once."""
     verdict = verdict_of(REPORT)
     line = "OVERRIDDEN by <b>ada</b>, training was started despite: NO-GO local: node-1"
     page = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=line))
     same = html(REPORT, verdict, "local", replace(NO_CONTEXT, first_line=headline(verdict, "local")))
 
-    assert (
-        '<p class="said">OVERRIDDEN by &lt;b&gt;ada&lt;/b&gt;, training was started despite: NO-GO local: node-1</p>'
-        in page
-    )
-    assert _said(page) == _said(same) and _said(page).startswith("local: ")
-    assert 1 == same.count('class="said"')
+    ended = "OVERRIDDEN by &lt;b&gt;ada&lt;/b&gt;, training was started despite: NO-GO local: node-1"
+    assert f'<h1 class="line">{ended}</h1>' in page and f"<title>{ended}</title>" in page
+    assert _said(page) == f"NO-GO {_said(same)}" and _said(same).startswith("local: ")
+    assert "<h1>NO-GO</h1>" in same and "<title>NO-GO local</title>" in same
+    assert 1 == same.count('class="said"') == page.count('class="said"')
+
+
+def test_a_page_of_a_training_that_failed_is_not_green() -> None:
+    """Whatever the verdict was."""
+    verdict = verdict_of(healthy())
+    ended = replace(NO_CONTEXT, first_line="TRAINING FAILED local: exit code 1", failed="exit code 1")
+    tones = [
+        re.findall('<header class="answer (.*?)">', html(healthy(), verdict, "local", one))
+        for one in (NO_CONTEXT, ended)
+    ]
+
+    assert [["pass"], ["fail"]] == tones
 
 
 def _page(link: str) -> str:
