@@ -1,8 +1,7 @@
 """Judges every kept report again under another policy, one at a time, and compares the result with the kept verdict.
 
 The policy that was used then may not exist any more, so the comparison is with verdict.json: which findings of one report appeared,
-disappeared or changed their level (pure). What cannot be compared is named. For people the output has each verdict that would
-change and why, then the totals; as text, Markdown or JSON rows.
+disappeared or changed their level (pure). What cannot be compared is named. The output is text, Markdown or JSON rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
-from checks.policy import Policy
+from checks.policy import OnWarn, Policy
 from checks.value_types import DecodeError
 from tasks.reports.read import InputError, default_policy_of
 from tasks.store import records
@@ -29,12 +28,14 @@ from tasks.store.layout import report_key, verdict_key
 from tasks.store.records import KeptFinding, KeptVerdict, Record
 from tasks.text.inert import one_line
 
-MOST = 100
+MOST, LINES = 100, 10
 # Gates whose files are read while another one is judged, and with them the reports in memory.
 AHEAD = 8
 MESSAGE_CHARACTERS = 300
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
-LINES = 10
+# What on_warn of a policy was, by the answer that a warning got.
+ON_WARN = {Answer.GO: OnWarn.GO, Answer.ASK: OnWarn.ASK, Answer.NO_GO: OnWarn.REFUSE}
+DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
 
 
 class ChangeKind(StrEnum):
@@ -124,6 +125,11 @@ class VerdictSummary:
     answer: Answer
     level: Level
     condemned: tuple[str, ...]
+
+    @property
+    def on_warn(self) -> OnWarn | None:
+        """The on_warn of its policy; None where it decided nothing, and where it is not known."""
+        return ON_WARN.get(self.answer) if self.level is Level.WARN else None
 
 
 @dataclass(frozen=True)
@@ -295,9 +301,8 @@ class ReplayTotals:
     def line(self) -> str:
         """ "312 reports: 4 would change: 3 GO -> NO-GO, 1 NO-GO -> GO"."""
         total = sum(self.fates.values())
-        reports = f"{total} report{'' if total == 1 else 's'}"
         changed = f"{self.fates[ReplayResult.CHANGED] or 'none'} would change"
-        said = [f"{reports}: {changed if self.compared else 'nothing was compared'}"]
+        said = [f"{total} report{'s'[: total != 1]}: {changed if self.compared else 'nothing was compared'}"]
         moves = sorted(self.moves.items(), key=lambda item: (-item[1], item[0]))
         said += [", ".join(f"{count} {name}" for name, count in moves)] if moves else []
         rest = [
@@ -326,8 +331,7 @@ def gate_text(one: ReplayedGate) -> str:
     """The lines about one gate, "" for one that is only counted."""
     if one.fate not in SHOWN:
         return ""
-    head = f"{_headline(one)}\n"
-    return head + "".join(f"    {line}\n" for line in _lines(one))
+    return f"{_headline(one)}\n" + "".join(f"    {line}\n" for line in _lines(one))
 
 
 def gate_markdown(one: ReplayedGate) -> str:
@@ -346,6 +350,8 @@ def gate_row(one: ReplayedGate) -> dict[str, object]:
         "judged_at": one.judged_at,
         "before": plain(one.before),
         "after": plain(one.after),
+        "on_warn": plain(one.after.on_warn if one.after else None),
+        "on_warn_before": plain(one.before.on_warn if one.before else None),
         "changes": plain(one.changes),
         "more_changes": one.hidden,
         "why": one.why,
@@ -369,6 +375,10 @@ def _lines(one: ReplayedGate) -> Iterator[str]:
         yield f"and {hidden} more findings (--format json lists 100 of each)"
     if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
         yield f"condemned: {_nodes(one.before)} -> {_nodes(one.after)}"
+    if one.after is not None and (now := one.after.on_warn) is not None:
+        then = one.before.on_warn if one.before else None
+        said = f'on_warn of the policy is "{now.value}": warnings {DOES[now]}'
+        yield said if then in (None, now) else f'{said}; it was "{then.value}"'
     if one.fate is ReplayResult.CHANGED and one.why:
         yield one.why
     if one.notes:

@@ -19,6 +19,7 @@ from tasks.reports.replay import (
     ReplayTotals,
     answer_change,
     changes,
+    gate_row,
     gate_text,
     replay,
 )
@@ -124,6 +125,18 @@ def test_a_warn_that_shall_refuse_changes_the_answer_without_a_finding(store: Fo
     (found,) = run(store, replace(POLICY, on_warn=OnWarn.REFUSE))
 
     assert ("GO -> NO-GO", ()) == (answer_change(found), found.changes)
+    assert '    on_warn of the policy is "refuse": warnings refuse; it was "go"\n' in gate_text(found)
+    assert ("refuse", "go") == (gate_row(found)["on_warn"], gate_row(found)["on_warn_before"])
+
+
+def test_what_on_warn_does_is_said_of_a_failure_that_is_a_warning_now(store: FolderStore) -> None:
+    """Nobody knows what it was then; of a failure it says nothing."""
+    keep(store, 0, wrong_sums(healthy()))
+    (asks,) = run(store, replace(looser(), on_warn=OnWarn.ASK))
+    (fails,) = run(store, stricter())
+
+    assert '    on_warn of the policy is "ask": warnings are left to a person\n' in gate_text(asks)
+    assert "on_warn" not in gate_text(fails) and None is gate_row(fails)["on_warn"]
 
 
 def test_the_same_answer_about_other_nodes_is_a_change(store: FolderStore) -> None:
