@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
 import os
 import secrets
@@ -14,6 +15,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
@@ -21,11 +23,12 @@ from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdou
 from flows.cli.plan import copied_of, examples_of, plans_of
 from flows.cli.plan_text import relative_note
 from flows.cli.prefect_server import QUIET
+from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.people import Notify
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.request import GateRequest
+from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.registry import guarded, notifier_for, notifiers_for
@@ -54,8 +57,8 @@ NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 TORCH = "PyTorch"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GATE_FILE --send-test --format text|json."""
+def add_arguments(parser: Parser) -> None:
+    """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
         "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, and Prefect. "
         f"One line each: OK, {MISSING} with the remedy, or {CANNOT_TELL}. Exit codes: 0 everything is there, 2 something is missing, "
@@ -67,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GATE_FILE",
         help="look at what this gate file needs (default: this machine alone)",
     )
+    add_set(parser)
     parser.add_argument(
         "--send-test",
         action="store_true",
@@ -104,22 +108,23 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
     setting = None
     if arguments.file is not None:
         try:
-            setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file)))
+            advanced = Advanced(overrides=arguments.overrides)
+            setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), advanced=advanced))
         except GateFileError as error:
             yield _missing("gate file", str(error))
             return
         yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
         yield from (_missing(one.place, one.message, one.remedy) for one in examples_of(setting))
         yield from (_ok(one.place, one.message) for one in copied_of(setting))
-    elif arguments.send_test:
-        yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
+    else:
+        yield from _needs_a_file(arguments)
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
     note = "" if setting is None else relative_note(setting)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
         ("the store", lambda: _store(store, address, note)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: _notifiers(setting, arguments.send_test)),
-        ("Prefect", _prefect),
+        ("Prefect", lambda: _prefect(setting)),
     )
     for name, look in looks:
         if sys.stderr.isatty():
@@ -130,6 +135,16 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield PreflightCheck(
                 name, PreflightResult.UNSEEN, f"looking at it failed: {type(error).__name__}: {error}"
             )
+
+
+def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
+    """Options that say nothing without a gate file."""
+    if arguments.send_test:
+        yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
+    if arguments.overrides:
+        yield _missing(
+            "gate file", "--set changes a value of a gate file, and none is named", "Name a gate file."
+        )
 
 
 def _text(line: PreflightCheck) -> str:
@@ -166,7 +181,10 @@ def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightChec
             said = f"{address} does not keep what is written to it, so a lock in it would keep no gate apart"
             yield _missing("store", said, "Name another store in [store] path.")
         else:
-            yield _ok("store", f"{address}{note}: a probe was written, read and deleted")
+            made = (
+                f"; the folder {root} does not exist yet, and the first gate makes it" if root in new else ""
+            )
+            yield _ok("store", f"{address}{note}: a probe was written, read and deleted{made}")
     except StoreUnreachable as error:
         yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
     except StoreError as error:
@@ -274,8 +292,8 @@ def _shown(key: str, text: str) -> str:
     return ""
 
 
-def _prefect() -> Iterator[PreflightCheck]:
-    """The configured server answers, or the embedded one can start."""
+def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
+    """The configured server answers and somebody takes the runs of its deployments of this gate, or the embedded one can start."""
     try:
         release = version("prefect")
     except PackageNotFoundError:
@@ -300,6 +318,28 @@ def _prefect() -> Iterator[PreflightCheck]:
     except NotifyError as error:
         remedy = "Start it, or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING; without a URL a gate uses an embedded server."
         yield _missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
+        return
+    yield from _work_pools(setting)
+
+
+def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
+    """Whether a worker is online for each work pool that deployments of this gate (without one: of all gates) use."""
+    with without_collection():
+        from tasks.orchestration.work_pools import gate_pools
+
+    names = None if setting is None else frozenset({Path(setting.file).stem})
+    try:
+        found = guarded(lambda: asyncio.run(gate_pools(names)), ANSWER_S)
+    except NotifyError as error:
+        yield PreflightCheck("work pools", PreflightResult.UNSEEN, f"the server did not list them: {error}")
+        return
+    for one in found:
+        subject, used = f"work pool {one.name}", ", ".join(one.deployments)
+        if one.lack:
+            said = f"{one.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
+            yield _missing(subject, said, f"Run: {one.remedy}")
+        else:
+            yield _ok(subject, f"a worker is online; used by {used}")
 
 
 def _read_a_run() -> None:

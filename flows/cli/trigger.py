@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     async def followed() -> FollowedRun:
         started.append(await start(arguments.deployment, _asked(arguments), once))
         write_stderr(f"run {started[0]} of {arguments.deployment} {page_of(started[0])}".rstrip())
-        return await follow(started[0], report_progress, limit_s)
+        return await follow(started[0], report_progress, limit_s, known=True)
 
     try:
         with live_progress():

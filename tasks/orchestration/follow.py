@@ -27,7 +27,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterIdempotencyKey,
 )
-from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus
+from prefect.client.schemas.objects import Artifact, FlowRun
 from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
@@ -40,6 +40,7 @@ from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.orchestration.work_pools import FLOW, idle_pool
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import report_key
 from tasks.store.open import open_store
@@ -48,8 +49,10 @@ from tasks.text.redact import redact
 POLL_S = 2.0
 # A server that is restarted or upgraded is waited for; the run goes on meanwhile.
 SILENCE_S = 600.0
+# One that has not answered at all may not be there: a restart takes less than this.
+FIRST_ANSWER_S = 60.0
 # The deployments of the flow `gate`, whose request has to name a gate file.
-GATES = "gate/"
+GATES = f"{FLOW}/"
 # A worker that is online takes a run within its poll of 15 s.
 LATE_S = 20.0
 CANCEL_S = 60.0
@@ -87,10 +90,10 @@ class FollowedRun:
     cancelled: bool = False
 
 
-async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
-    """Follow a run on the configured server. Raises NoSuchRun, Unreachable."""
+async def follow(run: UUID, say: Say, limit_s: float, known: bool = False) -> FollowedRun:
+    """Follow a run on the configured server. `known`: the server has just answered about this run. Raises NoSuchRun, Unreachable."""
     async with get_client() as client:
-        return await follow_run(client, run, say, limit_s)
+        return await follow_run(client, run, say, limit_s, known)
 
 
 async def start(deployment: str, request: Mapping[str, object], once: str) -> UUID:
@@ -124,13 +127,15 @@ async def find_started(once: str) -> UUID | None:
     return None
 
 
-async def follow_run(client: PrefectClient, run: UUID, say: Say, limit_s: float) -> FollowedRun:
+async def follow_run(
+    client: PrefectClient, run: UUID, say: Say, limit_s: float, known: bool = False
+) -> FollowedRun:
     """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
     begun = heard = time.monotonic()
     while True:
         try:
             found, now = await client.read_flow_run(run), time.monotonic()
-            heard = now
+            heard, known = now, True
             final = found.state is not None and found.state.is_final()
             announced, why = await _announced(client, run)
             waits = "" if final else await _why_it_waits(client, found)
@@ -141,6 +146,8 @@ async def follow_run(client: PrefectClient, run: UUID, say: Say, limit_s: float)
         except httpx.HTTPError as error:
             if heard == begun and _is_unwelcome(error):
                 raise Unreachable(_unanswered(client, error)) from error
+            if not known:
+                _require_answer(client, error, run, heard, min(FIRST_ANSWER_S, limit_s))
             _require_patience(error, run, heard, say, begun + limit_s)
         except ObjectNotFound as error:
             said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
@@ -211,14 +218,10 @@ async def _why_it_waits(client: PrefectClient, run: FlowRun) -> str:
     if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
         return ""
     try:
-        if (await client.read_work_pool(pool)).is_paused:
-            return f"Its work pool {pool} is paused: prefect work-pool resume {pool}"
-        workers = await client.read_workers_for_work_pool(pool)
-    except (httpx.HTTPError, ObjectNotFound):
+        lack, remedy = await idle_pool(client, pool)
+    except httpx.HTTPError:
         return ""
-    if any(worker.status is WorkerStatus.ONLINE for worker in workers):
-        return ""
-    return f"No worker of its work pool {pool} is online: prefect worker start --pool {pool}"
+    return f"{lack[:1].upper()}{lack[1:]}: {remedy}" if lack else ""
 
 
 async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress:
@@ -263,6 +266,19 @@ def _require_patience(error: httpx.HTTPError, run: UUID, heard: float, say: Say,
         said = f"the Prefect server has not answered for {silent:.0f} s. Run {run} may go on: `prelaunch watch {run}` later."
         raise Unreachable(said) from error
     say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
+
+
+def _require_answer(
+    client: PrefectClient, error: httpx.HTTPError, run: UUID, begun: float, limit_s: float
+) -> None:
+    """Raise Unreachable where a server that has never answered was waited for long enough."""
+    silent = time.monotonic() - begun
+    if silent > limit_s:
+        said = f"the Prefect server {_at(client)} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
+        said += (
+            f"it has run {run}. Start it, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
+        )
+        raise Unreachable(said) from error
 
 
 def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:

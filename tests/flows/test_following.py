@@ -167,19 +167,37 @@ def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> No
     assert "a go, but the run did not end so" in after.why
 
 
-def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time that was given is of waiting, whoever is waited for."""
+@pytest.mark.parametrize(
+    ("known", "limit_s", "said"),
+    [
+        (True, 0.1, "may go on"),
+        (False, 0.1, "not known whether it has run"),
+        (
+            False,
+            60.0,
+            r"at http://127\.0\.0\.1:9/api has not answered for .* \(refused\), so it is not known",
+        ),
+    ],
+)
+def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(
+    monkeypatch: pytest.MonkeyPatch, known: bool, limit_s: float, said: str
+) -> None:
+    """The time that was given is of waiting, whoever is waited for; one that never answered may not have the run at all."""
     import httpx
 
     class Silent:
+        api_url = "http://127.0.0.1:9/api"
+
         async def read_flow_run(self, run: UUID) -> None:
             raise httpx.ConnectError("refused")
 
     monkeypatch.setattr(follow, "POLL_S", 0.01)
+    monkeypatch.setattr(follow, "FIRST_ANSWER_S", 0.1)
     client: Any = Silent()
 
-    with pytest.raises(follow.Unreachable, match="may go on"):
-        asyncio.run(asyncio.wait_for(follow.follow_run(client, UUID(int=7), lambda progress: None, 0.1), 20))
+    with pytest.raises(follow.Unreachable, match=said):
+        followed = follow.follow_run(client, UUID(int=7), lambda progress: None, limit_s, known)
+        asyncio.run(asyncio.wait_for(followed, 20))
 
 
 def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
@@ -331,8 +349,8 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
 @pytest.mark.parametrize(
     ("paused", "online", "due_s", "said"),
     [
-        (False, False, -60, "No worker of its work pool prelaunch is online: prefect worker start --pool prelaunch"),
-        (True, True, -60, "Its work pool prelaunch is paused: prefect work-pool resume prelaunch"),
+        (False, False, -60, "No worker of work pool prelaunch is online: prefect worker start --pool prelaunch"),
+        (True, True, -60, "Work pool prelaunch is paused: prefect work-pool resume prelaunch"),
         (False, True, -60, ""),
         (False, False, -1, ""),
         (False, False, 3600, ""),

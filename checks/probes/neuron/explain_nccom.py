@@ -45,7 +45,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
         "wrong_results": ("; ".join(run.wrong)[:300],),
         "rows_missing": (_gaps(run, _least(command[0]) if command else 0),),
     }
-    unread = [] if run.wrong or (command and "--check" in command[0]) else [UNCHECKED]
+    unread: list[str] = [] if run.wrong or (command and "--check" in command[0]) else [UNCHECKED]
     greatest = [row.busbw_gbps for row in run.rows if row.size_bytes >= GREATEST_BYTES]
     if greatest:
         metrics["busbw_gbps"] = (greatest[0],)

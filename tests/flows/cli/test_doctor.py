@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
@@ -68,8 +72,37 @@ def test_a_configured_server_has_to_answer(
     with temporary_settings({PREFECT_API_URL: nobody}):
         absent = list(doctor._prefect())
 
-    assert ["OK", "MISSING", "MISSING"] == words([*right, *wrong, *absent]), right
+    assert ["OK", "MISSING", "MISSING"] == words([right[0], *wrong, *absent]), right
     assert "401" in wrong[0].message and "PREFECT_API_URL" in absent[0].remedy
+
+
+def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
+    prefect_backend: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A run of it would wait for ever; another gate's pool is not this one's, and without a file all are looked at."""
+
+    async def made(pool: str, gate_file: str, worker: str = "") -> None:
+        async with get_client() as client:
+            await client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+            flow = await client.create_flow_from_name("gate")
+            request = {"request": {"gate_file": gate_file}}
+            await client.create_deployment(flow, f"of-{pool}", parameters=request, work_pool_name=pool)
+            if worker:
+                await client.send_worker_heartbeat(pool, worker, heartbeat_interval_seconds=30)
+
+    here = setting(tmp_path)
+    own, other = f"own-{tmp_path.name}", f"other-{tmp_path.name}"
+    asyncio.run(made(own, Path(here.file).stem, "one"))
+    asyncio.run(made(other, "another.toml"))
+    monkeypatch.setenv("PREFECT_API_URL", prefect_backend.url)
+    of_file = {line.subject: line for line in doctor._prefect(here)}
+    of_all = {line.subject: line for line in doctor._prefect()}
+
+    assert ["OK", "OK"] == words(of_file[name] for name in ("Prefect", f"work pool {own}"))
+    assert f"work pool {other}" not in of_file
+    lack = of_all[f"work pool {other}"]
+    assert ["MISSING"] == words([lack]) and f"gate/of-{other}" in lack.message
+    assert f"Run: prefect worker start --pool {other}" == lack.remedy
 
 
 def words(lines: Iterable[PreflightCheck]) -> list[str]:
@@ -236,7 +269,7 @@ def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "_store", broken)
     monkeypatch.setattr(doctor, "_prefect", lambda: [doctor._ok("Prefect", "is there")])
-    parsed = argparse.Namespace(file=None, send_test=False, format="json")
+    parsed = argparse.Namespace(file=None, overrides=[], send_test=False, format="json")
     lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
 
     assert ("CANNOT TELL", "OK") == (lines["the store"], lines["Prefect"])
@@ -250,6 +283,19 @@ def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path) -> None:
 
     assert (2, "MISSING") == (code, found["gate file"])
     assert "name: " in document["looks"][1]["message"] and "Prefect" not in found
+
+
+def test_it_looks_at_the_gate_file_with_its_overrides(tmp_path: Path) -> None:
+    """As `gate` and `plan` do; without a file there is nothing to change."""
+    file = str(write_gate(tmp_path))
+
+    def looked(named: str | None, *sets: str) -> PreflightCheck:
+        asked = argparse.Namespace(file=named, overrides=list(sets), send_test=False)
+        return list(islice(doctor._looks(asked), 2))[-1]
+
+    assert "OK" == words([looked(file, "cluster.declared.nodes=1")])[0]
+    assert "--set cluster.declared.nodes=1" in looked(file, "nodes=two").message
+    assert "--set changes a value of a gate file" in looked(None, "a.b=1").message
 
 
 def test_hostile_words_of_a_service_are_inert() -> None:
@@ -318,6 +364,9 @@ def test_an_empty_folder_that_was_there_stays(tmp_path: Path) -> None:
     """What doctor did not make it does not remove."""
     root = tmp_path / "store"
     root.mkdir()
-    list(doctor._store(FolderStore(root), str(root)))
+    (there,) = doctor._store(FolderStore(root), str(root))
+    typo = tmp_path / "stoer"
+    (new,) = doctor._store(FolderStore(typo), str(typo))
 
-    assert root.is_dir()
+    assert root.is_dir() and "does not exist yet" not in there.message
+    assert not typo.exists() and f"the folder {typo} does not exist yet" in new.message
