@@ -263,12 +263,12 @@ def test_a_test_notification_is_sent_when_asked(
 def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An error of ours is CANNOT TELL, and the other looks still run."""
 
-    def broken(store: object, address: str) -> Iterable[PreflightCheck]:
+    def broken(store: object, address: str, note: str) -> Iterable[PreflightCheck]:
         raise ValueError("boom")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "_store", broken)
-    monkeypatch.setattr(doctor, "_prefect", lambda: [doctor._ok("Prefect", "is there")])
+    monkeypatch.setattr(doctor, "_prefect", lambda setting: [doctor._ok("Prefect", "is there")])
     parsed = argparse.Namespace(file=None, overrides=[], send_test=False, format="json")
     lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
 
