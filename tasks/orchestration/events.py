@@ -38,6 +38,8 @@ RESOURCE = "prelaunch.cluster."
 # Sent by the run's own process after its last state, and so after its heartbeats: on a busy server one of those may arrive after the
 # event of the end, which the server itself sends. Automations would take the silence that follows for a death.
 RUN_ENDED = "prelaunch.run.ended"
+# As Prefect's engine sends it (prefect.flow_engine, 3.8.8).
+HEARTBEAT = "prefect.flow-run.heartbeat"
 # Of a request that was rejected before its gate file could be read.
 UNKNOWN = "unknown"
 TEXT_CHARACTERS = 600
@@ -208,7 +210,11 @@ def emit_cancelled(session: Session, why: str) -> None:
 
 
 def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Emit that this process will send no more heartbeats of the run. A hook of the flow."""
+    """Emit that this process will send no more heartbeats of the run. A hook of the flow.
+
+    It names a last heartbeat as the event before it, which the server therefore looks at first. Of a run that ends within a moment, as
+    a rejected one does, it looks at the first heartbeat and at the end at once, and would wait for a sign of life after the end.
+    """
     related = [
         {
             "prefect.resource.id": f"prefect.flow.{flow_run.flow_id}",
@@ -225,7 +231,8 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
         "prefect.resource.name": flow_run.name,
     }
     try:
-        emit_event(RUN_ENDED, resource, related=related, payload={"state": state.name})
+        last = emit_event(HEARTBEAT, resource, related=related)
+        emit_event(RUN_ENDED, resource, related=related, payload={"state": state.name}, follows=last)
     except Exception as error:  # noqa: BLE001 - whatever it is: at worst a reaper looks at a run that has ended
         LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
 
