@@ -46,11 +46,12 @@ from tasks.text.inert import one_line
 MISSING, CANNOT_TELL = "MISSING", ANSWER_WORDS[Answer.CANNOT_TELL]
 WORDS = {
     PreflightResult.OK: "OK",
+    PreflightResult.WARNING: "WARNING",
     PreflightResult.WRONG: MISSING,
     PreflightResult.NO_CAPACITY: CANNOT_TELL,  # nothing is wrong, and the engine has no machines now
     PreflightResult.UNSEEN: CANNOT_TELL,
 }
-STYLES = {"OK": "32", MISSING: "31", CANNOT_TELL: "35"}
+STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
 PYTHONS = ((3, 11), (3, 15))
 ANSWER_S = 20.0
 NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
@@ -218,7 +219,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
         yield _missing(f"engine {launcher}", str(error))
         return
     yield from lines
-    if lines:
+    if any(line.result is not PreflightResult.WARNING for line in lines):
         return
     if launcher == "local":
         image = setting.gate.cluster.options.get("container_image")

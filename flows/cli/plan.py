@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.format == "shell":
         write_stdout("\n".join(map(_shell, requests)))
         for line in lines:
-            if line.result in REFUSED:
+            if line.result in REFUSED or line.result is PreflightResult.WARNING:
                 write_stderr(f"prelaunch: {line.text}")
         for said in (*(one.text for one in examples), *(one.text for one in copied)):
             write_stderr(f"prelaunch: {said}")
@@ -108,7 +108,19 @@ def run(arguments: argparse.Namespace) -> int:
 
         width, colour = stdout_width(), stdout_colour()
         write_stdout(
-            plan_text(setting, planned, made, plans, lines, os.environ, width, colour, examples, copied)
+            plan_text(
+                setting,
+                planned,
+                made,
+                plans,
+                lines,
+                os.environ,
+                width,
+                colour,
+                examples,
+                copied,
+                _played(setting),
+            )
         )
     found = {line.result for line in lines}
     return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
@@ -124,6 +136,16 @@ def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
         "required": entry is not None and entry.required,
         "skip": None if left_out is None else left_out.value,
     }
+
+
+def _played(setting: GateContext) -> str:
+    """What this machine has and plays, where it is the cluster; "" for another engine."""
+    if setting.gate.cluster.launcher != "local":
+        return ""
+    from tasks.launchers.local.capacity import played, this_machine
+
+    machine = this_machine()
+    return "" if machine is None else played(setting.declared.nodes, setting.declared.ranks, machine)
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:

@@ -32,6 +32,7 @@ WORDS = {
 }
 RESULTS = {
     PreflightResult.OK: "ok",
+    PreflightResult.WARNING: "WARNING",
     PreflightResult.WRONG: "WRONG",
     PreflightResult.NO_CAPACITY: "NO CAPACITY",
     PreflightResult.UNSEEN: "not looked at",
@@ -50,8 +51,9 @@ def plan_text(
     colour: bool = False,
     examples: Sequence[Example] = (),
     copied: Sequence[Copied] = (),
+    here: str = "",
 ) -> str:
-    """The page, `width` columns wide; the first line is the summary."""
+    """The page, `width` columns wide; the first line is the summary. `here` says what this machine plays, "" for another engine."""
     out = io.StringIO()
     console = text_console(out, width, colour)
     _print(console, _summary(setting, planned), "bold")
@@ -62,6 +64,10 @@ def plan_text(
     else:
         for line in [one for one in lines if one.unreachable][:1]:
             _print(console, f"The engine could not be asked: {line.text}", "bold yellow")
+    for line in [one for one in lines if one.result is PreflightResult.WARNING]:
+        _print(console, f"WARNING: {line.text}", "bold yellow")
+    if here:
+        _print(console, here)
     _print(console, _store(setting))
     _list(
         console,

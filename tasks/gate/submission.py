@@ -57,6 +57,9 @@ def run_preflight(session: Session) -> None:
         jobs = tuple(replace(job, script="") for job in jobs)
     lines = launcher.preflight(tuple(map(launcher.plan, jobs)))
     for line in lines:
+        if line.result is PreflightResult.WARNING:
+            LOG.warning("preflight: %s", line.text)
+            report_progress(Progress("preflight", f"warning: {line.text}"))
         if line.result is PreflightResult.UNSEEN:
             LOG.warning("preflight could not check %s", line.text)
             report_progress(

@@ -116,6 +116,7 @@ class PreflightResult(Enum):
     """The result of one preflight check."""
 
     OK = "ok"
+    WARNING = "warning"  # it may fail, and that is not certain
     WRONG = "wrong"
     NO_CAPACITY = (
         "no capacity"  # nothing is wrong with the request, and the engine has no machines for it now

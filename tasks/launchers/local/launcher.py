@@ -27,9 +27,11 @@ from tasks.launchers.base import (
     Placement,
     Plan,
     PreflightCheck,
+    PreflightResult,
 )
 from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.local import network, start_stop
+from tasks.launchers.local.capacity import doubts, this_machine
 from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
 from tasks.launchers.local.network import NetworkError
@@ -153,7 +155,10 @@ class LocalLauncher:
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        return look(plans, self.options, self._submitter)
+        found = look(plans, self.options, self._submitter)
+        if any(one.result is PreflightResult.WRONG for one in found):
+            return found
+        return (*doubts([plan.job for plan in plans], this_machine()), *found)
 
     def hold(self, name: str) -> Hold:
         return Hold(Keeping.NOTHING)

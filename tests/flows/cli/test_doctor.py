@@ -194,7 +194,11 @@ def test_an_engine_that_says_nothing_is_not_ok(tmp_path: Path) -> None:
         Engine(here.launcher, (PreflightCheck("nodes", PreflightResult.NO_CAPACITY, "none is free"),)),
     )
 
+    small = (PreflightCheck("this machine", PreflightResult.WARNING, "it is small"),)
+    doubted = replace(here, launcher=cast(Launcher, Engine(here.launcher, small)))
+
     assert ["OK"] == words(doctor._engine(here))
+    assert ["WARNING", "OK"] == words(doctor._engine(doubted))
     assert ["CANNOT TELL"] == words(doctor._engine(replace(here, gate=elsewhere, launcher=silent)))
     assert ["CANNOT TELL"] == words(doctor._engine(replace(here, launcher=full)))
 

@@ -124,6 +124,8 @@ def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
     assert said == page(setting, silent)[1]
     assert page(setting, silent, wrong)[1].startswith("This gate would not start")
     assert not page(setting, unseen)[1].startswith("The engine")
+    doubt = PreflightCheck("this machine", PreflightResult.WARNING, "it is small", "Declare fewer nodes.")
+    assert "WARNING: this machine: it is small. Declare fewer nodes." == page(setting, doubt)[1]
 
 
 def test_what_init_copied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
