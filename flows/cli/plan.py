@@ -22,6 +22,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
+from flows.cli.plan_rights import rights_of
 from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
@@ -91,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         document = {
             "checks": [_check(setting, one) for one in planned],
             "estimate": plain(made),
+            "rights": rights_of(setting.gate, setting.launcher.placement, setting.address),
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
         }

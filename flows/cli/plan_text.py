@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
+from flows.cli.plan_rights import rights_of
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
 from tasks.gate_file.placeholders import Copied, Example
@@ -87,6 +88,7 @@ def plan_text(
     _table(console, "Notifications", head, list(_notified(setting, environment)))
     head = ("job", "what it is", "what is submitted", "written before it")
     _table(console, "Jobs", head, [_job(plan) for plan in plans])
+    _list(console, "Rights", rights_of(setting.gate, setting.launcher.placement, setting.address))
     if lines:
         rows = [(RESULTS[line.result], line.text) for line in lines]
         _table(console, "Looked at before the start", ("result", "what"), rows)
@@ -127,7 +129,11 @@ def _list(console: Console, title: str, lines: Sequence[str]) -> None:
     _print(console, title, "bold")
     for line in lines:
         for part in textwrap.wrap(
-            one_line(line, 1200), console.width - 2, initial_indent="- ", subsequent_indent="  "
+            one_line(line, 1200),
+            console.width - 2,
+            initial_indent="- ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
         ):
             console.print(Text(part), soft_wrap=True)
 

@@ -15,6 +15,7 @@ import pytest
 
 from checks.bundle import plan_of
 from flows.cli.main import main
+from flows.cli.plan_rights import rights_of
 from flows.cli.plan_text import plan_text
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
@@ -126,6 +127,42 @@ def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
     assert not page(setting, unseen)[1].startswith("The engine")
     doubt = PreflightCheck("this machine", PreflightResult.WARNING, "it is small", "Declare fewer nodes.")
     assert "WARNING: this machine: it is small. Declare fewer nodes." == page(setting, doubt)[1]
+
+
+def rights(gate: str, store: str = "/store", **options: str | tuple[str, ...]) -> str:
+    """The lines about rights of a shipped gate file, with other options."""
+    setting = open_gate_context(GateRequest(gate_file=str(LOCAL.with_name(f"{gate}.toml"))))
+    cluster = setting.gate.cluster.model_copy(update={"options": {**setting.gate.cluster.options, **options}})
+    training = setting.gate.training.model_copy(update={"model_trainer": "a:b"})
+    gates = setting.gate.model_copy(update={"cluster": cluster, "training": training})
+    return "\n".join(rights_of(gates, setting.launcher.placement, store))
+
+
+def test_the_rights_name_the_files_that_grant_them() -> None:
+    """Each policy of a gate is named where its option needs it, and no other; each name is that of a file."""
+    folder = ROOT / "deployments"
+    plain = rights("sagemaker-p5-injob", subnets=())
+    full = rights(
+        "sagemaker-p5",
+        "s3://bucket/store",
+        subnets=("subnet-1",),
+        volume_kms_key="k",
+        training_plan_arn="arn:aws:x",
+    )
+    named = set(re.findall(r"(?:orchestrator|execution-role|model-trainer)[a-z-]*", full))
+    # Who repairs machines, and who builds the image, is not who runs a gate.
+    others = {"orchestrator-remediate", "ecr-push"}
+
+    assert {path.stem for path in (folder / "iam").glob("*.json")} == named | others
+    for name in ("-pool", "-store", "-kms", "-vpc", "-training-plan"):
+        assert name in full and name not in plain
+    for gate, part in (("eks-p5-injob", "gate"), ("hyperpod-eks", "hyperpod")):
+        assert f"kubernetes/{part}: kubectl apply -k " in rights(gate).replace(
+            ", in namespace prelaunch", ""
+        ).replace(", in namespace kubeflow", "")
+        assert (folder / "kubernetes" / part / "kustomization.yaml").is_file()
+    assert "root, for network namespaces" in rights("local-namespaces")
+    assert "may submit to the partition" in rights("slurm-p5")
 
 
 def test_what_init_copied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
