@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One gate of a pipeline: here, or as a run of a deployment on a Prefect server. Ends with the gate's own exit code, and leaves
-# prelaunch.json, junit.xml, summary.md and report.html in a folder, whatever happens. GitHub's action calls it; other pipelines may.
+# prelaunch.json, junit.xml, summary.md and report.html in a folder, whatever happens, and logs.txt, the ends of the training's logs, if
+# it failed. GitHub's action calls it; other pipelines may.
 #
 #   PRELAUNCH_GATE_FILE        a gate file to run here, or
 #   PRELAUNCH_DEPLOYMENT       a deployment ("gate/NAME") of the server at PREFECT_API_URL
@@ -29,9 +30,9 @@ if [[ -n $minutes && ! $minutes =~ ^[0-9]{1,5}([.][0-9]+)?$ || $minutes =~ ^[0.]
     exit 2
 fi
 mkdir -p "$out" || exit 2
-rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html} || exit 2
+rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html,logs.txt} || exit 2
 
-arguments=(--format json --junit "$out/junit.xml" --summary "$out/summary.md" --html "$out/report.html")
+arguments=(--format json --junit "$out/junit.xml" --summary "$out/summary.md" --html "$out/report.html" --logs "$out/logs.txt")
 [[ -n ${PRELAUNCH_WAIT:-} ]] && arguments+=(--wait "$PRELAUNCH_WAIT")
 [[ ${PRELAUNCH_CHECK_ONLY:-} == true ]] && arguments+=(--check-only)
 while IFS= read -r line; do
@@ -85,5 +86,7 @@ if [[ $code != 0 && -z ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
     # Where no page shows the summary, whoever reads the job's log finds the findings and their remedies there.
     sed '/^## Nodes$/,$d' "$out/summary.md" | head -c 20000 >&2
 fi
-echo "prelaunch: ${word:-nothing was decided}, exit code $code, results in $out" >&2
+logs=
+[[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
+echo "prelaunch: ${word:-nothing was decided}, exit code $code, results in $out$logs" >&2
 exit "$code"

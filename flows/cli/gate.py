@@ -19,8 +19,10 @@ from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
 from flows.cli.output import (
     UNENDED,
+    add_logs,
     add_output_arguments,
     require_writable,
+    write_logs,
     write_rejected,
     write_stderr,
     write_unjudged,
@@ -73,6 +75,7 @@ def add_arguments(parser: Parser) -> None:
         help="a baseline of this cluster (from prelaunch baseline learn): a value that is worse is a WARN",
     )
     add_output_arguments(parser)
+    add_logs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -155,7 +158,9 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
     if shown.outcome is None:
         nothing_judged(arguments, name, gate_id, "the flow ended without a result")
         return int(Exit.CANNOT_TELL)
-    return _show(arguments, name, shown.outcome)
+    code, trained = _show(arguments, name, shown.outcome), shown.outcome.training
+    write_logs(arguments, setting.address, gate_id, trained.job_id if trained else "", code)
+    return code
 
 
 def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.exit_codes import RejectionKind
+from checks.exit_codes import Exit, RejectionKind
 from checks.model import Report, Verdict
 from checks.process.stderr import silence
 from tasks.render.findings import verdict_json
@@ -55,9 +55,32 @@ def add_output_arguments(parser: argparse.ArgumentParser, form: str = "text") ->
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report")
 
 
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """--logs FILE."""
+    parser.add_argument(
+        "--logs", type=Path, metavar="FILE",
+        help="also write the ends of the training's logs, or of the checks' where nothing was trained, if the exit code is not 0",
+    )  # fmt: skip
+
+
+def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, training: str, code: int) -> None:
+    """Write what --logs asks for, of a gate that did not end well; nothing if no log was kept. A failure is said on stderr."""
+    if getattr(arguments, "logs", None) is None or code == Exit.GO or not gate_id:
+        return
+    from tasks.gate.outcome import kept_logs
+    from tasks.store.base import StoreError
+    from tasks.store.open import open_store
+
+    try:
+        if text := kept_logs(open_store(address), gate_id, training):
+            write_file(arguments.logs, text)
+    except (OutputError, StoreError) as error:
+        write_stderr(f"prelaunch: the logs could not be written to {arguments.logs}: {error}")
+
+
 def require_writable(arguments: argparse.Namespace) -> None:
     """Raise OutputError now for a file that could not be written later."""
-    for path in (arguments.junit, arguments.summary, arguments.html):
+    for path in (arguments.junit, arguments.summary, arguments.html, getattr(arguments, "logs", None)):
         if path is not None:
             write_file(path, None)
 

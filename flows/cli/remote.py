@@ -15,6 +15,7 @@ from flows.cli.output import (
     rejection,
     text_of,
     write_cancelled,
+    write_logs,
     write_rejected,
     write_stderr,
     write_stdout,
@@ -88,6 +89,9 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
         _print(arguments, said, said.document)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
+    training = said.document.get("training")
+    trained = str(training.get("job_id") or "") if isinstance(training, Mapping) else ""
+    write_logs(arguments, said.store, said.gate_id, trained, said.code)
     if said.code != Exit.GO:
         write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
     return said.code

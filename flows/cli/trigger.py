@@ -15,7 +15,14 @@ from uuid import UUID, uuid4
 from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
+from flows.cli.output import (
+    UNENDED,
+    add_logs,
+    add_output_arguments,
+    require_writable,
+    write_stderr,
+    write_unjudged,
+)
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from flows.cli.set_option import add_set
 from flows.cli.watch import add_timeout, limit_of
@@ -55,6 +62,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_timeout(parser)
     add_output_arguments(parser)
+    add_logs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,14 @@ from uuid import UUID
 
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.output import UNENDED, add_output_arguments, require_writable, write_stderr, write_unjudged
+from flows.cli.output import (
+    UNENDED,
+    add_logs,
+    add_output_arguments,
+    require_writable,
+    write_stderr,
+    write_unjudged,
+)
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted
@@ -24,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timeout(parser)
     add_output_arguments(parser)
+    add_logs(parser)
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:

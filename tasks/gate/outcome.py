@@ -5,6 +5,7 @@ As a JSON document it is what `prelaunch gate --format json` prints and what a r
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
@@ -13,7 +14,7 @@ from checks.exit_codes import Exit, RejectionKind
 from checks.judge.cost.cost import Cost
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
-from checks.value_types import DecodeError
+from checks.value_types import DecodeError, natural
 from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.question import ApprovalAnswer
@@ -22,11 +23,14 @@ from tasks.launchers.base import JobState, LaunchError, Placement
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import culprits, headline, images_json
-from tasks.store.base import StoreError
-from tasks.store.layout import html_key, report_key
-from tasks.text.inert import one_line
+from tasks.store.base import Store, StoreError
+from tasks.store.layout import html_key, logs_folder, report_key
+from tasks.text.inert import clean, one_line
+from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
+# Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
+MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
 
 
 class Decision(StrEnum):
@@ -214,6 +218,24 @@ def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str]
         setting.store.place(report_key(gate_id)),
         setting.store.place(html_key(gate_id)),
     )
+
+
+def kept_logs(store: Store, gate_id: str, training: str) -> str:
+    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs; "" if it kept
+    none. Without secrets of this process and control characters, and bounded. Raises StoreError.
+    """
+    own = store.list(logs_folder(gate_id, training)) if training else ()
+    keys = sorted(own or store.list(logs_folder(gate_id)), key=natural)
+    parts = []
+    for key in keys[:MOST_LOGS]:
+        text = clean(redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ))
+        *_, job, file = key.split("/")
+        cut = f" (the last {LOG_CHARACTERS:,} characters)" if len(text) > LOG_CHARACTERS else ""
+        parts.append(f"==> {job}, {file.removesuffix('.log')}{cut} <==\n{text[-LOG_CHARACTERS:].rstrip()}\n")
+    if len(keys) > MOST_LOGS:
+        folder = store.place(keys[0].rpartition("/")[0])
+        parts.append(f"{len(keys) - MOST_LOGS} more logs are in {folder}\n")
+    return "\n".join(parts)
 
 
 def rejection_kind(error: Exception) -> RejectionKind:

@@ -26,6 +26,11 @@ WORKFLOW = ROOT / ".github" / "workflows" / "gate-then-train.yml"
 RESULTS = ["junit.xml", "prelaunch.json", "report.html", "summary.md"]
 
 
+def results(code: int) -> list[str]:
+    """The files of a gate that ended with this code: also the logs, unless it was a go."""
+    return sorted([*RESULTS, *(["logs.txt"] if code else [])])
+
+
 def _pipeline(folder: Path, node: str, server: Mapping[str, str]) -> Played:
     """The shipped workflow's job, with its own training step replaced by one that leaves a file."""
     gate = write_gate(folder)
@@ -46,7 +51,7 @@ def test_what_the_gate_refuses_is_not_trained_on(
     out = tmp_path / "prelaunch-results"
 
     assert (played.code, (tmp_path / "trained").exists()) == (code, code == 0), played.said
-    assert played.kept == RESULTS
+    assert played.kept == results(code)
     assert f"exit-code={code}\ndecision={decision}\n" in played.output
     assert played.summary.startswith("# NO-GO test: " if code else "# GO test: ")
     cases = ElementTree.parse(out / "junit.xml").getroot()

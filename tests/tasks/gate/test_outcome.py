@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tasks.gate.outcome import (
@@ -11,6 +13,7 @@ from tasks.gate.outcome import (
     JudgedReport,
     Outcome,
     Training,
+    kept_logs,
     without_training,
 )
 from tasks.launchers.base import JobState
@@ -18,6 +21,8 @@ from tasks.render.context import VerdictContext
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
+from tasks.store.folder import FolderStore
+from tasks.store.layout import log_key
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 REPORT = wrong_sums(healthy(6, 2), "node-1/rank-3")
@@ -69,3 +74,30 @@ def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision
     decided = 0 if decision in good else 3 if decision in (Decision.CANNOT_TELL, None) else 1
 
     assert code == endings.get(ending, decided)
+
+
+def test_the_logs_of_the_training_come_first_and_are_bounded(tmp_path: Path) -> None:
+    """The end of each, in the order of the nodes, without credentials and control characters; how many are left out is said."""
+    store = FolderStore(tmp_path)
+    for node in range(200):
+        text = f"begin {'x' * 40_000} url=https://ada:hunter22@h \x1b[31mend of {node}\n"
+        store.put(log_key("g-1", RAN.job_id, f"node-{node}"), text.encode())
+    store.put(log_key("g-1", "g-1-check-1", "node-0"), b"checked\n")
+    found = kept_logs(store, "g-1", RAN.job_id)
+
+    assert found.startswith(f"==> {RAN.job_id}, node-0 (the last 32,768 characters) <==\n")
+    assert found.index("end of 2\n") < found.index("end of 10\n") and "begin" not in found
+    assert "hunter22" not in found and "\x1b" not in found and "checked" not in found
+    assert (
+        found.endswith(f"72 more logs are in {tmp_path}/gates/g-1/logs/{RAN.job_id}\n")
+        and len(found) < 4_400_000
+    )
+
+
+def test_the_logs_of_the_checks_stand_for_a_training_that_has_none(tmp_path: Path) -> None:
+    """And a gate without any log has none."""
+    store = FolderStore(tmp_path)
+    store.put(log_key("g-1", "g-1-check-1", "node-0"), "caf\u00e9\n".encode())
+
+    assert kept_logs(store, "g-1", "") == "==> g-1-check-1, node-0 <==\ncaf\u00e9\n"
+    assert kept_logs(store, "g-2", "") == ""
