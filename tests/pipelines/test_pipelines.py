@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from checks.version import ENGINE
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.cli.test_gate import KEYS
 from tests.flows.gates import processes_below, write_gate
@@ -23,6 +24,7 @@ from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
 
 SCRIPT = ROOT / "deployments" / "ci" / "gate.sh"
 WORKFLOW = ROOT / ".github" / "workflows" / "gate-then-train.yml"
+SHIPPED = ROOT / "deployments" / "github" / WORKFLOW.name
 RESULTS = ["junit.xml", "prelaunch.json", "report.html", "summary.md"]
 
 
@@ -151,7 +153,7 @@ def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path) ->
 
 SCHEMAS = (
     ("vendor.github-actions", "deployments/github/action.yml"),
-    ("vendor.github-workflows", ".github/workflows/gate-then-train.yml"),
+    ("vendor.github-workflows", "deployments/github/gate-then-train.yml"),
     ("vendor.gitlab-ci", "deployments/gitlab/prelaunch.gitlab-ci.yml"),
 )
 
@@ -181,7 +183,7 @@ def test_the_script_is_clean() -> None:
 
 def test_no_value_of_a_pipeline_becomes_code() -> None:
     """Expressions stand in `env` and `with` alone: a script that they were pasted into would run what they hold."""
-    for path in (ROOT / "deployments/github/action.yml", WORKFLOW):
+    for path in (ROOT / "deployments/github/action.yml", SHIPPED, WORKFLOW):
         text = load(path)
         steps = (
             text["runs"]["steps"]
@@ -190,6 +192,17 @@ def test_no_value_of_a_pipeline_becomes_code() -> None:
         )
 
         assert [] == [step["run"] for step in steps if "${{" in step.get("run", "")]
+
+
+def test_the_workflow_that_is_copied_is_the_one_that_runs_here() -> None:
+    """Except that it installs a release, with what a gate on the runner itself needs; GitLab's job says the same of its own."""
+    here, shipped = load(WORKFLOW), load(SHIPPED)
+    places = [job["jobs"]["train"]["steps"][1] for job in (here, shipped)]
+    install = [place.pop("run") for place in places][1]
+
+    assert here == shipped and {"name": "Install"} == places[0] == places[1]
+    release = f'"prelaunch[torch]=={ENGINE}"'
+    assert release in install and release in GITLAB.read_text()
 
 
 GITLAB = ROOT / "deployments" / "gitlab" / "prelaunch.gitlab-ci.yml"
@@ -352,7 +365,7 @@ def test_zizmor_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "action.yml").write_text(
         action.read_text().replace("ea165f8d65b6e75b540449e92b4886f43607fa02", "v4")
     )
-    clean, loose = _zizmor(action, ROOT / ".github" / "workflows"), _zizmor(tmp_path / "action.yml")
+    clean, loose = _zizmor(action, SHIPPED, ROOT / ".github" / "workflows"), _zizmor(tmp_path / "action.yml")
 
     assert 0 == clean.returncode, clean.stdout
     assert 0 != loose.returncode and "unpinned-uses" in loose.stdout

@@ -21,6 +21,7 @@ NAMED = (
     "server/index-database.sql",
     "examples/train_tiny.py",
     "github/action.yml",
+    "github/gate-then-train.yml",
     "gitlab/prelaunch.gitlab-ci.yml",
     "ci/gate.sh",
     "slack.toml",
