@@ -72,6 +72,15 @@ def test_every_link_leads_to_a_page_and_a_heading(path: Path) -> None:
         assert not anchor or anchor in anchors(other), f"{target}{anchor}"
 
 
+def test_every_artifact_of_a_run_is_described() -> None:
+    """What a flow publishes is in the table of the page about runs, and nothing else is."""
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tasks").rglob("*.py")))
+    published = set(re.findall(r'f?"(gate-[a-z]+-|commission-[a-z]+)(?:\{|")', code))
+    rows = re.findall(r"^\| (`(?:gate|commission)-.*?) \|", page("deployments.md"), re.MULTILINE)
+
+    assert published == {name.removesuffix("CLUSTER") for row in rows for name in re.findall("`(.*?)`", row)}
+
+
 def test_every_page_is_in_the_index() -> None:
     """docs/README.md leads to each of them."""
     index = page("README.md")
