@@ -187,7 +187,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
     policy = _policy(here / gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
     facts = builtin().of(gate.declared(()))
-    _require_known(file, gate, policy, facts)
+    _require_known(file, here, gate, policy, facts)
     terms = _terms(file, here, gate)
     topology = topology_of(gate.cluster, file, here)
     store, address, local, index = _kept_in(file, gate, request.advanced.store)
@@ -280,7 +280,7 @@ def _terms(file: str, here: Path, gate: Gate) -> CostTerms:
         raise GateFileError(error.file, error.key, error.message, error.nearest) from error
 
 
-def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
+def _require_known(file: str, here: Path, gate: Gate, policy: Policy, facts: Facts) -> None:
     """Require types, GPU counts and checks that exist; otherwise a contradiction would be noticed only after the checks."""
     declared = gate.cluster.declared
     require_known_type(file, gate, policy, facts)
@@ -292,7 +292,7 @@ def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
         said = f"{kind} has {instance.gpus} GPUs, {said}"
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        said = wrong_policy(gate, policy, facts)
+        said = wrong_policy(gate, policy, facts, here)
         raise GateFileError(file, where, said)
     try:
         known = catalog.with_extra(gate.checks.extra)

@@ -8,8 +8,9 @@ PolicyError         the policy cannot be read, or is none; it carries file, path
 from __future__ import annotations
 
 import functools
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from checks.documents.decode import nearest, parse_json
@@ -75,6 +76,32 @@ def options_from(here: Path, options: Mapping[str, object]) -> dict[str, object]
         return value
 
     return {key: found(key, value) for key, value in options.items()}
+
+
+def is_near(path: Path, here: Path) -> bool:
+    """Whether both lie in one folder of gate files, policies and schemas, which may be moved together."""
+    return path.parent.parent in (here, here.parent)
+
+
+def _copies(path: Path, here: Path) -> Iterator[Path]:
+    """Where `prelaunch examples` puts a copy of a shipped file, seen from the folder of a gate file: beside it first."""
+    if path.is_relative_to(SHIPPED.parent):
+        inner = path.relative_to(SHIPPED.parent)
+        yield here.parent / inner
+        yield from (folder / SHIPPED.parent.name / inner for folder in (here, *here.parents))
+
+
+def copy_of(path: Path, here: Path) -> Path:
+    """The user's copy of a shipped file; without one the file itself."""
+    return next((copy for copy in _copies(path, here) if copy.is_file()), path)
+
+
+def reference(path: Path, here: Path) -> str:
+    """How a file in `here` names another one: relative where both are moved together, else from the root."""
+    path = path.expanduser().absolute()
+    copy = copy_of(path, here)
+    together = copy in _copies(path, here) or is_near(copy, here) or copy.is_relative_to(here)
+    return os.path.relpath(copy, here) if together else str(copy)
 
 
 def read_policy(path: Path) -> Policy:

@@ -14,6 +14,7 @@ from typing import Any
 from checks.facts.instances import Instance
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.read import line_of
+from tasks.gate_file.references import copy_of, is_near, reference
 
 # The shipped file whose comments show the tables of every notifier.
 NOTIFIERS_SHOWN = "sagemaker-p5"
@@ -52,20 +53,20 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
         "cluster.declared.gpus_per_node": instance.gpus,
         "cluster.declared.ranks_per_node": ranks or RANKS_WITHOUT_ACCELERATORS,
         "cluster.options.gpus_per_node": instance.gpus,
-        "policy.file": _reference(wish.policy, here),
+        "policy.file": reference(wish.policy, here),
     }
     command = tomllib.loads(text)["training"]["command"]
     if any("{here}" in word for word in command):
         changes["training.command"] = [_moved(word, path.parent, here) for word in command]
     for name, value in tomllib.loads(text)["cluster"].get("options", {}).items():
         if name.endswith("_file") and isinstance(value, str) and value and not value.startswith(("/", "~")):
-            changes[f"cluster.options.{name}"] = _reference(Path(os.path.normpath(path.parent / value)), here)
+            changes[f"cluster.options.{name}"] = reference(Path(os.path.normpath(path.parent / value)), here)
     for key, value in changes.items():
         text = _changed(text, key, value)
     if wish.observe:
         text = _observing(text)
     head = [
-        f"#:schema {_reference(SCHEMA, here) if _is_near(_copy(SCHEMA, here), here) else SCHEMA.as_uri()}",
+        f"#:schema {reference(SCHEMA, here) if is_near(copy_of(SCHEMA, here), here) else SCHEMA.as_uri()}",
         f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
@@ -172,36 +173,10 @@ def _changed(text: str, key: str, value: object) -> str:
     return "\n".join(lines)
 
 
-def _is_near(path: Path, here: Path) -> bool:
-    """Whether both lie in one folder of gate files, policies and schemas, which may be moved together."""
-    return path.parent.parent in (here, here.parent)
-
-
-def _copies(path: Path, here: Path) -> Iterator[Path]:
-    """Where `prelaunch examples` puts a copy of a shipped file, seen from the folder of a gate file: beside it first."""
-    if path.is_relative_to(SHIPPED.parent):
-        inner = path.relative_to(SHIPPED.parent)
-        yield here.parent / inner
-        yield from (folder / SHIPPED.parent.name / inner for folder in (here, *here.parents))
-
-
-def _copy(path: Path, here: Path) -> Path:
-    """The user's copy of a shipped file; without one the file itself."""
-    return next((copy for copy in _copies(path, here) if copy.is_file()), path)
-
-
-def _reference(path: Path, here: Path) -> str:
-    """How a file in `here` names another one: relative where both are moved together, else from the root."""
-    path = path.expanduser().absolute()
-    copy = _copy(path, here)
-    together = copy in _copies(path, here) or _is_near(copy, here) or copy.is_relative_to(here)
-    return os.path.relpath(copy, here) if together else str(copy)
-
-
 def _moved(word: str, old: Path, here: Path) -> str:
     """A word of a command with `{here}` for the folder of the shipped file, as it has to be in another folder."""
     if not word.startswith("{here}/"):
         return word
     path = Path(os.path.normpath(old / word.removeprefix("{here}/")))
-    found = _reference(path, here)
+    found = reference(path, here)
     return found if os.path.isabs(found) else f"{{here}}/{found}"
