@@ -17,6 +17,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
+from tasks.gate_file.model import Mode
 from tasks.gate_file.people import NotifierName
 from tasks.gate_file.placeholders import copied_keys
 from tasks.gate_file.references import PolicyError, default_policy
@@ -26,12 +27,13 @@ from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError
 
 NOTIFIERS = get_args(NotifierName)
+MODE_QUESTION = "Mode (enforce: a refusal stops the training; observe: it is recorded and notified, and every training starts)"
 MOST_NODES = 100_000
 Ask = Callable[[str], str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE, the five answers, --force and --format."""
+    """FILE, the six answers, --force and --format."""
     parser.description = (
         "Writes a new gate file with comments, made of the shipped one that is nearest. On a terminal it asks for what no "
         "option says; elsewhere every option without a default is required."
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if os.path.lexists(file) and not arguments.force:
             raise OutputError(file, "it exists already. Name another file, or replace it with --force.")
-        write_file(file, None)  # nobody answers five questions for a file that cannot be written
+        write_file(file, None)  # nobody answers six questions for a file that cannot be written
         wish = _wish(arguments, _asker())
         text = starter_text(wish, builtin().instances, file)
         _require_accepted(file, text)
@@ -136,9 +138,17 @@ def _wish(arguments: argparse.Namespace, ask: Ask | None) -> Wish:
     names = _answer(
         arguments.notify or ("log" if ask is None else None), ask, f"Notifiers, in order ({', '.join(NOTIFIERS)})", "log", _names
     )  # fmt: skip
+    given_mode = Mode.OBSERVE if arguments.observe else Mode.ENFORCE if ask is None else None
+    mode = _answer(given_mode, ask, MODE_QUESTION, Mode.ENFORCE, _mode)
     made = re.sub(r"[^a-z0-9]+", "-", f"{engine}-{kind.partition('.')[0]}".lower())[:19].strip("-")
     return Wish(
-        arguments.name or made, engine, kind, nodes, Path(policy), tuple(names.split(",")), arguments.observe
+        arguments.name or made,
+        engine,
+        kind,
+        nodes,
+        Path(policy),
+        tuple(names.split(",")),
+        mode == Mode.OBSERVE,
     )
 
 
@@ -181,6 +191,10 @@ def _policy(text: str) -> str:
     if not Path(text).expanduser().is_file():
         raise InputError("--policy", f"there is no file {text!r:.200}. Name a policy file.")
     return text
+
+
+def _mode(text: str) -> str:
+    return _one_of("--observe", text, tuple(mode.value for mode in Mode))
 
 
 def _names(text: str) -> str:

@@ -228,7 +228,7 @@ class Terminal:
 
 
 def test_it_asks_on_a_terminal_and_again_after_a_wrong_answer(tmp_path: Path) -> None:
-    """Five questions, each with its default; what an option says is not asked."""
+    """Six questions, each with its default; what an option says is not asked."""
     terminal = Terminal(tmp_path, "--nodes", "3")
     terminal.wait_for("Engine (local, sagemaker, slurm, kubernetes) [local]: ")
     terminal.type("slurn")
@@ -240,10 +240,16 @@ def test_it_asks_on_a_terminal_and_again_after_a_wrong_answer(tmp_path: Path) ->
     terminal.type("")
     terminal.wait_for("Notifiers")
     terminal.type("")
+    terminal.wait_for("every training starts) [enforce]: ")
+    terminal.type("observ")
+    terminal.wait_for("Did you mean observe?")
+    terminal.type("observe")
 
     assert 0 == terminal.end()
-    declared = tomllib.loads((tmp_path / "gate.toml").read_text())["cluster"]["declared"]
+    made = tomllib.loads((tmp_path / "gate.toml").read_text())
+    declared = made["cluster"]["declared"]
     assert ("p5.48xlarge", 3) == (declared["instance_type"], declared["nodes"])
+    assert "observe" == made["policy"]["mode"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
