@@ -307,14 +307,14 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         judged.verdict.digests.report,
         setting.policy,
         judged.verdict.digests,
+        of(judged.verdict).findings,
     )
     try:
         return past_of(setting.store, setting.index, this)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
-        return Past(
-            problems=(one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400),)
-        )
+        said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)
+        return Past(problems=(said,), unknown=said)
 
 
 def _picture(judged: JudgedReport, name: str, shown: VerdictContext) -> bytes:

@@ -66,7 +66,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Item:
-    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, and what to type."""
+    """Findings that say one thing: WARN, FAIL or CANNOT TELL of `where` (names), the whole sentence, what to type, and whether earlier
+    gates had them ("" where nobody can say).
+    """
 
     word: str
     cause: str
@@ -76,6 +78,7 @@ class Item:
     remedy: str
     commands: tuple[str, ...]
     evidence: str
+    earlier: str = ""
 
     def __str__(self) -> str:
         """Such as "FAIL HARDWARE: node-1, rank 3 computes wrong sums"; the cause of CANNOT TELL is always missing evidence."""

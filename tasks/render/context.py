@@ -4,14 +4,16 @@ what such machines should reach, and the trend of this cluster's last gates, old
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from checks.facts.instances import Facts
 from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
-from checks.model import ANSWER_WORDS, Answer, Finding, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Finding, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.changes import Changes
@@ -20,6 +22,7 @@ from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.views.suspects import DecodedMatrix, of_readings
+from tasks.text.inert import one_line
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,54 @@ class PastNumber:
     high: str
 
 
+# Check, subject and message of a finding; without the message for a page that joined several.
+FindingKey = tuple[str, str, str]
+
+
+def finding_keys(check: str, subject: str, message: str) -> tuple[FindingKey, FindingKey]:
+    """Under which keys a finding is known."""
+    return (check, subject, message), (check, subject, "")
+
+
+@dataclass(frozen=True)
+class EarlierFinding:
+    """Whether earlier gates of the cluster had a finding on the same node: `found` of the `of` newest that would have found it.
+
+    Times are UTC, ISO 8601: `first` and `last` are of the gates that had it, "" without one; `looked` is of the newest that would have
+    found it; `go` of the cluster's last GO, if that would have found it and did not, else "".
+    """
+
+    found: int
+    of: int
+    first: str
+    last: str
+    looked: str
+    go: str
+
+    @property
+    def said(self) -> str:
+        """Such as "also in 3 of the last 5 gates that measured it, first 2026-11-20 08:00 UTC"."""
+        gates = "gate" if self.of == 1 else f"{self.of} gates"
+        if self.found:
+            share = f"the last {gates}" if self.of == 1 else f"{self.found} of the last {gates}"
+            return f"also in {share} that measured it, first {minute(self.first)}"
+        if self.last:
+            return f"not in the last {gates} that measured it; before that last {minute(self.last)}"
+        if self.go:
+            return f"new: not in the last GO, of {minute(self.go)}"
+        return f"new: not in the last gate that measured it, of {minute(self.looked)}"
+
+
+def minute(when: str) -> str:
+    """ "2026-11-20T08:00:00Z" as "2026-11-20 08:00 UTC"."""
+    return f"{one_line(when[:16], 16).replace('T', ' ')} UTC"
+
+
 @dataclass(frozen=True)
 class Past:
     """`problems` say what could not be read: a short strip must not look like a short history.
+
+    `earlier` says which findings are known from earlier gates; `unknown` why nobody knows, "" if somebody does.
 
     `changes` are those since the last GO; None if there was none, or it could not be read. `fleet` leads to the page about all nodes
     of the cluster, "" if there is none.
@@ -63,6 +111,8 @@ class Past:
     problems: tuple[str, ...] = ()
     changes: Changes | None = None
     fleet: str = ""
+    earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
+    unknown: str = ""
 
     @property
     def previous(self) -> PastGate | None:
@@ -141,6 +191,28 @@ def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str,
     commands_typed = typed(item, verdict, place)
     parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if commands_typed else "")
     return " ".join(part for part in parts if part), commands_typed
+
+
+def earlier_said(item: Group, context: VerdictContext) -> str:
+    """Whether its findings are known from earlier gates or are new; "" where nobody can say."""
+    if context.past is None or item.level is Level.PASS:
+        return ""
+    found = [_earlier(item, subject, context.past.earlier) for subject in item.subjects]
+    texts = Counter(one.said for one in found if one is not None)
+    if len(texts) < 2 and None not in found:
+        return next(iter(texts), "")
+    known = [one for one in found if one is not None and one.last]
+    new = sum(one is not None and not one.last for one in found)
+    parts = [f"{new} of {len(found)} are new"] if new else []
+    if known:
+        oldest = min(known, key=lambda one: (-one.found, one.first))
+        parts.append(f"{len(known)} of {len(found)} are known, one of them {oldest.said}")
+    return "; ".join(parts)
+
+
+def _earlier(item: Group, subject: str, known: Mapping[FindingKey, EarlierFinding]) -> EarlierFinding | None:
+    keys = finding_keys(item.check, subject, item.message)
+    return next((known[key] for key in keys if key in known), None)
 
 
 def typed(item: Group, verdict: Verdict, place: Place) -> tuple[str, ...]:

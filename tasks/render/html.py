@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import answer_word, coverage_text, explanation, headline, run_lines
 from tasks.render.page_template import page_template
@@ -80,6 +80,7 @@ class FindingCard:
     more_evidence: int
     anchor: str
     all: tuple[str, ...]
+    earlier: str
 
 
 @dataclass(frozen=True)
@@ -300,6 +301,7 @@ def _card(
         more_evidence=len(item.evidence) - len(evidence),
         anchor=finding_anchor(item),
         all=subjects if len(subjects) > SHORT and sum(map(len, subjects)) <= room else (),
+        earlier=earlier_said(item, context),
     )
 
 

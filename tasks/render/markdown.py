@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
-from tasks.render.context import NO_CONTEXT, VerdictContext, advice
+from tasks.render.context import NO_CONTEXT, VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
@@ -38,7 +38,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
     if groups:
-        parts += ["## Findings", _findings(groups), *_evidence(groups, verdict, context)]
+        parts += ["## Findings", _findings(groups, context), *_evidence(groups, verdict, context)]
     if context.cost is not None and is_worth_showing(context.cost):
         parts += ["## Cost of starting the training anyway", _cost(context.cost)]
     parts += _culprit(context)
@@ -82,12 +82,17 @@ def _entity(found: re.Match[str]) -> str:
     return "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in found.group())
 
 
-def _findings(groups: tuple[Group, ...]) -> str:
-    rows = [
+def _findings(groups: tuple[Group, ...], context: VerdictContext) -> str:
+    rows: list[tuple[str, ...]] = [
         (item.word, item.cause.value, item.names, ", ".join(item.checks), item.message)
         for item in groups[:FINDINGS]
     ]
-    text = _table(("Level", "Cause", "Subject", "Check", "Message"), rows)
+    head: tuple[str, ...] = ("Level", "Cause", "Subject", "Check", "Message")
+    earlier = [earlier_said(item, context) for item in groups[:FINDINGS]]
+    if any(earlier):
+        head = (*head, "Earlier gates")
+        rows = [(*row, said) for row, said in zip(rows, earlier, strict=True)]
+    text = _table(head, rows)
     return (
         f"{text}\n\n{len(groups) - FINDINGS} more findings are in the report."
         if len(groups) > FINDINGS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
@@ -114,7 +114,10 @@ def _show_findings(
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, width, *advice(item, verdict, context.place))
+        _show_detail(console, item, width, earlier_said(item, context), *advice(item, verdict, context.place))
+    if context.past is not None and context.past.unknown:
+        said = f"whether these findings are new is not known: {context.past.unknown}"
+        console.print(Text(one_line(said, 600)), soft_wrap=True)
     for line in missing_lines(missing) if missing else ():
         console.print(Text(line))
     if len(whole) > len(shown):
@@ -122,16 +125,18 @@ def _show_findings(
 
 
 def _show_detail(
-    console: Console, item: Group, width: int, remedy: str, lines_typed: tuple[str, ...]
+    console: Console, item: Group, width: int, earlier: str, remedy: str, lines_typed: tuple[str, ...]
 ) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     lines = clean(item.evidence[0][1]).splitlines() if item.evidence else []
-    if not remedy and not lines:
+    if not remedy and not lines and not earlier:
         return
     if width >= NARROW:
         console.print(Text(f"{item.names}, {item.where}:", style="bold"))
+    if earlier:
+        console.print(Padding(Text(f"earlier gates: {earlier}"), (0, 0, 0, 2)))
     if remedy:
         console.print(Padding(Text(f"do: {one_line(remedy)}"), (0, 0, 0, 2)))
     for line in lines_typed:

@@ -6,7 +6,6 @@ disappeared or changed their level (pure). What cannot be compared is named. The
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,14 +24,13 @@ from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.history import kept_gates
 from tasks.store.layout import report_key, verdict_key
-from tasks.store.records import KeptFinding, KeptVerdict, Record
+from tasks.store.records import KeptFinding, KeptVerdict, Record, matter
 from tasks.text.inert import one_line
 
 MOST, LINES = 100, 10
 # Gates whose files are read while another one is judged, and with them the reports in memory.
 AHEAD = 8
 MESSAGE_CHARACTERS = 300
-NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
 # What on_warn of a policy was, by the answer that a warning got.
 ON_WARN = {Answer.GO: OnWarn.GO, Answer.ASK: OnWarn.ASK, Answer.NO_GO: OnWarn.REFUSE}
 DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
@@ -93,8 +91,7 @@ def _change(how: ChangeKind, before: Level | None, after: Level | None, of: Kept
 def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], list[KeptFinding]]:
     found: dict[tuple[str, str, str, str], list[KeptFinding]] = {}
     for one in sorted(findings, key=lambda f: (f.level.rank, f.message)):
-        what = one.metric or NUMBER.sub("#", one.message)
-        found.setdefault((one.check, one.subject, one.cause.value, what), []).append(one)
+        found.setdefault((one.check, one.subject, one.cause.value, matter(one)), []).append(one)
     return found
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from checks.documents.report import digest, load
 from checks.exit_codes import Exit
@@ -21,9 +21,10 @@ from checks.policy import Policy
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.render.changes import Changes, JudgedInputs, changes, inputs
-from tasks.render.context import Past, PastGate
+from tasks.render.context import EarlierFinding, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
+from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.links import fleet_link
 from tasks.reports.read import default_policy_of, not_a_report
 from tasks.reports.store_argument import inputs_of, is_store, open_named_store, require_gates
@@ -33,7 +34,7 @@ from tasks.store.history import Listed, known_nodes, listed, rebuild_command
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import html_key
 from tasks.store.open import identity
-from tasks.store.records import Record, stamped_at
+from tasks.store.records import KeptFinding, Record, stamped_at
 from tasks.text.inert import browsable, one_line
 
 GATES = 20
@@ -47,7 +48,7 @@ Clock = Callable[[], float]
 class TrendContext:
     """The gate that a page is about, with what its report's numbers are compared with.
 
-    `digests` are those of its verdict; without them it is not compared with the last GO.
+    `digests` are those of its verdict; without them it is not compared with the last GO. `findings` are looked for in earlier gates.
     """
 
     gate_id: str
@@ -56,6 +57,16 @@ class TrendContext:
     digest: str
     policy: Policy
     digests: Digests | None = None
+    findings: tuple[KeptFinding, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The trend of the nodes, and which findings earlier gates had; `unknown` as that of Past."""
+
+    trend: Trend
+    earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
+    unknown: str = ""
 
 
 def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.monotonic) -> Past:
@@ -65,9 +76,11 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     try:
         found = _records(store, index, problems)
     except StoreError as error:
-        return Past(problems=(one_line(f"Earlier gates could not be read: {error}", 400),))
+        said = one_line(f"Earlier gates could not be read: {error}", 400)
+        return Past(problems=(said,), unknown=said)
     mine = [record for record in found if record.cluster == this.cluster]
-    mine.sort(key=lambda record: (record.judged_at, record.gate_id))
+    # Of gates that were judged within one second this one is the last, which its id does not say.
+    mine.sort(key=lambda record: (record.judged_at, record.gate_id == this.gate_id, record.gate_id))
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
     changed = _changes(store, mine, this, problems, lambda: clock() > ends)
@@ -82,12 +95,13 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
         )
         for r in mine[-GATES:]
     )
-    made = _trend(store, index, mine, this, problems, ends - clock())
+    compared = _compared(store, index, mine, this, problems, ends - clock())
+    made = compared.trend
     few = too_few(made.reports)
     return Past(
         gates, len(mine) - len(gates), numbers_of(made), made.reports,
         tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))), changed,
-        fleet_link(store, this.cluster),
+        fleet_link(store, this.cluster), compared.earlier, compared.unknown,
     )  # fmt: skip
 
 
@@ -156,36 +170,39 @@ def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
     return found
 
 
-def _trend(
+def _compared(
     store: Store,
     index: Index,
     mine: Sequence[Record],
     this: TrendContext,
     problems: list[str],
     seconds: float,
-) -> Trend:
-    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand."""
+) -> _Compared:
+    """The trend of the nodes of the cluster's gates up to this one, whose own report is at hand, and its findings in them."""
     own = gate_numbers(
         DatedReport(replace(this.report, gate_id=this.gate_id), this.digest, this.policy), this.cluster
     )
     earlier = [record for record in mine if record.digests.report != this.digest]
     ids = {record.gate_id for record in earlier}
     if not ids:
-        return follow([own])
+        return _Compared(follow([own]))
+    last_go = next((one.gate_id for one in reversed(earlier) if one.answer is Answer.GO), "")
 
-    def made() -> tuple[Trend, tuple[str, ...]]:
+    def made() -> tuple[_Compared, tuple[str, ...]]:
         known = known_nodes(store, index, Listed(tuple(earlier), ()), this.cluster)
-        gates = [gate.numbers for gate in known.history.gates if gate.gate_id in ids]
-        return follow([*gates, own]), known.problems
+        gates = [gate for gate in known.history.gates if gate.gate_id in ids]
+        trend = follow([*(gate.numbers for gate in gates), own])
+        found = earlier_findings(this.findings, this.gate_id, gates, last_go, machines_in(trend))
+        return _Compared(trend, found), known.problems
 
     try:
         found, said = limited(max(seconds, 0.0), made)
     except TimeoutError:
         problems.append("Earlier gates were not compared, because it would have taken too long.")
-        return follow([own])
+        return _Compared(follow([own]), unknown=problems[-1])
     except StoreError as error:
         problems.append(f"Earlier gates could not be compared: {error}")
-        return follow([own])
+        return _Compared(follow([own]), unknown=problems[-1])
     more = f" ({len(said) - 1} more gates are not compared either)" if len(said) > 1 else ""
     problems += [f"{said[0]}{more}"] if said else []
     return found

@@ -27,6 +27,9 @@ RECORD_BYTES = 1 << 22
 FINDING_CHARACTERS = 300
 # tasks.gate.jobs.new_gate_id ends a gate's id so.
 STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", re.IGNORECASE)
+# Checks have names of the form area.thing. The other words that a finding may have ("report", "baseline") are no measurement.
+NO_CHECKS = ("watch.findings",)
 GateId = Annotated[str, Text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", 253)]
 Instant = Annotated[str, Text(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", 20)]
 
@@ -47,6 +50,16 @@ class KeptFinding:
 def is_missing(finding: KeptFinding) -> bool:
     """Whether evidence is missing that the policy requires: it is said as CANNOT TELL, and not as a failure."""
     return finding.cause is Cause.EVIDENCE and finding.level is Level.FAIL
+
+
+def is_measurement(finding: KeptFinding) -> bool:
+    """Whether it is about a check, whose name has the form area.thing, and not about a report or what the watch had found."""
+    return "." in finding.check and finding.check not in NO_CHECKS
+
+
+def matter(finding: KeptFinding) -> str:
+    """What it is about, beside check, subject and cause: its metric, or else its words without numbers, which differ each time."""
+    return finding.metric or NUMBER.sub("#", one_line(finding.message, FINDING_CHARACTERS))
 
 
 def finding_line(finding: KeptFinding) -> str:

@@ -213,6 +213,7 @@ def elapsed(seconds: float) -> str:
 
 def _finding(item: Item, evidence: bool = False) -> list[Block]:
     said = str(item)
+    said += f"\nEarlier gates: {item.earlier}" if item.earlier else ""
     said += f"\nRemedy: {item.remedy}" if item.remedy else ""
     blocks = [plain(said)]
     blocks += [code("\n".join(item.commands))] if item.commands else []

@@ -33,14 +33,12 @@ from tasks.store.node_rows import (
     Standing,
     is_accepted_gap,
 )
-from tasks.store.records import KeptFinding, Record
+from tasks.store.records import KeptFinding, Record, is_measurement
 
 HOUR_S = 3600.0
 STRIP = 30
 # A proof that is in the future by more than clocks usually differ has no known age.
 AHEAD_S = 300.0
-# Checks have names of the form area.thing. The other words that a finding may have ("report", "baseline") are no measurement.
-NO_CHECKS = ("watch.findings",)
 
 
 @dataclass(frozen=True)
@@ -210,15 +208,11 @@ def _still_open(known: _Known) -> Iterable[StillOpen]:
         proven = max(proven, total.last if total.standing is Standing.PROVEN else "")
     for one in known.findings:
         finding = one.finding
-        answered = measured.get(finding.check, "") if _is_check(finding) else whole
+        answered = measured.get(finding.check, "") if is_measurement(finding) else whole
         if finding.cause is Cause.EVIDENCE:
             answered = max(answered, proven)
         if one.judged_at >= answered:
             yield _dated(one, known)
-
-
-def _is_check(finding: KeptFinding) -> bool:
-    return "." in finding.check and finding.check not in NO_CHECKS
 
 
 def _dated(one: NodeFinding, known: _Known) -> StillOpen:
@@ -247,7 +241,7 @@ def _answers(row: _Row, finding: KeptFinding) -> bool:
     """Whether the gate would have found it again."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
         return True
-    return finding.check in row.checks if _is_check(finding) else bool(row.checks)
+    return finding.check in row.checks if is_measurement(finding) else bool(row.checks)
 
 
 def _proof(
