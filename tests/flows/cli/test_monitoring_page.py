@@ -78,7 +78,7 @@ def test_a_node_without_a_watch_is_told_after_three_looks(
     said = [page(capfd, targets, port) for _ in range(4)]
 
     assert [3] * 4 == [code for code, _, _ in said]
-    assert [False, False, True, False] == ["PAGE" in err for _, _, err in said]
+    assert [False, False, True, False] == ["NOTIFICATION" in err for _, _, err in said]
 
 
 def test_targets_of_another_cluster_are_refused(

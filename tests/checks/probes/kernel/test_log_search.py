@@ -16,8 +16,8 @@ import pytest
 
 from checks.explain.reading import Kind, Part, Reading
 from checks.probes.kernel import explain, log_search, log_source
-from checks.probes.kernel.log_excerpt import UPTIME_S, LogExcerpt
-from checks.probes.kernel.log_lines import Line, Now, read_line
+from checks.probes.kernel.log_excerpt import LogExcerpt
+from checks.probes.kernel.log_lines import UPTIME_S, Line, Now, read_line
 from checks.probes.kernel.log_search import RawLine, lines_with, matcher_of, of_bytes, of_file
 from tests.checks.probes.kernel.world import RECORDINGS
 
