@@ -34,14 +34,19 @@ def earlier_findings(
     `last_go` is the newest GO among them, "" without one. A finding of a rank is compared with those of all ranks of its node, because
     a node may have other ranks in every gate. A finding that no gate would have found is in no row.
     """
-    past = [_Gate(gate) for gate in reversed(gates)]
+    past = [_Gate(gate, machines) for gate in reversed(gates)]
     made: dict[FindingKey, EarlierFinding] = {}
+    known: dict[object, EarlierFinding | None] = {}  # ranks of one node, which may be many, share one
     for finding in findings:
         if finding.level is Level.PASS:
             continue
-        looks = list(_looks(finding, gate_id, past, machines))
-        if looks:
-            said = _counted(looks, last_go)
+        whole = finding.subject == CLUSTER
+        node = CLUSTER if whole else node_of(finding.subject.split(LINK)[0].strip())
+        alike = (node, _kind(finding))
+        if alike not in known:
+            looks = list(_looks(finding, node, machines.get((gate_id, node)), past))
+            known[alike] = _counted(looks, last_go) if looks else None
+        if (said := known[alike]) is not None:
             for key in finding_keys(finding.check, finding.subject, finding.message):
                 made.setdefault(key, said)
     return made
@@ -50,12 +55,22 @@ def earlier_findings(
 class _Gate:
     """One earlier gate, with what it found of each node."""
 
-    def __init__(self, gate: GateNodes) -> None:
+    def __init__(self, gate: GateNodes, machines: Machines) -> None:
         self.gate = gate
-        self.rows = {row.node: row for row in gate.nodes}
-        self.found = {row.node: frozenset(map(_kind, row.findings)) for row in gate.nodes}
-        self.whole = frozenset(map(_kind, gate.cluster_findings))
-        self.checks = frozenset(check for checks in gate.checks for check in checks)
+        self.found = {row.node: [*map(_kind, row.findings)] for row in gate.nodes}
+        self.whole = [*map(_kind, gate.cluster_findings)]
+        self.sets = [frozenset(checks) for checks in gate.checks]
+        self.checks = frozenset[str]().union(*self.sets)
+        self._named = {row.node: row for row in gate.nodes}
+        self._machine_of = {name: machines.get((gate.gate_id, name)) for name in self._named}
+        self._known = {machine: self._named[name] for name, machine in self._machine_of.items()}
+
+    def row(self, node: str, machine: int | None) -> NodeRow | None:
+        """The row of a machine: by its ids, or by its name where one of the two is not recognised."""
+        if machine is not None and machine in self._known:
+            return self._known[machine]
+        is_other = machine is not None and self._machine_of.get(node) is not None
+        return None if is_other else self._named.get(node)
 
 
 @dataclass(frozen=True)
@@ -65,30 +80,19 @@ class _Look:
     found: bool
 
 
-def _looks(finding: KeptFinding, gate_id: str, past: Sequence[_Gate], machines: Machines) -> Iterator[_Look]:
+def _looks(finding: KeptFinding, node: str, machine: int | None, past: Sequence[_Gate]) -> Iterator[_Look]:
     """The gates that found it, or would have, the newest first."""
-    kind, node = _kind(finding), node_of(finding.subject.split(LINK)[0].strip())
+    kind = _kind(finding)
     for one in past:
         if finding.subject == CLUSTER:
             found, checks = kind in one.whole, one.checks
         else:
-            row = _row_of(node, gate_id, one, machines)
+            row = one.row(node, machine)
             if row is None:
                 continue
-            found, checks = kind in one.found[row.node], frozenset(one.gate.checks[row.checks])
+            found, checks = kind in one.found[row.node], one.sets[row.checks]
         if found or (finding.check in checks if is_measurement(finding) else bool(checks)):
             yield _Look(one.gate.gate_id, one.gate.judged_at, found)
-
-
-def _row_of(node: str, gate_id: str, one: _Gate, machines: Machines) -> NodeRow | None:
-    """The machine of this node in an earlier gate: by its ids, or by its name where one of the two is not recognised."""
-    mine = machines.get((gate_id, node))
-    for name, row in one.rows.items() if mine is not None else ():
-        if machines.get((one.gate.gate_id, name)) == mine:
-            return row
-    named = one.rows.get(node)
-    is_other = mine is not None and machines.get((one.gate.gate_id, node)) is not None
-    return None if named is None or is_other else named
 
 
 def _counted(looks: Sequence[_Look], last_go: str) -> EarlierFinding:
