@@ -23,6 +23,8 @@ from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
 
 from checks.bundle import Bundle
 from checks.judge.machine_identity import ENGINE_IDS
@@ -39,7 +41,7 @@ from tasks.gate.session import Session
 from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.reports import node_reports
-from tasks.reports.node_reports import NodeReports, ReportCounts
+from tasks.reports.node_reports import NodeReports, ReportCounts, WaitLog, waited_for
 from tasks.store.base import StoreError
 from tasks.store.layout import evidence_key, log_key
 from tasks.text.inert import one_line
@@ -140,6 +142,7 @@ def poll_action(
 ) -> Callable[[JobStatus], Awaitable[None]]:
     """What to do at each poll: fetch what was written so far, and publish the progress."""
     bundle, expected_s = session.setting.bundle(session.gate_id), expected_checks_s(session.setting)
+    waits = WaitLog()
 
     async def look(status: JobStatus) -> None:
         try:
@@ -151,8 +154,11 @@ def poll_action(
         clock.see(status.state, bool(files), time.monotonic())
         clock.complete = node_reports.all_complete(bundle, files, decoded)
         session.answer_by = clock.answer_by
+        late = waited_for(bundle.declared, seen)
+        if due := waits.due(late, time.monotonic()):
+            _log_of_run().info("%s %s", job, due)
         said = (
-            progress_sentence(bundle, seen)
+            "; ".join(filter(None, (progress_sentence(bundle, seen), late)))
             if seen.nodes or status.state is not JobState.PENDING
             else status.text
         )
@@ -162,6 +168,14 @@ def poll_action(
         await meter.show(100.0 * seen.done / max(seen.total, 1), said)
 
     return look
+
+
+def _log_of_run() -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+    """The log of the run in Prefect; outside of a run the program's own."""
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return LOG
 
 
 async def follow_job(

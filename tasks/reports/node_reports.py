@@ -12,13 +12,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
-from checks.model import Planned, Scope
-from checks.value_types import DecodeError
+from checks.model import Declared, Planned, Scope
+from checks.value_types import DecodeError, natural
+from tasks.text.inert import one_line
 
 NODES = 100_000
+NAMED, LOG_AFTER_S = 3, 60.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,48 @@ def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> No
     doing = next((check for check, count in wanted.items() if done[check] < count), "")
     ended = report.node.complete
     return NodeProgress(report.node.name, done.total(), sum(wanted.values()), "" if ended else doing)
+
+
+def waited_for(declared: Declared, seen: ReportCounts) -> str:
+    """Which nodes the others wait for: "no report yet from n-2, n-7", "waiting for n-2 (4 of 9, now compute.gemm)"; "" while that is
+    nobody, or where no name is known.
+    """
+    reporting = {node.name for node in seen.by_node}
+    silent = [name for name in declared.node_names if name not in reporting]
+    if silent and reporting:
+        return f"no report yet from {_some(silent)}"
+    busy = [node for node in seen.by_node if node.doing]
+    if silent or not seen.complete or not busy:
+        return ""
+    about = {node.name: f" ({node.done} of {node.total}, now {one_line(node.doing, 80)})" for node in busy}
+    return f"waiting for {_some([*about], about)}"
+
+
+def _some(names: Sequence[str], about: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The first in natural order, and how many more there are."""
+    first = [f"{one_line(name, 40)}{about.get(name, '')}" for name in sorted(names, key=natural)[:NAMED]]
+    more = len(names) - len(first)
+    return f"{', '.join(first)}{f' and {more} more nodes' if more else ''}"
+
+
+class WaitLog:
+    """When the run's log names the nodes that are waited for: after a minute, and each time after twice as long."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._next_s = LOG_AFTER_S
+
+    def due(self, said: str, now: float) -> str:
+        """The line for the log, "" if none is due. `said` is "" while nobody is waited for; `now` is of a clock in seconds."""
+        if not said:
+            self._since, self._next_s = None, LOG_AFTER_S
+            return ""
+        self._since = now if self._since is None else self._since
+        waited_s = now - self._since
+        if waited_s < self._next_s:
+            return ""
+        self._next_s = 2 * waited_s
+        return f"after {waited_s:.0f} s: {said}"
 
 
 def unfinished_nodes(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> tuple[str, ...]:

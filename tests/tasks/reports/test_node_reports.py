@@ -23,7 +23,14 @@ from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
 from tasks.gate.jobs import JobEnd
 from tasks.launchers.base import Delays, EngineUnavailable, JobState, JobStatus, Placement
-from tasks.reports.node_reports import NodeProgress, NodeReports, count_observations
+from tasks.reports.node_reports import (
+    NodeProgress,
+    NodeReports,
+    ReportCounts,
+    WaitLog,
+    count_observations,
+    waited_for,
+)
 from tasks.store.folder import FolderStore
 
 DECLARED = Declared("cpu", 2, 0, 1, ("node-0", "node-1"))
@@ -168,6 +175,53 @@ def test_each_node_has_its_own_progress() -> None:
     assert (done.name, done.doing) == ("node-0", "")
     assert busy == NodeProgress("node-1", int("system.clock" in wanted), busy.total, busy.doing)
     assert busy.doing in wanted and busy.doing != "system.clock"
+
+
+def _counts(complete: int, *nodes: NodeProgress) -> ReportCounts:
+    return ReportCounts(0, 0, len(nodes), complete, "", nodes)
+
+
+DONE, BUSY = NodeProgress("n-0", 9, 9, ""), NodeProgress("n-10", 4, 9, "compute.gemm")
+NAMED = Declared("cpu", 12, 0, 1, tuple(f"n-{number}" for number in range(12)))
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen", "said"),
+    [
+        (NAMED, _counts(0), ""),
+        (NAMED, _counts(1, DONE, *(replace(DONE, name=f"n-{n}") for n in range(1, 11))), "no report yet from n-11"),
+        (NAMED, _counts(1, DONE, BUSY), "no report yet from n-1, n-2, n-3 and 7 more nodes"),
+        (NAMED, _counts(0, *(replace(BUSY, name=f"n-{n}") for n in range(12))), ""),
+        (NAMED, _counts(11, *(replace(DONE, name=f"n-{n}") for n in range(10)), BUSY, replace(DONE, name="n-11")),
+         "waiting for n-10 (4 of 9, now compute.gemm)"),
+        (replace(NAMED, node_names=()), _counts(1, DONE), ""),
+        (replace(NAMED, nodes=1, node_names=("n-0",)), _counts(1, DONE), ""),
+    ],
+)  # fmt: skip
+def test_the_nodes_that_are_waited_for_are_named(declared: Declared, seen: ReportCounts, said: str) -> None:
+    """Those that are silent while others report, else those that measure while others are done; before that nobody is late."""
+    assert said == waited_for(declared, seen)
+
+
+def test_the_log_names_them_after_a_minute_and_then_ever_less_often() -> None:
+    """A gate of hours leaves a few lines; when nobody is waited for it begins anew."""
+    log, said = WaitLog(), []
+    for second in range(0, 1000, 5):
+        said.append(log.due("waiting for n-1" if second != 500 else "", float(second)))
+
+    assert [60, 120, 240, 480, 565, 625, 745, 985] == [place * 5 for place, line in enumerate(said) if line]
+    assert "after 60 s: waiting for n-1" == said[12]
+
+
+def test_a_silent_node_is_named_in_the_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the sentence that the terminal, the log of CI, Prefect's artifact and messages show."""
+    shown: list[str] = []
+    monkeypatch.setattr(collect, "report_progress", lambda progress: shown.append(progress.detail))
+    session = session_of(tmp_path, Folder(**{"node-0": report(0)}))
+    look = poll_action(session, "job", Shown(), CheckDeadline(60.0, Delays(5.0)), NodeReports())  # type: ignore[arg-type]
+    looked(look, JobStatus(JobState.RUNNING, "", "a1", {}))
+
+    assert shown[0].startswith("1 of 2 nodes report") and shown[0].endswith("; no report yet from node-1")
 
 
 def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
