@@ -117,14 +117,15 @@ def _said(row: Observation, metrics: Sequence[str]) -> str:
     if row.outcome is not Outcome.MEASURED:
         why = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
         return f"not measured: {' '.join(why.split())[:200]}"
-    shown = [f"{name}={_shown(row.metrics[name])}" for name in metrics if name in row.metrics]
+    shown = [f"{name}={value_text(row.metrics[name])}" for name in metrics if name in row.metrics]
     first, last = row.metrics.get("loss_first"), row.metrics.get("loss_last")
     if isinstance(first, float) and isinstance(last, float):
         shown.append(f"improved={last < first}")
     return " ".join(shown)
 
 
-def _shown(value: Value | None) -> str:
+def value_text(value: Value | None) -> str:
+    """A measured value, short."""
     if isinstance(value, tuple):
         return ",".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in value)
     return f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())[:80]

@@ -11,7 +11,8 @@ from pathlib import Path
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
-from checks.model import Profile
+from checks.model import Declared, Profile
+from checks.policy import Policy
 from checks.runner.journal import JournalError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
@@ -29,7 +30,16 @@ from flows.cli.rejection import report_rejection
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code
-from tasks.reports.local_check import check_node, undeclared_error
+from tasks.reports.local_check import (
+    check_node,
+    judge_part,
+    named_checks,
+    part_code,
+    part_document,
+    part_text,
+    run_part,
+    undeclared_error,
+)
 from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of, require_policy_for
 
 
@@ -55,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the report, as input for judge and render"
     )
+    parser.add_argument(
+        "--only", action="append", metavar="CHECK[,CHECK]",
+        help="run and judge these checks alone, such as system.clock. That is no gate: there is no report, and no exit code 0 "
+        "(1 one failed, 3 otherwise)",
+    )  # fmt: skip
     person_options.add_arguments(parser)
     add_output_arguments(parser)
 
@@ -64,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.instance_type is None:
             raise undeclared_error()
+        _require_whole(arguments)
         require_writable(arguments)
         if arguments.out is not None:
             write_file(arguments.out, None)
@@ -76,11 +92,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
         profile = Profile(arguments.profile)
         policy = person_options.with_options(policy, profile, arguments.option, declared.gpus_per_node)
+        names = () if arguments.only is None else named_checks(arguments.only, declared, profile)
     except DecodeError as error:
         return report_rejection(arguments.format, InputError(error.path, error.reason, "", error.nearest))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
     write_stderr(f"policy: {chosen}")
+    if names:
+        return _run_part(arguments, names, declared, profile, policy)
     keep = partial(_keep, arguments.out)
     try:
         report, verdict = check_node(
@@ -98,6 +117,36 @@ def run(arguments: argparse.Namespace) -> int:
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return exit_code(verdict)
+
+
+def _require_whole(arguments: argparse.Namespace) -> None:
+    """Raise InputError for an output that a part has not: a report of a part could be judged like a whole one."""
+    asked = [
+        f"--{name}" for name in ("out", "junit", "summary", "html") if getattr(arguments, name) is not None
+    ]
+    asked += ["--format"] if arguments.format not in ("text", "json") else []
+    if arguments.only is not None and asked:
+        said = "not with --only, which is no gate: it has text and JSON on stdout, and no report."
+        raise InputError(asked[0], said)
+
+
+def _run_part(
+    arguments: argparse.Namespace,
+    names: tuple[str, ...],
+    declared: Declared,
+    profile: Profile,
+    policy: Policy,
+) -> int:
+    """Run the named checks alone, and print what they show."""
+    try:
+        part = run_part(names, declared, profile, policy, write_stderr, _colour())
+    except (JournalError, PlaceError) as error:
+        return _unfinished(arguments.format, str(error))
+    if arguments.verbose:
+        write_stderr("\n".join(person_options.lines_of(part)))
+    results = judge_part(part, names, policy)
+    write_stdout(json_text(part_document(results)) if arguments.format == "json" else part_text(results))
+    return int(part_code(results))
 
 
 def _keep(out: Path | None, data: bytes) -> None:

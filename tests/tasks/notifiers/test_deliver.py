@@ -89,7 +89,10 @@ def test_the_first_way_that_works_is_the_call(town: Town, capfd: pytest.CaptureF
         DeliveryResult("incident prelaunch/p5/node-1", ("pagerduty: incident prelaunch/p5/node-1",)) == told
     )
     assert (1, []) == (len(town.pagerduty.open(town.key)), town.hook.posted)
-    assert town.kept().startswith("NO-GO p5-prod: node-1, GPU 5") and "NOTIFICATION" not in capfd.readouterr().err
+    assert (
+        town.kept().startswith("NO-GO p5-prod: node-1, GPU 5")
+        and "NOTIFICATION" not in capfd.readouterr().err
+    )
 
 
 def test_a_way_that_fails_is_reported_by_the_next(town: Town) -> None:
