@@ -222,7 +222,7 @@ def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], 
     document = json.loads(done.stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert ["checks", "estimate", "examples", "preflight", "requests", "told"] == list(document)
+    assert ["checks", "estimate", "examples", "preflight", "requests", "rights", "told"] == list(document)
     assert ["unseen"] * len(works) == [line["result"] for line in document["preflight"]]
     assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == works
     assert list(tmp_path.iterdir()) == []
