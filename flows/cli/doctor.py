@@ -61,8 +61,9 @@ TORCH = "PyTorch"
 def add_arguments(parser: Parser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
-        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker for its "
-        f"deployments. One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. Exit codes: 0 everything is there, 2 something is missing, "
+        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker "
+        f"for its deployments. One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
+        "Exit codes: 0 everything is there, 2 something is missing, "
         "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
     )
     parser.add_argument(
