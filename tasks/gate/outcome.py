@@ -228,10 +228,12 @@ def kept_logs(store: Store, gate_id: str, training: str) -> str:
     keys = sorted(own or store.list(logs_folder(gate_id)), key=natural)
     parts = []
     for key in keys[:MOST_LOGS]:
-        text = clean(redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ))
+        text = redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ)
         *_, job, file = key.split("/")
         cut = f" (the last {LOG_CHARACTERS:,} characters)" if len(text) > LOG_CHARACTERS else ""
-        parts.append(f"==> {job}, {file.removesuffix('.log')}{cut} <==\n{text[-LOG_CHARACTERS:].rstrip()}\n")
+        parts.append(
+            f"==> {job}, {file.removesuffix('.log')}{cut} <==\n{clean(text[-LOG_CHARACTERS:]).rstrip()}\n"
+        )
     if len(keys) > MOST_LOGS:
         folder = store.place(keys[0].rpartition("/")[0])
         parts.append(f"{len(keys) - MOST_LOGS} more logs are in {folder}\n")

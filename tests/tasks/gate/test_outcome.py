@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.gate import outcome
 from tasks.gate.outcome import (
     NOT_STARTED,
     Decision,
@@ -76,22 +77,23 @@ def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision
     assert code == endings.get(ending, decided)
 
 
-def test_the_logs_of_the_training_come_first_and_are_bounded(tmp_path: Path) -> None:
+def test_the_logs_of_the_training_come_first_and_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of each, in the order of the nodes, without credentials and control characters; how many are left out is said."""
+    monkeypatch.setattr(outcome, "MOST_LOGS", 3)
+    monkeypatch.setattr(outcome, "LOG_CHARACTERS", 1_000)
     store = FolderStore(tmp_path)
-    for node in range(200):
-        text = f"begin {'x' * 40_000} url=https://ada:hunter22@h \x1b[31mend of {node}\n"
+    for node in (10, 2, 0, 4, 5):
+        text = f"begin {'x' * 2_000} url=https://ada:hunter22@h \x1b[31mend of {node}\n"
         store.put(log_key("g-1", RAN.job_id, f"node-{node}"), text.encode())
     store.put(log_key("g-1", "g-1-check-1", "node-0"), b"checked\n")
     found = kept_logs(store, "g-1", RAN.job_id)
 
-    assert found.startswith(f"==> {RAN.job_id}, node-0 (the last 32,768 characters) <==\n")
-    assert found.index("end of 2\n") < found.index("end of 10\n") and "begin" not in found
-    assert "hunter22" not in found and "\x1b" not in found and "checked" not in found
-    assert (
-        found.endswith(f"72 more logs are in {tmp_path}/gates/g-1/logs/{RAN.job_id}\n")
-        and len(found) < 4_400_000
-    )
+    assert found.startswith(f"==> {RAN.job_id}, node-0 (the last 1,000 characters) <==\nxxx")
+    assert found.index("end of 0\n") < found.index("end of 2\n") < found.index("end of 4\n")
+    assert "hunter22" not in found and "\x1b" not in found and "checked" not in found and "begin" not in found
+    assert found.endswith(f"2 more logs are in {tmp_path}/gates/g-1/logs/{RAN.job_id}\n")
 
 
 def test_the_logs_of_the_checks_stand_for_a_training_that_has_none(tmp_path: Path) -> None:
