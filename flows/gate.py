@@ -53,7 +53,7 @@ from tasks.provision import (
     wait_for_machines,
     wait_for_training,
 )
-from tasks.publish import PublishedReport, export_report, publish_report
+from tasks.publish import PublishedReport, export_report, publish_report, with_past
 
 
 def run_name() -> str:
@@ -149,7 +149,7 @@ async def _verdict(session: Session) -> tuple[JudgedReport, PublishedReport]:
     published = await publish_report(session, opaque(judged))
     await remember_verdict(session, opaque(judged))
     await export_report(session, judged)
-    return judged, published
+    return with_past(judged, published), published
 
 
 async def _check(session: Session) -> JudgedReport:
@@ -170,6 +170,7 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
         judged = await _first_start(session, starts, minutes)
         while True:
             published = await publish_report(session, opaque(judged))
+            judged = with_past(judged, published)
             await export_report(session, judged)
             await compare_with_nodes(session, judged, starts)
             answer = await hand_answer_to_nodes(session, judged, starts, minutes)

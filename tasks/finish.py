@@ -41,7 +41,7 @@ from tasks.orchestration.opaque import opaque
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport, publish_ending
+from tasks.publish import PublishedReport, publish_ending, with_past
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
@@ -298,8 +298,7 @@ def _outcome(
         nodes = "; ".join(session.excluded.values())
         reason += f" (excluded after a refusal: {one_line(nodes, 500)})"
     report, html = (published.report, published.html) if published is not None else (None, None)
-    if judged is not None and published is not None and published.past is not None:
-        judged = dataclasses.replace(judged, context=dataclasses.replace(judged.context, past=published.past))
+    judged = with_past(judged, published) if judged is not None else None
     return Outcome(
         session.gate_id, ending, decision, judged, None, reason, report, html, session.placed, session.answer
     )

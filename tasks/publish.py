@@ -121,6 +121,13 @@ class PublishedReport:
     fleet: str = ""
 
 
+def with_past(judged: JudgedReport, published: PublishedReport | None) -> JudgedReport:
+    """The report with what its page shows of earlier gates, so that questions and notifications say it as well."""
+    if published is None or published.past is None:
+        return judged
+    return replace(judged, context=replace(judged.context, past=published.past))
+
+
 @dataclass(frozen=True)
 class StoredReport:
     """The record that was kept, and what is shown of the verdict."""
