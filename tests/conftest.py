@@ -88,6 +88,7 @@ READERS = tuple(
 WHOLE_FILES = (
     "tests/browser/test_report_page.py",
     "tests/checks/probes/compute/test_overlap.py",
+    "tests/checks/probes/pairs/test_pairs.py",
     "tests/checks/probes/collectives/test_collectives.py",
     "tests/checks/probes/compute/test_training_smoke.py",
     "tests/container/test_agent_s3.py",
@@ -143,12 +144,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-# Whole clusters on two cores, deadlines of a second or two, and a real measurement of how two ranks share the cores: beside other
-# tests they would measure the load. The mark is given here alone, so that their group collects no other file.
+# A cluster of eight ranks on two cores, whose bandwidths are compared, and a real measurement of how two ranks share the cores: beside
+# other tests they would measure the load. The mark is given here alone, so that their group collects no other file.
 ALONE = (
-    "tests/checks/probes/pairs/test_pairs.py",
     "tests/survival/test_culprit.py",
-    "tests/survival/test_deadline.py",
     "tests/corpus/test_corpus.py::test_the_case_is_judged_as_it_should[compute.overlap-healthy-",
 )
 ALONE_FILES = frozenset(name.partition("::")[0] for name in ALONE)

@@ -30,7 +30,7 @@ from checks.probes.pairs.pair_test import Buffers, Sizes, whole
 from checks.probes.pairs.pair_wait import PairWait, WaitLimits
 from checks.probes.pairs.rank import RankSchedule
 from checks.probes.pairs.rendezvous import NoteStore
-from checks.probes.pairs.tcp_counters import counted
+from checks.probes.pairs.tcp_counters import NOTHING_SENT, TcpCounters, counted, have_links
 
 MIB = 1 << 20
 SNMP, NETSTAT = Path("/proc/self/net/snmp"), Path("/proc/self/net/netstat")
@@ -75,7 +75,8 @@ def collective_pairs(context: Context) -> Measurement:
     "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half
     the median round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` in the data that came from it;
     `data_segments` the TCP segments with new data that this host sent during the test, `retransmits` those that it sent again, and
-    `needless_retransmits` how many of these had not been lost, as their receivers said; `in_round` the number of the round, the same
+    `needless_retransmits` how many of these had not been lost, as their receivers said, all 0 where the nodes are processes at
+    loopback addresses, between which there is no network; `in_round` the number of the round, the same
     on all ranks; `began_s` when it began, in seconds since this rank's first round. `rounds_left_out` are the rounds for which the
     time budget was too short.
     """
@@ -220,8 +221,14 @@ def _schedule_of(context: Context, place: RankPlace) -> RankSchedule:
         PairWait(place.rank, note_store, limits, fragile=gpu),
         number,
         min(options.get("budget_s", 2.0), BUDGET_SHARE * context.timeout_s),
-        counters=lambda: counted(SNMP.read_text(encoding="ascii"), NETSTAT.read_text(encoding="ascii")),
+        _counters
+        if have_links([member.address for member in context.roster.members])
+        else lambda: NOTHING_SENT,
     )
+
+
+def _counters() -> TcpCounters:
+    return counted(SNMP.read_text(encoding="ascii"), NETSTAT.read_text(encoding="ascii"))
 
 
 def _connect(device: str, seconds: float) -> None:

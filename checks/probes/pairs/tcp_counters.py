@@ -6,8 +6,9 @@ namespace, since it was created.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class TcpCounters:
     needless: int | None = None
 
 
+# Between nodes without links: nothing was sent over a network, so that nothing of it can be lost.
+NOTHING_SENT = TcpCounters(resent=0, data=0, needless=0)
+
+
 def counted(snmp: str, netstat: str) -> TcpCounters:
     """The counters in the text of both files.
 
@@ -32,6 +37,20 @@ def counted(snmp: str, netstat: str) -> TcpCounters:
     if needless is None and None not in reports:
         needless = sum(report or 0 for report in reports)
     return TcpCounters(_values(snmp, "Tcp:").get("RetransSegs"), extended.get("TCPOrigDataSent"), needless)
+
+
+def have_links(addresses: Sequence[str]) -> bool:
+    """Whether a network is between nodes with these addresses. There is none where all have loopback addresses: the counters are then
+    those of one host with all its programs.
+    """
+    return not addresses or not all(map(_is_loopback, addresses))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:  # a host's name
+        return False
 
 
 def _values(text: str, prefix: str) -> Mapping[str, int]:

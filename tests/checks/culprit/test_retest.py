@@ -15,7 +15,7 @@ from checks.model_details import PairOutcome
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Sizes
 from checks.probes.pairs.retest_rounds import RoundDecision, decode, encode
-from checks.probes.pairs.tcp_counters import TcpCounters, counted
+from checks.probes.pairs.tcp_counters import NOTHING_SENT, TcpCounters, counted, have_links
 
 MIB = 1 << 20
 SIZES = Sizes(pings=10, least_bytes=1 << 16, most_bytes=MIB, seconds=0.01, repeats=3)
@@ -248,3 +248,22 @@ def test_a_note_says_when_each_test_was_made() -> None:
     text = retest.write([Trial(1, FINE, 9.0, 1.0, 2.0, in_round=7, began_s=0.51234)], True)
 
     assert [(7, 0.512)] == [(test.in_round, test.began_s) for test in retest.read(0, text).tests]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "links"),
+    [
+        (["127.0.0.1", "127.0.0.2"], False),
+        (["::1", "127.0.0.1"], False),
+        (["10.0.0.1", "10.0.0.2"], True),
+        (["127.0.0.1", "10.0.0.2"], True),
+        (["node-0", "node-1"], True),
+        ([], True),
+    ],
+)
+def test_processes_at_loopback_addresses_have_no_links(addresses: list[str], links: bool) -> None:
+    """They share the counters of their host with all its programs, whose lost segments are no finding about a link."""
+    nothing = (NOTHING_SENT.resent, NOTHING_SENT.data, NOTHING_SENT.needless)
+
+    assert links is have_links(addresses)
+    assert lost_percent(*nothing) is None and None not in nothing
