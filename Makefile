@@ -49,8 +49,9 @@ setup: .venv/all .venv/system
 test: setup
 	@$(MAKE) --no-print-directory check
 
+# Four workers keep two cores busy. With five the tests of the flows, judge, containers and corpus took a tenth more CPU time, with three they wait.
 check: lint
-	.ci/tests $(BIN)/python -m "not long and not alone" -n 5 --durations=20 $(PYTEST)
+	.ci/tests $(BIN)/python -m "not long and not alone" -n 4 --durations=20 $(PYTEST)
 	.ci/tests $(BIN)/python -m "alone and not long" --durations=10 $(PYTEST)
 
 # Folders whose tests compute: no server, no torchrun, nothing that is waited for.
