@@ -28,7 +28,7 @@ class GatePool:
 
 
 async def idle_pool(client: PrefectClient, pool: str) -> tuple[str, str]:
-    """Why nobody takes a run of the pool, and the command that mends it; two "" where a worker is online.
+    """Why nobody takes a run of the pool, and the command that mends it; two "" where a worker is online, or none is needed.
 
     Raises httpx.HTTPError.
     """
@@ -38,6 +38,8 @@ async def idle_pool(client: PrefectClient, pool: str) -> tuple[str, str]:
         return f"there is no work pool {pool}", f"prefect work-pool create {pool} --type process"
     if known.is_paused:
         return f"work pool {pool} is paused", f"prefect work-pool resume {pool}"
+    if known.is_push_pool or known.is_managed_pool:  # of Prefect Cloud, which starts the runs itself
+        return "", ""
     workers = await client.read_workers_for_work_pool(pool)
     if any(worker.status is WorkerStatus.ONLINE for worker in workers):
         return "", ""

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus
+from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus, WorkPool
 from prefect.states import Late
 
 from checks.documents.report import dump
@@ -347,17 +347,19 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("paused", "online", "due_s", "said"),
+    ("kind", "paused", "online", "due_s", "said"),
     [
-        (False, False, -60, "No worker of work pool prelaunch is online: prefect worker start --pool prelaunch"),
-        (True, True, -60, "Work pool prelaunch is paused: prefect work-pool resume prelaunch"),
-        (False, True, -60, ""),
-        (False, False, -1, ""),
-        (False, False, 3600, ""),
+        ("process", False, False, -60, "No worker of work pool prelaunch is online: prefect worker start --pool prelaunch"),
+        ("process", True, True, -60, "Work pool prelaunch is paused: prefect work-pool resume prelaunch"),
+        ("process", False, True, -60, ""),
+        ("process", False, False, -1, ""),
+        ("process", False, False, 3600, ""),
+        ("ecs:push", False, False, -60, ""),  # Prefect Cloud starts the runs of such a pool itself
+        ("prefect:managed", False, False, -60, ""),
     ],
 )  # fmt: skip
 def test_a_run_that_nobody_takes_says_what_starts_a_worker(
-    monkeypatch: pytest.MonkeyPatch, paused: bool, online: bool, due_s: float, said: str
+    monkeypatch: pytest.MonkeyPatch, kind: str, paused: bool, online: bool, due_s: float, said: str
 ) -> None:
     """It would wait for ever; a run that is due later, or only just now, waits for nothing that is missing."""
 
@@ -374,7 +376,7 @@ def test_a_run_that_nobody_takes_says_what_starts_a_worker(
             return []
 
         async def read_work_pool(self, name: str) -> object:
-            return SimpleNamespace(is_paused=paused)
+            return WorkPool(name=name, type=kind, is_paused=paused, default_queue_id=UUID(int=8))
 
         async def read_workers_for_work_pool(self, name: str) -> list[object]:
             status = WorkerStatus.ONLINE if online else WorkerStatus.OFFLINE
