@@ -86,9 +86,8 @@ class Output:
                 path: item for path, item in found.items()
                 if plain(path) and item.size <= OBJECT_BYTES and self._etags.get(path) != item.etag
             }  # fmt: skip
-            for (path, item), (_, data) in zip(
-                new.items(), s3_objects.read_all(self._clients, prefix, new.values()), strict=True
-            ):
+            read = s3_objects.read_all(self._clients, prefix, new.values(), OBJECT_BYTES)
+            for path, (item, data) in zip(new, read, strict=True):
                 if isinstance(data, str):
                     raise LaunchError(data)
                 self._write(path, data, item.at.isoformat())

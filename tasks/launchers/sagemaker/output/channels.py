@@ -133,7 +133,7 @@ def _data(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
     found = [
         item for item in s3_objects.listed(clients, prefix) if safe(item.path) and item.size <= FILE_BYTES
     ]
-    for item, data in s3_objects.read_all(clients, prefix, found):
+    for item, data in s3_objects.read_all(clients, prefix, found, FILE_BYTES):
         if isinstance(data, bytes):
             brought.files[item.path] = Written(item.path, item.at), data
         else:

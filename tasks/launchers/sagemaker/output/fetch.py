@@ -107,31 +107,33 @@ class Output:
         self._came["objects"] = f"{len(listing)} files came as objects"
         new = {path: item for path, item in listing.items() if self._is_new(into / path, item)}
         problems = []
-        for path, data in self._read(new):
+        for path, (item, data) in self._read(new):
             if isinstance(data, str):
                 problems.append(data)
                 logger.warning("not fetched: %s", data)
                 continue
             write_whole(into / path, data)
-            self._fetched[into / path] = new[path].etag
+            self._fetched[into / path] = item.etag
         return problems
 
     def _is_new(self, target: Path, item: Listed) -> bool:
         there = target.is_file() and target.stat().st_size == item.size
         return not there or self._fetched.get(target) != item.etag
 
-    def _read(self, listing: Listing) -> Iterable[tuple[str, bytes | str]]:
-        found = s3_objects.read_all(self._clients, self._places.reports, listing.values())
-        return zip(listing, (data for _, data in found), strict=True)
+    def _read(self, listing: Listing) -> Iterable[tuple[str, tuple[Listed, bytes | str]]]:
+        found = s3_objects.read_all(
+            self._clients, self._places.reports, listing.values(), channels.OBJECT_BYTES
+        )
+        return zip(listing, found, strict=True)
 
     def _exit_codes(self, listing: Listing, brought: Iterable[ChannelFiles], attempt: str) -> dict[str, int]:
         """The exit codes that the agents of this attempt recorded; an agent that recorded none is absent."""
         top = f"{attempt}/agent/"
         records = {path: item for path, item in listing.items() if path.startswith(top)}
         wanted = {p: item for p, item in records.items() if self._records.get(p, ("",))[0] != item.etag}
-        for path, data in self._read(wanted):
+        for path, (item, data) in self._read(wanted):
             if isinstance(data, bytes):
-                self._records[path] = wanted[path].etag, data
+                self._records[path] = item.etag, data
         files = {path: self._records[path][1] for path in records if path in self._records}
         for one in brought:
             files |= {path: data for path, (_, data) in one.files.items() if path.startswith(top)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.sagemaker.api import Clients
@@ -31,42 +32,49 @@ def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
     top, found = f"{key_of(prefix).strip('/')}/", []
     token: dict[str, str] = {}
     while True:
-        page = clients.tried(
-            "s3:ListBucket",
-            lambda token=token: clients.s3.list_objects_v2(Bucket=bucket_of(prefix), Prefix=top, **token),  # type: ignore[misc]
-        )
-        found += [
-            Listed(
-                item["Key"][len(top) :], str(item["ETag"]), int(item["Size"]), _utc(item.get("LastModified"))
-            )
-            for item in page.get("Contents", ())
-        ]
+        page = _page(clients, prefix, top, token)
+        found += [_item(item, top) for item in page.get("Contents", ())]
         if not page.get("IsTruncated") or len(found) >= OBJECTS:
             return tuple(found)
         token = {"ContinuationToken": page["NextContinuationToken"]}
 
 
-def read(clients: Clients, prefix: str, wanted: Listed) -> bytes:
-    """The object's bytes, if they are what the listing says: as many, of that version. Raises LaunchError."""
-    bucket, key = bucket_of(prefix), f"{key_of(prefix).strip('/')}/{wanted.path}"
+def read(clients: Clients, prefix: str, wanted: Listed, most: int) -> tuple[Listed, bytes]:
+    """The object's bytes, if they are what the listing says: as many, of that version. Raises LaunchError.
+
+    An object may have been replaced since it was listed, as an agent replaces its record. It is then listed again, and its new version
+    is read, unless that has more than `most` bytes.
+    """
+    bucket, top = bucket_of(prefix), f"{key_of(prefix).strip('/')}/"
 
     def whole() -> tuple[bytes, str]:
-        answer = clients.s3.get_object(Bucket=bucket, Key=key)
+        answer = clients.s3.get_object(Bucket=bucket, Key=top + wanted.path)
         return bytes(answer["Body"].read(wanted.size + 1)), str(answer["ETag"])
 
     data = b""
     for _ in range(TIMES):
         data, etag = clients.tried("s3:GetObject", whole)
         if len(data) == wanted.size and etag == wanted.etag:
-            return data
+            return wanted, data
+        if etag == wanted.etag:
+            continue
+        page = _page(clients, prefix, top + wanted.path, {})
+        now = next(
+            (_item(one, top) for one in page.get("Contents", ()) if one["Key"] == top + wanted.path), None
+        )
+        if now is None or now.size > most:
+            break
+        wanted = now
     raise LaunchError(
         f"{prefix}/{wanted.path}: {len(data)} bytes came of the {wanted.size} that were listed, or it is being replaced. "
         "Try again."
     )
 
 
-def read_all(clients: Clients, prefix: str, wanted: Iterable[Listed]) -> Iterator[tuple[Listed, bytes | str]]:
-    """Each object with its bytes, a few at a time, or with the reason why it could not be read."""
+def read_all(
+    clients: Clients, prefix: str, wanted: Iterable[Listed], most: int
+) -> Iterator[tuple[Listed, bytes | str]]:
+    """Each object as it was read, with its bytes, a few at a time, or with the reason why it could not be read."""
 
     silent: list[str] = []
 
@@ -74,7 +82,7 @@ def read_all(clients: Clients, prefix: str, wanted: Iterable[Listed]) -> Iterato
         if silent:
             return item, silent[0]
         try:
-            return item, read(clients, prefix, item)
+            return read(clients, prefix, item, most)
         except EngineUnavailable as error:
             silent.append(str(error))  # the others would wait as long for nothing
             return item, str(error)
@@ -83,6 +91,20 @@ def read_all(clients: Clients, prefix: str, wanted: Iterable[Listed]) -> Iterato
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         yield from pool.map(one, wanted)
+
+
+def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, str]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = clients.tried(
+        "s3:ListBucket",
+        lambda: clients.s3.list_objects_v2(Bucket=bucket_of(prefix), Prefix=start, **token),
+    )
+    return found
+
+
+def _item(item: Mapping[str, Any], top: str) -> Listed:
+    return Listed(
+        item["Key"][len(top) :], str(item["ETag"]), int(item["Size"]), _utc(item.get("LastModified"))
+    )
 
 
 def _utc(when: object) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,9 @@ import pytest
 from container.agent.files.log_lines import lines_of
 from tasks.launchers.base import LaunchError
 from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.output import channels, s3_objects
+from tasks.launchers.sagemaker.output.s3_objects import Listed
+from tasks.launchers.sagemaker.request.locations import Places
 from tests.tasks.launchers.sagemaker.left import (
     A,
     Account,
@@ -112,6 +115,43 @@ def test_an_object_that_always_comes_cut_is_not_there(aws: Account, tmp_path: Pa
         aws.output().fetch(tmp_path, None)
 
     assert {} == files_in(tmp_path)
+
+
+def test_an_object_that_is_replaced_after_it_was_listed_comes_in_its_new_version(
+    aws: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent replaces its record while it runs, and a healthy gate was refused for it."""
+    name, look = f"{A}/agent/algo-1.json", channels.written
+    aws.writes({name: record(None)})
+
+    def replaced(clients: Clients, places: Places) -> Mapping[str, Listed]:
+        found = look(clients, places)
+        aws.writes({name: record(0)})
+        return found
+
+    monkeypatch.setattr(channels, "written", replaced)
+    aws.output().fetch(tmp_path, None)
+
+    assert {name: record(0)} == files_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("becomes", "why"), [(b"x" * 11, "4 bytes came of the 3 that were listed"), (None, "NoSuchKey")]
+)
+def test_an_object_that_became_too_large_or_is_gone_is_not_there(
+    aws: Account, becomes: bytes | None, why: str
+) -> None:
+    """Its listing was of another one."""
+    prefix = f"s3://{aws.bucket}/gates/{JOB}/reports/gate"
+    aws.writes({f"{A}/failure/algo-1": b"one"})
+    (item,) = s3_objects.listed(aws.clients, prefix)
+    if becomes is None:
+        aws.clients.s3.delete_object(Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{item.path}")
+    else:
+        aws.writes({item.path: becomes})
+    ((_, said),) = s3_objects.read_all(aws.clients, prefix, [item], most=10)
+
+    assert isinstance(said, str) and why in said
 
 
 def test_a_bad_minute_of_s3_is_waited_out(aws: Account, tmp_path: Path) -> None:
