@@ -96,7 +96,7 @@ WHOLE_FILES = (
     "tests/deployments/monitoring/test_alerts.py",
     "tests/flows/test_gate_store.py",
     "tests/flows/test_remedy.py",
-    "tests/flows/test_sagemaker.py",  # the stand-in's hosts share a machine, and the stores of two jobs' ranks would listen on one port
+    "tests/flows/test_sagemaker.py",  # ranks of two jobs on this machine would want one port
     "tests/installation/test_hostile_deployments.py",
     "tests/installation/test_hostile_folder.py",
     "tests/survival/test_checks_that_misbehave.py",
