@@ -75,7 +75,7 @@ class RecordedLoads:
             return (
                 replace(finding, message=message)
                 if load.held_back or not _is_slowness(finding)
-                else _proves_nothing(finding, said, load, metric)
+                else _proves_nothing(finding, said, load, metric, mine)
             )
         if load.held_back:
             return replace(finding, message=message, cause=Cause.CONFIGURATION, remedy=QUOTA_REMEDY)
@@ -83,7 +83,11 @@ class RecordedLoads:
         if fine > also:
             message += f", and {fine} equally busy {'host is' if fine == 1 else 'hosts are'} not slow"
             return replace(finding, message=message, cause=Cause.HARDWARE)
-        return _proves_nothing(finding, said, load, metric)
+        return _proves_nothing(finding, said, load, metric, mine)
+
+    def busy_nodes(self) -> dict[str, str]:
+        """Each node on which other work used the CPUs during a measurement, with the record for people."""
+        return {node: load.words(node) for node, load in self._of_node.items() if load.busy}
 
     def busy(self, subject: str) -> bool:
         """Whether other work used the CPUs of the subject's host; for the cluster, those of any host."""
@@ -134,15 +138,21 @@ def _is_too_far(finding: Finding, load: Contention) -> bool:
     return times > max(FAR, FAIR_TWICE * load.load / max(load.cpus, 1))
 
 
-def _proves_nothing(finding: Finding, said: str, load: Contention, metric: str) -> Finding:
-    """Missing evidence: that the machine was busy comes first, because it is what to do something about."""
+def _proves_nothing(
+    finding: Finding, said: str, load: Contention, metric: str, loads: Sequence[tuple[Contention, str]]
+) -> Finding:
+    """Missing evidence: that the machine was busy comes first, because it is what to do something about. A finding about the cluster
+    names every busy node of `loads` beside those that it is mostly about.
+    """
+    busy = {node for each, node in loads if each.busy} if finding.subject == CLUSTER else set()
     it = "it " if finding.is_predicate else ""
     message = f"{said}, so that this proves nothing: {it}{finding.message}"
     remedy = REMEDY
     if metric and _is_too_far(finding, load):
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
     return replace(
-        finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric
+        finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric,
+        nodes=tuple(sorted({*finding.nodes, *busy})),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.wording import who
 from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
-from checks.value_types import DecodeError, Text
+from checks.value_types import SPARSE, DecodeError, Text
 from tasks.store.base import Store
 from tasks.store.layout import RECORDS, name_of, record_key
 from tasks.text.inert import one_line
@@ -45,6 +45,7 @@ class KeptFinding:
     message: str
     metric: str = ""
     is_predicate: bool = False
+    nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 def is_missing(finding: KeptFinding) -> bool:
@@ -113,7 +114,7 @@ def load(data: bytes) -> KeptVerdict:
 def of(verdict: Verdict) -> KeptVerdict:
     """The same for a verdict that was made just now."""
     findings = tuple(
-        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate)
+        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate, f.nodes)
         for f in verdict.findings
     )
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)
@@ -122,7 +123,7 @@ def of(verdict: Verdict) -> KeptVerdict:
 def _only(kind: type, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise DecodeError("expected a table", path)
-    names = {field.name for field in fields(kind)}
+    names = {one.name for one in fields(kind)}
     return {key: item for key, item in value.items() if key in names}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import NormalDist
 
-from checks.documents.columns import by_check
+from checks.documents.columns import Rows, by_check
 from checks.judge.baseline.compare import versions_of
 from checks.judge.baseline.model import Band, Baseline, ExcludedInput, Learned, NotLearned, Outlier
 from checks.judge.baseline.samples import (
@@ -21,6 +21,7 @@ from checks.judge.baseline.samples import (
     label_turn,
     measured,
 )
+from checks.judge.cpu_contention import RecordedLoads
 from checks.judge.robust_statistics import MAD_SCALE
 from checks.judge.rules.wording import figure
 from checks.model import CLUSTER, SCHEMA_VERSION, Level, Report, Verdict, node_of
@@ -73,9 +74,10 @@ def learn(cases: Sequence[ReportCase]) -> Baseline:
                 ExcludedInput(case.report.gate_id, CLUSTER, "", "the same report was given twice")
             )
             continue
-        refused = list(_refused(case))
+        rows = by_check(case.report.observations)
+        refused = [*_refused(case), *_busy(case, rows)]
         left_out += refused
-        _take(case, refused, pools, versions)
+        _take(case, rows, refused, pools, versions)
     groups = [_group(group, pools[group], versions[group]) for group in sorted(pools, key=str)]
     newest = max((case.report.measured_at for case in ordered), default="")
     return Baseline(SCHEMA_VERSION, ENGINE, newest, tuple(known), tuple(groups), tuple(left_out))
@@ -104,8 +106,23 @@ def _refused(case: ReportCase) -> Iterator[ExcludedInput]:
         yield ExcludedInput(gate, node, "", f"{first[node].check}: {first[node].message}")
 
 
+def _busy(case: ReportCase, rows: Mapping[str, Rows]) -> Iterator[ExcludedInput]:
+    """What was measured while other work used the CPUs of a node, also where no threshold was crossed: it is no usual value of the
+    machine. Such a node slows everything that it takes part in.
+    """
+    gate = case.report.gate_id
+    for check, mine in sorted(rows.items()):
+        found = RecordedLoads(mine, {}).busy_nodes()
+        if found and group_of(case.report, case.policy.checks.get(check)).nodes:
+            yield ExcludedInput(gate, CLUSTER, check, "; ".join(found.values()))
+            continue
+        for node, said in found.items():
+            yield ExcludedInput(gate, node, check, said)
+
+
 def _take(
     case: ReportCase,
+    measurements: Mapping[str, Rows],
     refused: Sequence[ExcludedInput],
     pools: dict[Group, dict[Name, _Pool]],
     versions: dict[Group, dict[str, set[str]]],
@@ -113,12 +130,15 @@ def _take(
     """Adds what may be learned from one report to its groups."""
     report = case.report
     bad_nodes = {one.subject for one in refused if not one.check}
-    bad_checks = {one.check for one in refused if one.check}
+    bad_checks = {one.check for one in refused if one.check and one.subject == CLUSTER}
     if CLUSTER in bad_nodes:
         return
+    without = {
+        check: bad_nodes | {one.subject for one in refused if one.check == check} for check in measurements
+    }
     rows = {
-        check: measured(mine, bad_nodes)
-        for check, mine in by_check(report.observations).items()
+        check: measured(mine, without[check])
+        for check, mine in measurements.items()
         if check not in bad_checks
     }
     nodes = [node for node in report.nodes if node.name not in bad_nodes]

@@ -158,7 +158,7 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     """Bad tests that no part explains, the nodes to which most of them belong, and what they cost."""
     tests = len(matrix.values)
     said = f"{matrix.what} {matrix.span.value}: {len(bad)} of {tests} tests are bad, and no single part explains them"
-    if common := _common(matrix, bad):
+    if common := in_common(matrix, bad):
         said += f"; most of them are of {', '.join(f'{node} ({some})' for node, some in common)}"
     if unmeasured := set(result.unmeasured).intersection(bad):
         are = "is of a pair that was" if len(unmeasured) == 1 else "are of pairs that were"
@@ -166,7 +166,7 @@ def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
     return f"{said}; {_costs(result.cost)}" if result.cost > 0 else said
 
 
-def _common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
+def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:
     """The fewest nodes to which most of the bad tests belong, with the number of tests of each; none if that takes too many."""
     left = {
         test: {matrix.parts[matrix.sources[test]].node, matrix.parts[matrix.targets[test]].node}

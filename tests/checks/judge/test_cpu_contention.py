@@ -152,6 +152,16 @@ def test_one_busy_node_explains_a_slow_collective() -> None:
     assert ["cluster FAIL CONFIGURATION"] == _said(_row(0, 0.1, QUIET), _row(1, 0.1, QUIET), rule=rule)
 
 
+def test_a_finding_about_the_cluster_names_the_busy_node() -> None:
+    """As a field, so that its row in the store can be a doubt; a node's own finding has its subject."""
+    rule = replace(RULE, over=Over.CLUSTER, warn_below=None)
+    [shared] = dict.fromkeys(_found(_row(0, 0.1, QUIET), _row(1, 0.1, BUSY), rule=rule))
+    [quiet] = dict.fromkeys(_found(_row(0, 0.1, QUIET), _row(1, 0.1, QUIET), rule=rule))
+    [own] = _found(_row(0, 0.44, BUSY))
+
+    assert [("node-1",), (), ()] == [shared.nodes, quiet.nodes, own.nodes]
+
+
 def test_a_rule_that_is_not_about_the_cpu_is_excused_by_nothing() -> None:
     """Wrong elements and GPU rates are what they are."""
     assert ["node-0/rank-0 FAIL CONFIGURATION"] == _said(

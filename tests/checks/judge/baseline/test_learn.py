@@ -19,6 +19,7 @@ from tests.checks.baselines import FOUR, GEMM, STEADY, band_of, case, gemm, lear
 from tests.sample_reports import (
     WITHOUT_NETWORK,
     healthy,
+    with_metric,
     without_node,
     wrong_sums,
 )
@@ -45,6 +46,25 @@ def test_nothing_is_learned_of_a_refused_node() -> None:
     assert 14 == band_of(baseline, GEMM, "gflops").values
     assert 8 == band_of(baseline, "collective.all_reduce", "busbw_gbps", "1024").values
     assert {("node-1", ""), (CLUSTER, "collective.all_reduce")} <= left
+
+
+def test_nothing_is_learned_of_a_busy_node() -> None:
+    """Not even where no threshold was crossed: other work used its CPUs. Its other checks count, and so do its peers; a collective is not
+    learned at all, because the slowest node sets its pace.
+    """
+    busy = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}
+    report = gemm(STEADY)
+    for metric, value in busy.items():
+        report = with_metric(report, GEMM, "node-1/rank-2", metric, value)
+        report = with_metric(report, "collective.all_reduce", "node-1/rank-2", metric, value)
+    baseline = learned(report, gemm(STEADY))
+    left = {(one.subject, one.check): one.why for one in baseline.left_out}
+
+    assert "node-1 was busy: load 25 on 2 CPUs" in left["node-1", GEMM]
+    assert 14 == band_of(baseline, GEMM, "gflops").values
+    assert 8 == band_of(baseline, "collective.all_reduce", "busbw_gbps", "1024").values
+    assert "node-1 was busy" in left[CLUSTER, "collective.all_reduce"]
+    assert {"node-1", CLUSTER} == {subject for subject, _ in left}
 
 
 def test_an_incomplete_report_teaches_no_collectives() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.judge.verdict import decide
-from checks.model import Cause, Level
+from checks.model import CLUSTER, Cause, Level
 from checks.policy import CheckPolicy, Rule
 from tasks.reports.fleet.model import NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
@@ -94,3 +94,36 @@ def test_a_warning_about_a_value_that_was_slow_on_a_busy_node_is_a_doubt() -> No
     assert [Standing.DOUBTFUL, Standing.PROVEN] == [one.standing for one in made.nodes]
     assert NodeState.DOUBTFUL is fleet(made).nodes[0].state
     assert ["compute.gemm" in made.checks[one.checks] for one in made.nodes] == [False, True]
+
+
+def test_a_finding_about_the_cluster_is_a_doubt_about_the_nodes_that_it_names() -> None:
+    """Of pair tests that were slow while a node was busy. The others measured no such pair, and nothing was found of them."""
+    said = (
+        "node-1 was busy, so that this proves nothing: 5 of 192 tests are bad; most of them are of node-1 (5)"
+    )
+    busy = KeptFinding(
+        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", CLUSTER, said, "bandwidth", nodes=("node-1",)
+    )
+    report = replace(healthy(), gate_id=gate_id(0))
+    verdict = of(decide(report, POLICY, FACTS))
+    made = rows_of(
+        report, replace(verdict, findings=(busy,)), POLICY, gate_id(0), "2026-11-21T09:00:00Z", "c"
+    )
+    found = {one.name: one for one in fleet(made).nodes}
+
+    assert [Standing.PROVEN, Standing.DOUBTFUL] == [one.standing for one in made.nodes]
+    assert NodeState.DOUBTFUL is found["node-1"].state and NodeState.DOUBTFUL is not found["node-0"].state
+    assert not any("collective.all_reduce" in made.checks[one.checks] for one in made.nodes)
+    assert "5 of 192 tests are bad" in open_words(found["node-1"])[0] and not open_words(found["node-0"])
+
+
+def test_a_gap_that_the_policy_accepts_is_no_doubt_about_the_nodes_that_it_names() -> None:
+    """No threshold was crossed."""
+    gap = KeptFinding(
+        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", CLUSTER, "rounds are missing", nodes=("node-1",)
+    )
+    report = replace(healthy(), gate_id=gate_id(0))
+    verdict = replace(of(decide(report, POLICY, FACTS)), findings=(gap,))
+    made = rows_of(report, verdict, POLICY, gate_id(0), "2026-11-21T09:00:00Z", "c")
+
+    assert [Standing.PROVEN] * 2 == [one.standing for one in made.nodes]
