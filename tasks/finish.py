@@ -202,7 +202,9 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.report is None:  # what was published has been told
         report_progress(Progress("verdict", outcome.reason))
     name = session.setting.gate.name
-    outcome = with_ending(without_training(outcome, session.launches and not session.trained), name)
+    outcome = with_ending(
+        without_training(outcome, session.launches and not session.trained, session.launches), name
+    )
     if outcome.judged is not None and outcome.html is not None and ended_otherwise(outcome.judged, name):
         await publish_ending(session, outcome.judged)
     await run_to_end(session.release_machines)

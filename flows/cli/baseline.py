@@ -18,7 +18,7 @@ from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, re
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import InputError, policy_of
-from tasks.reports.store_argument import NoReports, require_reports
+from tasks.reports.store_argument import NoReports, cluster_notes, policy_notes, require_reports, typed_store
 from tasks.store.base import StoreError
 
 
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn.add_argument(
         "reports",
         nargs="+",
+        type=typed_store,
         metavar="REPORT",
         help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
         "a gate file",
@@ -44,8 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn.add_argument("--force", action="store_true", help="replace FILE if it exists")
     learn.add_argument(
         "--policy", type=Path, metavar="FILE",
-        help="policy (TOML or JSON) that decides which nodes are healthy (default: the shipped policy of the declared type)",
+        help="policy (TOML or JSON) that decides which nodes are healthy (default: that of the gate file, else the shipped policy "
+        "of the declared type)",
     )  # fmt: skip
+    learn.add_argument(
+        "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
+    )
     show = actions.add_parser("show", help="print a baseline", allow_abbrev=False)
     show.add_argument("file", type=Path, metavar="FILE", help="a baseline file")
     for action, run_action in ((learn, _learn), (show, _show)):
@@ -72,7 +77,12 @@ def _learn(arguments: argparse.Namespace) -> int:
     except NoReports as error:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
-    cases, bad = cases_of(arguments.reports, policy_of(arguments.policy))
+    cases, bad = cases_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
+    again = ("baseline", "learn", "STORE", "--out", str(arguments.out))
+    for note in cluster_notes(arguments.reports, os.environ, arguments.cluster, *again):
+        write_stderr(f"prelaunch: {note}")
+    for line in () if arguments.policy else policy_notes(arguments.reports, os.environ):
+        write_stderr(line)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
     if bad:

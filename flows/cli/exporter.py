@@ -10,7 +10,7 @@ from checks.exit_codes import Exit
 from flows.cli.output import write_stderr
 from flows.cli.rejection import report_rejection
 from tasks.reports.read import DEFAULT, InputError
-from tasks.reports.store_argument import open_named_store
+from tasks.reports.store_argument import open_named_store, typed_store
 
 LISTEN = "127.0.0.1:9403"
 FORM = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "machine only unless you say otherwise. It ends on SIGTERM (143) and SIGINT (130); 2: rejected; 5: it cannot listen."
     )
     parser.add_argument(
-        "store", metavar="STORE", nargs="?", default=DEFAULT,
+        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
         help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
     )  # fmt: skip
     parser.add_argument(

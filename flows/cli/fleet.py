@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,14 @@ from tasks.reports.fleet.reading import FRESH_S, SEEN_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
 from tasks.reports.read import DEFAULT, InputError
-from tasks.reports.store_argument import NamedStore, open_named_store, require_gates
+from tasks.reports.store_argument import (
+    NamedStore,
+    chosen_cluster,
+    cluster_note,
+    open_named_store,
+    require_gates,
+    typed_store,
+)
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 
@@ -57,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_store(parser: argparse.ArgumentParser) -> None:
     """STORE --fresh HOURS --format text|json."""
     parser.add_argument(
-        "store", metavar="STORE", nargs="?", default=DEFAULT,
+        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
         help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
     )  # fmt: skip
     parser.add_argument(
@@ -76,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_file(arguments.html, None)
         gate = _gate(arguments.store) if arguments.notify else None
         named = open_named_store(arguments.store, os.environ)
-        cluster = (arguments.cluster if gate is None else gate.cluster.name) or named.cluster or None
+        cluster = chosen_cluster(named, arguments.cluster if gate is None else gate.cluster.name)
         found = read(arguments, named, cluster)
         if arguments.html is not None:
             from tasks.reports.fleet.page import fleet_page
@@ -94,8 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout(fleet_text(found))
     say_problems(found)
-    if arguments.cluster is None:
-        say_cluster(named, "fleet")
+    say_cluster(named, arguments.cluster, "fleet", "STORE")
     if gate is not None and not _told(gate, named, found):
         return int(Exit.NO_CAPACITY)
     return fleet_code(found)
@@ -143,17 +148,10 @@ def say_problems(found: Fleet) -> None:
         write_stderr(f"prelaunch: {problem}")
 
 
-def say_cluster(named: NamedStore, *words: str) -> None:
+def say_cluster(named: NamedStore, asked: str | None, *words: str) -> None:
     """That a gate file shows its cluster alone, and the command that shows everything, on stderr."""
-    if named.cluster:
-        write_stderr(
-            f"prelaunch: cluster {named.cluster} alone; all of its store: {whole_store(named, *words)}"
-        )
-
-
-def whole_store(named: NamedStore, verb: str, *words: str) -> str:
-    """The command about every cluster of the store."""
-    return shlex.join(("prelaunch", verb, named.address, *words))
+    if note := cluster_note(named, asked, *words):
+        write_stderr(f"prelaunch: {note}")
 
 
 def index_failed(form: str, error: IndexFailed) -> int:

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from flows.cli.fleet import add_store, index_failed, read, say_cluster, say_problems, whole_store
+from flows.cli.fleet import add_store, index_failed, read, say_cluster, say_problems
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
@@ -14,7 +14,13 @@ from flows.cli.replay import failed
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.text import fleet_code, node_document, node_text
 from tasks.reports.read import InputError
-from tasks.reports.store_argument import NamedStore, open_named_store, require_known_node
+from tasks.reports.store_argument import (
+    NamedStore,
+    chosen_cluster,
+    open_named_store,
+    require_known_node,
+    whole_store,
+)
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 
@@ -38,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.html is not None:
             write_file(arguments.html, None)
         named = open_named_store(arguments.store, os.environ)
-        found = read(arguments, named, named.cluster or None, arguments.node)
+        found = read(arguments, named, chosen_cluster(named, None), arguments.node)
         nodes = [*found.nodes, *found.replaced]
         if not nodes:
             _reject_unknown(named, arguments)
@@ -65,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout("\n".join(node_text(node, found) for node in nodes))
     say_problems(found)
-    say_cluster(named, "history", arguments.node)
+    say_cluster(named, None, "history", "STORE", arguments.node)
     return fleet_code(found)
 
 
@@ -77,7 +83,7 @@ def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:
         said = error.message + _only_a_store(arguments.node)
         raise InputError(error.file, said, error.path, error.nearest) from error
     said = f"cluster {named.cluster} has no node {arguments.node!r:.80}. Another cluster of its store has: "
-    raise InputError(named.address, said + whole_store(named, "history", arguments.node))
+    raise InputError(named.address, said + whole_store(named, "history", "STORE", arguments.node))
 
 
 def _require_node(word: str) -> None:

@@ -7,12 +7,16 @@ from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from tasks.reports.command_line import OutputError
 from tasks.reports.read import InputError
 
+ENDS = (".", "?", "!", ".)")
+
 
 def report_rejection(form: str, error: InputError | OutputError) -> int:
     """Report the rejection; returns exit code 2."""
     path, near = (error.path, error.nearest) if isinstance(error, InputError) else (None, None)
     if form == "json":
         write_stdout(json_text(rejection(error.file, path, error.message, near)))
-    hint = f" Did you mean {near!r}?" if near else ""
-    write_stderr(f"prelaunch: {error}{hint}")
+    said = str(error)
+    if near:
+        said = f"{said if said.endswith(ENDS) else f'{said}.'} Did you mean {near!r}?"
+    write_stderr(f"prelaunch: {said}")
     return int(Exit.REJECTED)

@@ -9,37 +9,39 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.model import ANSWER_WORDS, LINK, Answer, Level, Report, node_of
+from checks.model import LINK, Level, Report, node_of
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.gate.outcome import Decision
-from tasks.gate.question import ApprovalAnswer
+from tasks.gate.outcome import KeptEnd, kept_end
 from tasks.reports.fleet.needed import needed_gates
-from tasks.reports.listings import listed_text, pruned_text
+from tasks.reports.listings import NO_OUTCOME, decision_text, listed_text, pruned_text
 from tasks.reports.read import DEFAULT, InputError, default_policy_of
 from tasks.reports.store_argument import (
     NamedStore,
     UnknownNode,
+    chosen_cluster,
+    cluster_note,
     open_named_store,
     require_gates,
     require_known_node,
+    typed_store,
 )
 from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, moment, rebuild
 from tasks.store.index import IndexFailed
-from tasks.store.layout import outcome_key, verdict_key
+from tasks.store.layout import verdict_key
 from tasks.store.prune import Pruning, planned, removed
 from tasks.store.records import Record, findings_line, load
 from tasks.text.inert import one_line
 
-OUTCOME_BYTES = 1 << 22
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
+CLUSTER_HELP = "only {} of this cluster (default: all, or that of the gate file)"
+UNENDED = f'"{NO_OUTCOME}" in the column "decided": the gate still runs, or was ended before it could keep how it ended (outcome.json)'
 AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 
 
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "named, 5 the store or the index failed."
     )
     show = actions.add_parser("list", help="list every verdict, oldest first", allow_abbrev=False)
-    show.add_argument("--cluster", default="", help="only verdicts of this cluster")
+    show.add_argument("--cluster", help=CLUSTER_HELP.format("verdicts"))
     show.add_argument(
         "--since",
         default="",
@@ -78,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         help="only gates that are older than this number of days",
     )
+    prune.add_argument("--cluster", help=CLUSTER_HELP.format("gates"))
     prune.add_argument("--keep-refused", action="store_true", help="keep every gate whose answer was not GO")
     prune.add_argument(
         "--delete",
@@ -85,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="remove the listed gates; without this option nothing is removed",
     )
     for action, run_action in ((show, _list), (index, _index), (prune, _prune)):
-        action.add_argument("store", metavar="STORE", nargs="?", default=DEFAULT, help=f"default {DEFAULT}")
+        action.add_argument(
+            "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store, help=f"default {DEFAULT}"
+        )
         action.add_argument(
             "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
         )
@@ -112,11 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
     since = _instant(arguments.since) if arguments.since else ""
     found = listed(kept.store, kept.index())
-    chosen = [
-        record
-        for record in found.records
-        if record.judged_at >= since and arguments.cluster in ("", record.cluster)
-    ]
+    cluster = chosen_cluster(kept, arguments.cluster)
+    chosen = [one for one in found.records if one.judged_at >= since and cluster in (None, one.cluster)]
     problems = list(found.problems)
     of_node: dict[str, str] = {}
     if arguments.node:
@@ -127,7 +129,7 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
             _require_known(kept, arguments, problems)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         decided = dict(
-            pool.map(lambda record: (record.gate_id, _decided(kept.store, record.gate_id)), chosen)
+            pool.map(lambda record: (record.gate_id, kept_end(kept.store, record.gate_id)), chosen)
         )
     if arguments.format == "json":
         rows = [
@@ -136,11 +138,19 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         ]
         write_stdout(json_text({"verdicts": rows, "problems": problems, "error": None}))
     else:
-        texts = {gate_id: _decision_text(*said) for gate_id, said in decided.items() if said is not None}
+        texts = {gate_id: decision_text(said) for gate_id, said in decided.items() if said is not None}
         write_stdout(listed_text(chosen, texts, of_node))
+        if len(texts) < len(chosen):
+            write_stderr(f"prelaunch: {UNENDED}")
     for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
         write_stderr(f"prelaunch: {problem}")
+    _say_cluster(arguments, kept, "store", "list", "STORE")
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
+
+
+def _say_cluster(arguments: argparse.Namespace, kept: NamedStore, *words: str) -> None:
+    if note := cluster_note(kept, arguments.cluster, *words):
+        write_stderr(f"prelaunch: {note}")
 
 
 def _require_known(kept: NamedStore, arguments: argparse.Namespace, problems: list[str]) -> None:
@@ -175,32 +185,12 @@ def _about_node(store: Store, record: Record, node: str, problems: list[str]) ->
     return findings_line(own)
 
 
-def _decided(store: Store, gate_id: str) -> tuple[Decision, ApprovalAnswer | None] | None:
-    """What was decided, and the answer of a person; None where a gate did not end, or an older version kept something else."""
-    try:
-        data = store.get(outcome_key(gate_id))
-        table = parse_json(data, OUTCOME_BYTES) if data is not None else None
-        if not isinstance(table, dict) or table.get("decision") is None:
-            return None
-        answer = table.get("approval")
-        return Decision(str(table["decision"])), None if answer is None else decode(ApprovalAnswer, answer)
-    except ValueError:  # also DecodeError
-        return None
-
-
-def _decision_text(decision: Decision, answer: ApprovalAnswer | None) -> str:
-    """Such as "overridden, by U0456EFGH (Slack)"."""
-    if decision is Decision.AWAITING:
-        return "waits for approval"
-    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
-    return f"{word.replace('_', ' ')}, by {'the policy' if answer is None else answer.by}"
-
-
-def _decision_json(said: tuple[Decision, ApprovalAnswer | None] | None) -> dict[str, object]:
-    if said is None:
-        return {"decision": None, "decided_by": None}
-    decision, answer = said
-    return {"decision": decision.value, "decided_by": "policy" if answer is None else answer.by}
+def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
+    if ended is None:
+        return {"decision": None, "decided_by": None, "training": None}
+    by = "policy" if ended.answer is None else ended.answer.by
+    training = ended.training.value if ended.training is not None else None
+    return {"decision": ended.decision.value, "decided_by": by, "training": training}
 
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
@@ -230,7 +220,8 @@ def _policy_of(report: Report) -> Policy | None:
 def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
     now = time.time()
     needed = needed_gates(kept.store, kept.index(), now)
-    plan = planned(kept.store, arguments.older_than, arguments.keep_refused, now, needed)
+    cluster = chosen_cluster(kept, arguments.cluster)
+    plan = planned(kept.store, arguments.older_than, arguments.keep_refused, now, needed, cluster)
     said = removed(kept.store, kept.index(), plan.old) if arguments.delete and plan.old else ""
     if arguments.format == "json":
         write_stdout(json_text(_pruned(plan, arguments.delete)))
@@ -238,6 +229,12 @@ def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
         write_stdout(pruned_text(plan, arguments.delete))
     if said:
         write_stderr(f"prelaunch: {said}")
+    older = (
+        "--older-than",
+        f"{arguments.older_than:g}",
+        *(["--keep-refused"] if arguments.keep_refused else []),
+    )
+    _say_cluster(arguments, kept, "store", "prune", "STORE", *older)
     return int(Exit.GO)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from checks.judge.trend.model import Trend
@@ -16,13 +17,14 @@ from tasks.render.trend_text import trend_document, trend_markdown, trend_text
 from tasks.reports.baseline import UnreadableReport
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import DEFAULT, InputError, policy_of
+from tasks.reports.store_argument import cluster_notes, typed_store
 from tasks.reports.trend import dated_of, kept_trend, trend_code
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT... --policy FILE --format text|json|markdown --html FILE."""
+    """REPORT... --policy FILE --cluster C --format text|json|markdown --html FILE."""
     parser.description = (
         "Follows each machine through reports of different times: speeds that fall, latencies and counters of faults "
         "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell, "
@@ -32,14 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reports",
         nargs="*",
         default=[DEFAULT],
+        type=typed_store,
         metavar="REPORT",
         help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
         f"a gate file (default {DEFAULT})",
     )
     parser.add_argument(
         "--policy", type=Path, metavar="FILE",
-        help="policy (TOML or JSON) that says how numbers are compared (default: the shipped policy of the declared type)",
+        help="policy (TOML or JSON) that says how numbers are compared (default: that of the gate file, else the shipped "
+        "policy of the declared type)",
     )  # fmt: skip
+    parser.add_argument(
+        "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
+    )
     parser.add_argument(
         "--format",
         choices=("text", "json", "markdown"),
@@ -72,16 +79,22 @@ def run(arguments: argparse.Namespace) -> int:
     write_stdout(text)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
+    for note in cluster_notes(arguments.reports, os.environ, arguments.cluster, "trend", "STORE"):
+        write_stderr(f"prelaunch: {note}")
     return trend_code(made, bad)
 
 
 def _followed(arguments: argparse.Namespace) -> tuple[Trend, list[UnreadableReport], int]:
     """The trend, what is no report, and how many reports there are. Of one store what it keeps of each node is enough."""
     policy = policy_of(arguments.policy)
-    kept = kept_trend(arguments.reports[0]) if policy is None and len(arguments.reports) == 1 else None
+    kept = (
+        kept_trend(arguments.reports[0], arguments.cluster)
+        if policy is None and len(arguments.reports) == 1
+        else None
+    )
     if kept is not None:
         return kept, [], kept.reports
-    dated, bad = dated_of(arguments.reports, policy)
+    dated, bad = dated_of(arguments.reports, policy, arguments.cluster)
     return trend(dated), bad, len(dated)
 
 

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest, load, plain
 from checks.exit_codes import Exit, RejectionKind
 from checks.judge.cost.cost import Cost
@@ -24,11 +25,13 @@ from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import culprits, headline, images_json
 from tasks.store.base import Store, StoreError
-from tasks.store.layout import html_key, logs_folder, report_key
+from tasks.store.layout import html_key, logs_folder, outcome_key, report_key
 from tasks.text.inert import clean, one_line
 from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
+OUTCOME_BYTES = 1 << 22
+NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
 
@@ -166,12 +169,15 @@ def first_line(outcome: Outcome, name: str) -> str:
 REFUSALS = (Decision.REFUSED, Decision.CANNOT_TELL, Decision.AWAITING, Decision.NOT_LAUNCHED)
 
 
-def without_training(outcome: Outcome, launches: bool) -> Outcome:
-    """The outcome, whose pages say that the training was not started if the gate was to start it (`launches`) and did not."""
+def without_training(outcome: Outcome, launches: bool, requested: bool = True) -> Outcome:
+    """The outcome, whose pages say that the training was not started if the gate was to start it (`launches`) and did not; and that
+    nobody is asked where none was `requested`, although the policy leaves the verdict to a person.
+    """
     refused = outcome.decision in REFUSALS and outcome.training is None
-    if outcome.judged is None or not launches or not refused:
+    unasked = outcome.decision is Decision.AWAITING and not requested
+    if outcome.judged is None or not refused or not (launches or unasked):
         return outcome
-    shown = replace(outcome.judged.context, training=NOT_STARTED)
+    shown = replace(outcome.judged.context, training=NOBODY_ASKED if unasked else NOT_STARTED)
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
@@ -218,6 +224,32 @@ def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str]
         setting.store.place(report_key(gate_id)),
         setting.store.place(html_key(gate_id)),
     )
+
+
+@dataclass(frozen=True)
+class KeptEnd:
+    """What the store keeps of a gate's end: the decision, a person's answer, and the training's state as the gate last saw it."""
+
+    decision: Decision
+    answer: ApprovalAnswer | None
+    training: JobState | None
+
+
+def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
+    """How a gate ended; None where it did not end, or an older version kept something else. Raises StoreError."""
+    try:
+        data = store.get(outcome_key(gate_id))
+        table = parse_json(data, OUTCOME_BYTES) if data is not None else None
+        if not isinstance(table, dict) or table.get("decision") is None:
+            return None
+        answer, training = table.get("approval"), table.get("training")
+        return KeptEnd(
+            Decision(str(table["decision"])),
+            None if answer is None else decode(ApprovalAnswer, answer),
+            JobState(str(training.get("state"))) if isinstance(training, dict) else None,
+        )
+    except ValueError:  # also DecodeError
+        return None
 
 
 def kept_logs(store: Store, gate_id: str, training: str) -> str:

@@ -13,11 +13,12 @@ from checks.facts.builtin import builtin
 from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import BASELINE_BYTES, Baseline, dump, load
 from checks.judge.verdict import decide
+from checks.model import Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import document_kind
 from tasks.reports.command_line import write_file
-from tasks.reports.read import InputError, default_policy_of, not_a_report
+from tasks.reports.read import InputError, default_policy_of, not_a_report, policy_of
 from tasks.reports.store_argument import inputs_of
 
 
@@ -29,19 +30,29 @@ class UnreadableReport:
     reason: str
 
 
-def cases_of(files: Sequence[str], policy: Policy | None) -> tuple[list[ReportCase], list[UnreadableReport]]:
-    """Each report with its verdict, and what is no report. Raises InputError for what is not there, StoreError."""
+def cases_of(
+    files: Sequence[str], policy: Policy | None, cluster: str | None = None
+) -> tuple[list[ReportCase], list[UnreadableReport]]:
+    """Each report with its verdict, and what is no report; without a policy by that of the gate file, or else the shipped one of its
+    type. `cluster` as in `inputs_of`. Raises InputError for what is not there, StoreError.
+    """
     cases: list[ReportCase] = []
     bad: list[UnreadableReport] = []
-    for path, data in inputs_of(files, os.environ):
+    for one in inputs_of(files, os.environ, cluster):
         try:
-            report = load_report(data)
+            report = load_report(one.data)
         except DecodeError as error:
-            bad.append(UnreadableReport(path, not_a_report(data, error)))
+            bad.append(UnreadableReport(one.name, not_a_report(one.data, error)))
             continue
-        rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
-        cases.append(ReportCase(report, decide(report, rules, builtin(), report_digest=digest(data)), rules))
+        rules = rules_for(report, policy or policy_of(one.policy))
+        verdict = decide(report, rules, builtin(), report_digest=digest(one.data))
+        cases.append(ReportCase(report, verdict, rules))
     return cases, bad
+
+
+def rules_for(report: Report, policy: Policy | None) -> Policy:
+    """The policy, or the shipped one of the report's type. Raises InputError."""
+    return policy or default_policy_of(report.declared.instance_type, report.declared)[0]
 
 
 def learn_from_cases(cases: Sequence[ReportCase]) -> Baseline:

@@ -1,4 +1,4 @@
-"""Text for a terminal: a baseline, what a store keeps, and what may be deleted from it (pure)."""
+"""Text for a terminal: a baseline, what a store keeps, what may be deleted from it, and what a replay found (pure)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
+from checks.policy import OnWarn
+from tasks.gate.outcome import Decision, KeptEnd
+from tasks.launchers.base import JobState
+from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
 from tasks.text.inert import one_line
 
 NAMED = 20
+# Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
+LINES, SUBJECTS = 10, 3
+DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
+SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
+# Every state that a gate may have seen last: a gate need not wait for the training's end.
+TRAINING_WORDS = {
+    JobState.PENDING: "the training was waiting when the gate ended",
+    JobState.RUNNING: "the training ran when the gate ended",
+    JobState.SUCCEEDED: "the training succeeded",
+    JobState.FAILED: "the training failed",
+    JobState.CANCELLED: "the training was cancelled",
+    JobState.UNKNOWN: "how the training ended is not known",
+}
+NO_OUTCOME = "not known"
 COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
 
 
@@ -108,6 +126,19 @@ def listed_text(
     return "\n".join([*(lines if records else ()), f"{number} verdict{'' if number == 1 else 's'}"]) + "\n"
 
 
+def decision_text(ended: KeptEnd) -> str:
+    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"."""
+    decision, answer = ended.decision, ended.answer
+    if decision is Decision.AWAITING:
+        return "left to a person, and nobody decided"
+    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
+    by = "the policy" if answer is None else answer.by
+    said = (
+        word.replace("_", " ") if decision is Decision.NOT_LAUNCHED else f"{word.replace('_', ' ')}, by {by}"
+    )
+    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}"
+
+
 def pruned_text(plan: Pruning, deleted: bool) -> str:
     """What was deleted or would be deleted, and what is old and stays."""
     word = "removed" if deleted else "would go"
@@ -129,6 +160,75 @@ def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
         one_line(record.cluster, 63) or "-",
         str(record.nodes),
         answer,
-        one_line(decided, 80) or "-",
+        one_line(decided, 120) or NO_OUTCOME,
         one_line(finding, 120) or one_line(reused, 120) or "-",
     )
+
+
+def gate_text(one: ReplayedGate) -> str:
+    """The lines about one gate, "" for one that is only counted."""
+    if one.fate not in SHOWN:
+        return ""
+    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one))
+
+
+def gate_markdown(one: ReplayedGate) -> str:
+    """A list item about one gate, "" for one that is only counted."""
+    if one.fate not in SHOWN:
+        return ""
+    return f"- {_safe(_replay_headline(one))}\n" + "".join(
+        f"  - {_safe(line)}\n" for line in _replay_lines(one)
+    )
+
+
+def _replay_headline(one: ReplayedGate) -> str:
+    where = f" on {one_line(one.cluster, 63)}" if one.cluster else ""
+    when = f", {one.judged_at}" if one.judged_at else ""
+    what = answer_change(one) if one.fate is ReplayResult.CHANGED else one.why
+    if one.fate is ReplayResult.NO_VERDICT and one.after is not None:
+        what += f"; it would be {ANSWER_WORDS[one.after.answer]}"
+    return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
+
+
+def _replay_lines(one: ReplayedGate) -> Iterator[str]:
+    alike = _alike(one.changes)
+    yield from (_change_line(some) for some in alike[:LINES])
+    hidden = sum(map(len, alike[LINES:])) + one.hidden
+    if hidden:
+        yield f"and {hidden} more findings (--format json lists 100 of each)"
+    if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
+        yield f"condemned: {_condemned(one.before)} -> {_condemned(one.after)}"
+    if one.after is not None and (now := one.after.on_warn) is not None:
+        then = one.before.on_warn if one.before else None
+        said = f'on_warn of the policy is "{now.value}": warnings {DOES[now]}'
+        yield said if then in (None, now) else f'{said}; it was "{then.value}"'
+    if one.fate is ReplayResult.CHANGED and one.why:
+        yield one.why
+    if one.notes:
+        yield f"note: {'; '.join(one.notes)}"
+
+
+def _alike(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes that differ only in their subject, in the order of the first."""
+    found: dict[object, list[Change]] = {}
+    for one in changes:
+        found.setdefault((one.how, one.before, one.after, one.cause, one.check, one.message), []).append(one)
+    return list(found.values())
+
+
+def _change_line(some: Sequence[Change]) -> str:
+    first = some[0]
+    levels = " -> ".join(level.value for level in (first.before, first.after) if level is not None)
+    more = f" and {len(some) - SUBJECTS} more" if len(some) > SUBJECTS else ""
+    whom = f"{', '.join(one.subject for one in some[:SUBJECTS])}{more}"
+    return f"{first.how.value}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
+
+
+def _condemned(said: VerdictSummary) -> str:
+    shown = ", ".join(one_line(name, 100) for name in said.condemned[:LINES])
+    more = len(said.condemned) - LINES
+    return (shown + (f" and {more} more" if more > 0 else "")) or "none"
+
+
+def _safe(text: str) -> str:
+    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)

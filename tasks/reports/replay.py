@@ -1,7 +1,7 @@
 """Judges every kept report again under another policy, one at a time, and compares the result with the kept verdict.
 
 The policy that was used then may not exist any more, so the comparison is with verdict.json: which findings of one report appeared,
-disappeared or changed their level (pure). What cannot be compared is named. The output is text, Markdown or JSON rows.
+disappeared or changed their level (pure). What cannot be compared is named. Text of it: tasks.reports.listings.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from tasks.store.layout import report_key, verdict_key
 from tasks.store.records import KeptFinding, KeptVerdict, Record, matter
 from tasks.text.inert import one_line
 
-MOST, LINES = 100, 10
+MOST = 100
 # Gates whose files are read while another one is judged, and with them the reports in memory.
 AHEAD = 8
 MESSAGE_CHARACTERS = 300
 # What on_warn of a policy was, by the answer that a warning got.
 ON_WARN = {Answer.GO: OnWarn.GO, Answer.ASK: OnWarn.ASK, Answer.NO_GO: OnWarn.REFUSE}
-DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
 
 
 class ChangeKind(StrEnum):
@@ -146,10 +145,15 @@ class ReplayedGate:
 
 
 def replay(
-    store: Store, policy: Policy | None, facts: Facts, baseline: Baseline | None
+    store: Store,
+    policy: Policy | None,
+    facts: Facts,
+    baseline: Baseline | None,
+    cluster: str | None = None,
 ) -> Iterator[ReplayedGate]:
     """Each gate that kept a report, a verdict or a record, by time. Without a policy: the shipped one of each report's type.
 
+    Only those of `cluster`, None for all; a gate whose cluster is not known is never left out, because it may be of this one.
     A few gates are read ahead, because a store may be far away. Raises StoreError if the store cannot be listed or does not answer; a
     gate that cannot be read is in the result.
     """
@@ -160,6 +164,8 @@ def replay(
         if gate_id in recorded or report_key(gate_id) in keys or verdict_key(gate_id) in keys
     ]
     for gate_id, files in _read_ahead(store, chosen):
+        if cluster is not None and files.record is not None and files.record.cluster not in ("", cluster):
+            continue
         yield _replayed(gate_id, files, policy, facts, baseline)
 
 
@@ -271,9 +277,6 @@ def _notes(before: KeptVerdict | Record, after: KeptVerdict) -> tuple[str, ...]:
     return tuple(notes)
 
 
-SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
-
-
 @dataclass
 class ReplayTotals:
     """The totals of a replay so far."""
@@ -324,20 +327,6 @@ def answer_change(one: ReplayedGate) -> str:
     return f"{ANSWER_WORDS[after.answer]} about other nodes"
 
 
-def gate_text(one: ReplayedGate) -> str:
-    """The lines about one gate, "" for one that is only counted."""
-    if one.fate not in SHOWN:
-        return ""
-    return f"{_headline(one)}\n" + "".join(f"    {line}\n" for line in _lines(one))
-
-
-def gate_markdown(one: ReplayedGate) -> str:
-    """A list item about one gate, "" for one that is only counted."""
-    if one.fate not in SHOWN:
-        return ""
-    return f"- {_safe(_headline(one))}\n" + "".join(f"  - {_safe(line)}\n" for line in _lines(one))
-
-
 def gate_row(one: ReplayedGate) -> dict[str, object]:
     """One gate as JSON; no key is ever absent."""
     return {
@@ -354,44 +343,3 @@ def gate_row(one: ReplayedGate) -> dict[str, object]:
         "why": one.why,
         "notes": list(one.notes),
     }
-
-
-def _headline(one: ReplayedGate) -> str:
-    where = f" on {one_line(one.cluster, 63)}" if one.cluster else ""
-    when = f", {one.judged_at}" if one.judged_at else ""
-    what = answer_change(one) if one.fate is ReplayResult.CHANGED else one.why
-    if one.fate is ReplayResult.NO_VERDICT and one.after is not None:
-        what += f"; it would be {ANSWER_WORDS[one.after.answer]}"
-    return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
-
-
-def _lines(one: ReplayedGate) -> Iterator[str]:
-    yield from (_change_line(change) for change in one.changes[:LINES])
-    hidden = max(0, len(one.changes) - LINES) + one.hidden
-    if hidden:
-        yield f"and {hidden} more findings (--format json lists 100 of each)"
-    if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
-        yield f"condemned: {_nodes(one.before)} -> {_nodes(one.after)}"
-    if one.after is not None and (now := one.after.on_warn) is not None:
-        then = one.before.on_warn if one.before else None
-        said = f'on_warn of the policy is "{now.value}": warnings {DOES[now]}'
-        yield said if then in (None, now) else f'{said}; it was "{then.value}"'
-    if one.fate is ReplayResult.CHANGED and one.why:
-        yield one.why
-    if one.notes:
-        yield f"note: {'; '.join(one.notes)}"
-
-
-def _change_line(change: Change) -> str:
-    levels = " -> ".join(level.value for level in (change.before, change.after) if level is not None)
-    return f"{change.how.value}: {levels} {change.cause.value} {change.subject}: {change.check}: {change.message}"
-
-
-def _nodes(said: VerdictSummary) -> str:
-    shown = ", ".join(one_line(name, 100) for name in said.condemned[:LINES])
-    more = len(said.condemned) - LINES
-    return (shown + (f" and {more} more" if more > 0 else "")) or "none"
-
-
-def _safe(text: str) -> str:
-    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)

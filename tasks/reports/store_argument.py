@@ -1,6 +1,7 @@
 """The store that a command line names: a folder, s3://bucket/prefix, or the gate file that names the store.
 
-Commands that read reports take a store in the place of its reports (`inputs_of`).
+A gate file, or its name, stands for the gates of its own cluster, and the address of its store for those of all clusters; --cluster
+chooses another one (`chosen_cluster`). Commands that read reports take a store in the place of its reports (`inputs_of`).
 
 Raises InputError if it names no store; StoreError and IndexFailed are errors of the store and of the index.
 """
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.decode import nearest
-from tasks.gate_file.folder import is_name, path_of
-from tasks.reports.read import DEFAULT, InputError, read_input
+from tasks.gate_file.folder import is_name, missing_name, typed_path
+from tasks.reports.read import DEFAULT, InputError, policy_of, read_input
 from tasks.store.base import BadAddress, Store
 from tasks.store.history import known_names, listed
 from tasks.store.index import FILE, Index
@@ -30,7 +31,9 @@ class NoReports(InputError):
 
 @dataclass(frozen=True)
 class NamedStore:
-    """A store, its address, and where its index lies. `argument` was typed, `path` and `cluster` are what its gate file says."""
+    """A store, its address, and where its index lies. `argument` was typed; `path`, `cluster` and `policy` (a file) are what its gate
+    file says.
+    """
 
     address: str
     store: Store
@@ -39,16 +42,31 @@ class NamedStore:
     argument: str = ""
     path: str = ""
     cluster: str = ""
+    policy: Path | None = None
 
     def index(self) -> Index:
         """The index. Raises IndexFailed."""
         return Index(self.url, self.local / FILE)
 
 
+@dataclass(frozen=True)
+class ReportInput:
+    """The name and the bytes of a report, and the policy file of the gate file by which it was named."""
+
+    name: str
+    data: bytes
+    policy: Path | None = None
+
+
+def typed_store(word: str) -> str:
+    """A store as it was typed; the name of a gate file becomes its path, unless a folder or a file of that name lies here."""
+    return typed_path(word) if is_name(word) and not Path(word).exists() else word
+
+
 def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStore:
     """The store that `argument` names; PRELAUNCH_INDEX is the index's URL where no gate file says it. Raises InputError."""
     url, work, path, cluster = environment.get(URL_VARIABLE, ""), "", "", ""
-    address = argument
+    address, policy = argument, None
     if argument.endswith(".toml"):
         from tasks.gate_file.read import (
             GateFileError,
@@ -61,13 +79,49 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
             raise InputError(error.file, error.message, error.path, error.nearest) from error
         table, cluster = gate.store, gate.cluster.name
         address, url, work, path = table.path, table.index or url, table.work, table.path
+        policy = Path(argument).resolve().parent / gate.policy.file
     try:
         where = absolute(address)
         store = open_store(where)
         local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, url, local, argument, path, cluster)
+    return NamedStore(where, store, url, local, argument, path, cluster, policy)
+
+
+def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:
+    """The cluster that a command is about: the one that was asked for, else that of the gate file; None for all."""
+    return asked or named.cluster or None
+
+
+def cluster_note(named: NamedStore, asked: str | None, *words: str) -> str:
+    """That a gate file shows its cluster alone, and the command that shows everything; "" where nothing is left out unasked. `words`
+    are the command, in which the store is "STORE".
+    """
+    if asked or not named.cluster:
+        return ""
+    return f"cluster {named.cluster} alone; all of its store: {whole_store(named, *words)}"
+
+
+def cluster_notes(
+    arguments: Sequence[str], environment: Mapping[str, str], asked: str | None, *words: str
+) -> tuple[str, ...]:
+    """The `cluster_note` of each gate file among the arguments. Raises InputError."""
+    files = [one for one in arguments if one.endswith(".toml")]
+    notes = (cluster_note(open_named_store(one, environment), asked, *words) for one in files)
+    return tuple(note for note in notes if note)
+
+
+def policy_notes(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The name and the file of the policy of each gate file among the arguments. Raises InputError."""
+    files = [open_named_store(one, environment).policy for one in arguments if one.endswith(".toml")]
+    named = ((policy_of(file), file) for file in files)
+    return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
+
+
+def whole_store(named: NamedStore, *words: str) -> str:
+    """The command about every cluster of the store; in `words` the store is "STORE"."""
+    return shlex.join(("prelaunch", *(named.address if word == "STORE" else word for word in words)))
 
 
 def is_store(argument: str) -> bool:
@@ -77,28 +131,35 @@ def is_store(argument: str) -> bool:
     return any((Path(argument) / name).is_dir() for name in (RECORDS, GATES))
 
 
-def inputs_of(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    """The name and the bytes of each report: one per file, and of a store every report that a verdict was made of, oldest first.
+def inputs_of(
+    arguments: Sequence[str], environment: Mapping[str, str], asked: str | None = None
+) -> Iterator[ReportInput]:
+    """Each report: one per file, and of a store every report that a verdict was made of, oldest first. `asked` is the cluster whose
+    gates are read, as in `chosen_cluster`.
 
     Raises InputError for what cannot be read or names no store, StoreError.
     """
     for argument in arguments:
         if not is_store(argument):
-            yield read_input(argument)
+            if asked:
+                raise InputError(argument, "it is no store, and only a store has clusters.", "--cluster")
+            yield ReportInput(*read_input(argument))
             continue
         named = open_named_store(argument, environment)
         require_gates(named)
         found = listed(named.store, named.index())
         if found.problems:
             raise InputError(named.address, f"it cannot be read completely: {found.problems[0]}")
-        for key in dict.fromkeys(record.report for record in found.records):
+        cluster = chosen_cluster(named, asked)
+        mine = [record for record in found.records if cluster in (None, record.cluster)]
+        for key in dict.fromkeys(record.report for record in mine):
             data = named.store.get(key)
             if data is None:
                 raise InputError(
                     named.store.place(key),
                     "the report is missing. Name the reports that are there one by one.",
                 )
-            yield named.store.place(key), data
+            yield ReportInput(named.store.place(key), data, named.policy)
 
 
 def require_reports(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -120,18 +181,15 @@ def require_gates(name: NamedStore) -> None:
     """Raise InputError for a store without a gate: a name that is misspelt is not a history without a fault."""
     if not name.store.list(RECORDS) and not name.store.list(GATES):
         said = "there are no gate results in it. Name the folder of a store, s3://bucket/prefix, or a gate file that names its store."
-        raise InputError(name.address, f"{said}{_meant(name)}")
+        missing = missing_name(name.argument) if is_name(name.argument) else None
+        raise InputError(name.address, f"{said}{_meant(name)}", "", missing[1] if missing else None)
 
 
 def _meant(name: NamedStore) -> str:
-    """What may be meant instead: the gate file of that name, or the store seen from another folder."""
+    """What may be meant instead: the store seen from another folder."""
     path = name.path
     if path and not is_remote(path) and not Path(path).expanduser().is_absolute():
         return f" ([store] path {path!r} is relative to the folder where the command runs.)"
-    if name.argument and is_name(name.argument) and (file := path_of(name.argument)).is_file():
-        here = Path.cwd()
-        shown = file.relative_to(here) if file.is_relative_to(here) else file
-        return f" If the gate {name.argument!r} is meant, name the file: {shown}"
     return ""
 
 

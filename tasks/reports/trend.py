@@ -23,11 +23,11 @@ from checks.value_types import DecodeError
 from tasks.render.changes import Changes, JudgedInputs, changes, inputs
 from tasks.render.context import EarlierFinding, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
-from tasks.reports.baseline import UnreadableReport
+from tasks.reports.baseline import UnreadableReport, rules_for
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.links import fleet_link
-from tasks.reports.read import default_policy_of, not_a_report
-from tasks.reports.store_argument import inputs_of, is_store, open_named_store, require_gates
+from tasks.reports.read import not_a_report, policy_of
+from tasks.reports.store_argument import chosen_cluster, inputs_of, is_store, open_named_store, require_gates
 from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.history import Listed, known_nodes, listed, rebuild_command
@@ -208,31 +208,36 @@ def _compared(
     return found
 
 
-def kept_trend(argument: str) -> Trend | None:
+def kept_trend(argument: str, asked: str | None = None) -> Trend | None:
     """The trend of a store by the rows that it keeps of each node: the first and the newest gates of each machine. None for what is no
-    store, or keeps no rows of some of its gates, whose reports have to be read then. Raises InputError, StoreError, IndexFailed.
+    store, or keeps no rows of some of its gates, whose reports have to be read then. `asked` as in `chosen_cluster`.
+
+    Raises InputError, StoreError, IndexFailed.
     """
     if not is_store(argument):
         return None
     named = open_named_store(argument, os.environ)
     require_gates(named)
     index = named.index()
-    known = known_nodes(named.store, index, listed(named.store, index))
+    found = listed(named.store, index)
+    known = known_nodes(named.store, index, found, chosen_cluster(named, asked))
     return None if known.problems else follow([gate.numbers for gate in known.history.gates])
 
 
-def dated_of(files: Sequence[str], policy: Policy | None) -> tuple[list[DatedReport], list[UnreadableReport]]:
-    """The reports, and what is none. Raises InputError for what is not there, StoreError."""
+def dated_of(
+    files: Sequence[str], policy: Policy | None, cluster: str | None = None
+) -> tuple[list[DatedReport], list[UnreadableReport]]:
+    """The reports, and what is none; policy and cluster as in `cases_of`. Raises InputError for what is not there, StoreError."""
     dated: list[DatedReport] = []
     bad: list[UnreadableReport] = []
-    for path, data in inputs_of(files, os.environ):
+    for one in inputs_of(files, os.environ, cluster):
         try:
-            report = load(data)
+            report = load(one.data)
         except DecodeError as error:
-            bad.append(UnreadableReport(path, not_a_report(data, error)))
+            bad.append(UnreadableReport(one.name, not_a_report(one.data, error)))
             continue
-        rules = policy or default_policy_of(report.declared.instance_type, report.declared)[0]
-        dated.append(DatedReport(report, digest(data), rules))
+        rules = rules_for(report, policy or policy_of(one.policy))
+        dated.append(DatedReport(report, digest(one.data), rules))
     return dated, bad
 
 

@@ -54,10 +54,15 @@ class Pruning:
 
 
 def planned(
-    store: Store, older_than_days: float, keep_refused: bool, now: float, needed: Mapping[str, str]
+    store: Store,
+    older_than_days: float,
+    keep_refused: bool,
+    now: float,
+    needed: Mapping[str, str],
+    cluster: str | None = None,
 ) -> Pruning:
-    """What a pruning would remove; nothing is removed. `needed` says by the id of a gate why it must stay. Raises StoreError, also
-    where it cannot tell what is in use.
+    """What a pruning would remove; nothing is removed. `needed` says by the id of a gate why it must stay. Only gates of `cluster` go,
+    None for all. Raises StoreError, also where it cannot tell what is in use.
     """
     used, gates = {**needed, **_in_use(store)}, kept_gates(store)
     for gate_id in records.recorded(store):
@@ -69,6 +74,8 @@ def planned(
         read = dict(zip(gates, pool.map(lambda gate_id: _record(store, gate_id), gates), strict=True))
     for gate_id, keys in gates.items():
         record, problem = read[gate_id]
+        if cluster is not None and (record is None or record.cluster != cluster):
+            continue
         since = _newest(gate_id, record)
         if since is not None and now - since < older_than_days * DAY_S:
             continue

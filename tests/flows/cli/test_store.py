@@ -68,9 +68,9 @@ def test_list_shows_each_verdict_in_a_line(run: Run, store: FolderStore) -> None
     code, out, err = run("store", "list", store.root)
     lines = out.splitlines()
 
-    assert (0, 5, "3 verdicts", "") == (code, len(lines), lines[-1], err)
+    assert (0, 5, "3 verdicts") == (code, len(lines), lines[-1]), err
     assert lines[2].startswith(
-        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  -        FAIL node-1"
+        f"2025-11-22T08:00:00Z  {gate_id(1)}  c        2      NO-GO (FAIL)  not known  FAIL node-1"
     )
 
 
@@ -102,17 +102,19 @@ def answer_of(who: str, via: AnswerChannel, verified: bool) -> ApprovalAnswer:
 
 
 def test_list_shows_what_was_decided_and_by_whom(run: Run, store: FolderStore) -> None:
-    """By the policy or by a person; nothing for a gate that has not ended, or whose outcome cannot be read."""
+    """By the policy or by a person; "not known" for a gate that has not ended, or whose outcome cannot be read, which is explained."""
     store.put(outcome_key(gate_id(0)), outcome("launched"))
     store.put(
         outcome_key(gate_id(1)), outcome("overridden", answer_of("U0456EFGH", AnswerChannel.SLACK, True))
     )
     store.put(outcome_key(gate_id(2)), b"{")
-    _, text, _ = run("store", "list", store.root)
+    _, text, err = run("store", "list", store.root)
     _, out, _ = run("store", "list", store.root, "--format", "json")
     rows = document(out)["verdicts"]
 
     assert re.search(r"GO \(PASS\) +launched, by the policy +-$", text, re.MULTILINE)
+    assert re.search(r"GO \(PASS\) +not known +-$", text, re.MULTILINE)
+    assert '"not known" in the column "decided": the gate still runs, or was ended before' in err
     assert "overridden, by U0456EFGH (Slack)  FAIL" in text
     assert [("launched", "policy"), ("overridden", "U0456EFGH (Slack)"), (None, None)] == [
         (row["decision"], row["decided_by"]) for row in rows
@@ -155,10 +157,14 @@ def test_a_store_takes_the_place_of_its_reports(
     """As if every report of it had been named, for every command that reads several."""
     reports = [store.root / report_key(gate_id(number)) for number in range(3)]
     policy = ("--policy", policy_file(tmp_path, POLICY), "--format", "json")
-    named = store.root if form == "folder" else write_gate(tmp_path, fake=False)
+    named = store.root
+    if form == "gate file":
+        named = write_gate(tmp_path, fake=False)
+        named.write_text(named.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "c"'))
+        reports = reports[:2]
     out = ("--out", tmp_path / "baseline.json", "--force") if words[0] == "baseline" else ()
 
-    assert run(*words, *reports, *policy, *out) == run(*words, named, *policy, *out)
+    assert run(*words, *reports, *policy, *out)[:2] == run(*words, named, *policy, *out)[:2]
 
 
 @pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--out", "b.json")])
@@ -249,10 +255,10 @@ def test_an_index_that_fails_is_a_service_error_without_a_password(
 
 
 def test_a_gate_file_names_its_store(run: Run, store: FolderStore, tmp_path: Path) -> None:
-    """[store] path, work and index."""
+    """[store] path, work and index; none of its gates is of the gate file's cluster."""
     code, out, _ = run("store", "list", write_gate(tmp_path, fake=False))
 
-    assert (0, "3 verdicts") == (code, out.splitlines()[-1])
+    assert (0, "0 verdicts") == (code, out.splitlines()[-1])
 
 
 def test_prune_shows_first_and_removes_when_told(run: Run, store: FolderStore) -> None:

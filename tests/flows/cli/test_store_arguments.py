@@ -1,17 +1,21 @@
-"""`prelaunch store` about one node, about times, and for arguments that name no store: what is said of each."""
+"""`prelaunch store` about one node, about times, about ends of gates, and every form of the argument that names a store."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
-from tasks.store.layout import nodes_key
-from tests.flows.cli.test_store import Run, document
+from tasks.store.layout import nodes_key, outcome_key, report_key
+from tests.flows.cli.test_store import Run, document, outcome, policy_file
 from tests.flows.cli.test_store import run as run
 from tests.flows.cli.test_store import store as store
-from tests.sample_reports import healthy, without_node, wrong_sums
+from tests.flows.gates import write_gate
+from tests.sample_reports import POLICY, healthy, without_node, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
@@ -50,20 +54,133 @@ def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> 
     assert 3 == code and f"`prelaunch store index {store.root} --rebuild`" in err
 
 
-@pytest.mark.parametrize("words", [("store", "list"), ("fleet",), ("replay",)])
-def test_the_name_of_a_gate_file_is_answered_with_its_file(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+READERS = [
+    ("store", "list", "STORE"),
+    ("store", "prune", "STORE", "--older-than", "0.1"),
+    ("replay", "STORE", "--policy", "POLICY"),
+    ("trend", "STORE"),
+    ("baseline", "learn", "STORE", "--policy", "POLICY", "--force", "--out", "b.json"),
+    ("fleet", "STORE"),
+    ("history", "STORE", "node-1"),
+]
+
+
+def typed(words: tuple[str, ...], store: object, policy: object) -> list[object]:
+    """The words of a command, with the store and the policy in their places."""
+    return [{"STORE": store, "POLICY": policy}.get(word, word) for word in words]
+
+
+def own_gate_file(folder: Path, cluster: str) -> Path:
+    """A gate file of the store of the tests, for one of its clusters."""
+    file = write_gate(folder, fake=False)
+    text = file.read_text().replace('[cluster]\nname = "test"', f'[cluster]\nname = "{cluster}"')
+    policy_file(folder, POLICY)
+    file.write_text(text.replace('"policy.toml"', '"policy.json"'))
+    return file
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_gate_file_and_its_name_stand_for_its_own_cluster(
+    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """A store is named by its gate file, not by the name that the file has in the folder of gate files."""
+    """The same for every command that takes a store, with a line that names the cluster and the command about all of the store."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "gates").mkdir()
-    (tmp_path / "gates" / "mine.toml").write_text("[cluster]\n")
+    file = own_gate_file(tmp_path, "other")
+    file.rename(tmp_path / "mine.toml")
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
+    policy = policy_file(tmp_path, POLICY)
+
+    by_name = run(*typed(words, "mine", policy))
+    by_file = run(*typed(words, "mine.toml", policy))
+    everything = run(*typed(words, store.root, policy))
+
+    assert by_name[:2] == by_file[:2] and by_file[1] != everything[1]
+    assert gate_id(1) not in by_file[1]
+    assert "cluster other alone; all of its store: prelaunch " in by_file[2]
+    assert f"mine is {tmp_path / 'mine.toml'}" in by_name[2]
+    assert "alone; all of its store" not in everything[2]
+
+
+@pytest.mark.parametrize("words", READERS[:-1], ids=" ".join)
+def test_another_cluster_is_chosen_by_name(
+    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """--cluster goes before the gate file's, and nothing is left out unasked."""
+    monkeypatch.chdir(tmp_path)
+    policy = policy_file(tmp_path, POLICY)
+    file = own_gate_file(tmp_path, "other")
+
+    chosen = run(*typed(words, file, policy), "--cluster", "c")
+
+    assert chosen[1] == run(*typed(words, store.root, policy), "--cluster", "c")[1]
+    assert chosen[1] != run(*typed(words, file, policy))[1]
+    assert "alone" not in chosen[2]
+
+
+@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--out", "b.json")])
+def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore, words: tuple[str, ...]) -> None:
+    """--cluster would leave out nothing of it."""
+    code, _, err = run(*words, store.root / report_key(gate_id(0)), "--cluster", "c")
+
+    assert (2, True) == (code, "only a store has clusters" in err)
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the gate files in the folder of gate files."""
+    monkeypatch.chdir(tmp_path)
+    write_gate(tmp_path / "gates", fake=False)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path / "gates"))
 
-    code, _, err = run(*words, "mine")
+    code, _, err = run("store", "list", "gaet")
 
-    assert (2, True) == (code, f"name the file: {Path('gates') / 'mine.toml'}" in err)
-    assert "name the file" not in run(*words, "other")[2]
+    assert (2, True) == (code, "Did you mean 'gate'?" in err)
+
+
+def test_a_gate_file_brings_its_policy_and_the_policy_is_named(
+    run: Run, store: FolderStore, tmp_path: Path
+) -> None:
+    """Else an own policy would be replayed as the shipped one, and nobody would see it."""
+    file = own_gate_file(tmp_path, "c")
+    policy = json.loads(dump_plain(POLICY))
+    (tmp_path / "own.json").write_text(json.dumps({**policy, "name": "own-rules"}))
+    file.write_text(file.read_text().replace('"policy.json"', '"own.json"'))
+
+    code, out, err = run("replay", file)
+    _, shown, _ = run("replay", file, "--format", "json")
+    _, _, whole = run("replay", store.root)
+    learned = run("baseline", "learn", file, "--out", tmp_path / "b.json")
+
+    assert (0, "2 reports: none would change\n") == (code, out)
+    assert f"policy: own-rules ({tmp_path / 'own.json'})" in err
+    assert f"own-rules ({tmp_path / 'own.json'})" == document(shown)["policy"]
+    assert "policy: the shipped one of each report's type" in whole
+    assert f"policy: own-rules ({tmp_path / 'own.json'})" in learned[2]
+
+
+@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--force", "--out", "b.json")])
+def test_the_policy_of_the_gate_file_is_that_of_its_reports(
+    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """One that cannot be read is named, and not replaced by the shipped one."""
+    monkeypatch.chdir(tmp_path)
+    file = own_gate_file(tmp_path, "c")
+    file.write_text(file.read_text().replace('"policy.json"', '"gone.toml"'))
+    for number in range(2):
+        store.delete(nodes_key(gate_id(number)))
+
+    code, _, err = run(*words, file)
+
+    assert (2, True) == (code, "gone.toml: it cannot be read" in err), err
+
+
+def test_a_hint_follows_a_whole_sentence(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """Also where the message before it has no full stop."""
+    file = tmp_path / "wrong.toml"
+    file.write_text('nam = "x"\n')
+
+    assert "unknown key. Did you mean 'name'?" in run("replay", store.root, "--policy", file)[2]
 
 
 def test_a_relative_store_of_a_gate_file_is_said_to_be_one(
@@ -101,3 +218,33 @@ def test_another_age_is_rejected_with_the_forms(run: Run, store: FolderStore, si
     code, _, err = run("store", "list", store.root, f"--since={since}")
 
     assert (2, True) == (code, "2h" in err and "2026-11-20" in err)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("failed", "launched, by the policy; the training failed "),
+        ("succeeded", "launched, by the policy; the training succeeded "),
+        ("running", "launched, by the policy; the training ran when the gate ended "),
+        ("unknown", "launched, by the policy; how the training ended is not known "),
+    ],
+)
+def test_list_shows_how_the_training_ended(run: Run, store: FolderStore, state: str, said: str) -> None:
+    """A GO whose training failed is no success."""
+    ended = {**json.loads(outcome("launched")), "training": {"job_id": "j", "state": state, "detail": "x"}}
+    store.put(outcome_key(gate_id(0)), dump_plain(ended))
+    _, text, _ = run("store", "list", store.root)
+    _, out, _ = run("store", "list", store.root, "--format", "json")
+
+    assert said in text
+    assert [state, None, None] == [row["training"] for row in document(out)["verdicts"]]
+
+
+def test_a_gate_that_ended_without_a_person_does_not_wait_for_one(run: Run, store: FolderStore) -> None:
+    """Its end is kept, so nothing is pending; a training that was not launched is nobody's decision."""
+    store.put(outcome_key(gate_id(0)), outcome("awaiting"))
+    store.put(outcome_key(gate_id(1)), outcome("not_launched"))
+    _, text, _ = run("store", "list", store.root)
+
+    assert "left to a person, and nobody decided" in text and "waits" not in text
+    assert re.search(r"not launched +FAIL", text)

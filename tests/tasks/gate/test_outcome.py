@@ -8,6 +8,7 @@ import pytest
 
 from tasks.gate import outcome
 from tasks.gate.outcome import (
+    NOBODY_ASKED,
     NOT_STARTED,
     Decision,
     Ending,
@@ -31,10 +32,15 @@ JUDGED = JudgedReport(REPORT, verdict_of(REPORT))
 RAN = Training("g-1-train-1", JobState.FAILED)
 
 
-def said(decision: Decision | None, launches: bool = True, training: Training | None = None) -> str:
+def said(
+    decision: Decision | None,
+    launches: bool = True,
+    training: Training | None = None,
+    requested: bool = True,
+) -> str:
     """The sentence on the outcome's pages."""
     made = Outcome("g-1", Ending.VERDICT, decision, JUDGED, training, "why it ended")
-    judged = without_training(made, launches).judged
+    judged = without_training(made, launches, requested).judged
     return judged.context.training if judged else ""
 
 
@@ -48,7 +54,13 @@ def test_a_gate_that_refused_says_that_no_training_was_started(decision: Decisio
 
 def test_where_there_is_no_training_nothing_is_said_of_it() -> None:
     """Checks alone were asked for."""
-    assert said(Decision.REFUSED, launches=False) == ""
+    assert said(Decision.REFUSED, launches=False, requested=False) == ""
+
+
+def test_checks_alone_ask_nobody_and_say_so() -> None:
+    """A policy that leaves warnings to a person does not make a gate wait that was to launch nothing."""
+    assert said(Decision.AWAITING, launches=False, requested=False) == NOBODY_ASKED
+    assert said(Decision.AWAITING, launches=False, training=RAN) == ""
 
 
 def test_a_training_that_was_started_is_not_denied() -> None:

@@ -10,6 +10,7 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.model import ANSWER_WORDS, Answer, Cause, Level
 from checks.policy import OnWarn, Policy, Rule
+from tasks.reports.listings import gate_text
 from tasks.reports.replay import (
     AHEAD,
     MOST,
@@ -20,7 +21,6 @@ from tasks.reports.replay import (
     answer_change,
     changes,
     gate_row,
-    gate_text,
     replay,
 )
 from tasks.store.base import StoreError, StoreUnreachable
@@ -330,6 +330,16 @@ def test_equal_findings_are_counted() -> None:
     found, _ = changes((finding(1), finding(1)), (finding(1),))
 
     assert [ChangeKind.DISAPPEARS] == [change.how for change in found]
+
+
+def test_findings_that_differ_in_their_subject_alone_are_one_line() -> None:
+    """With the first subjects; how many are left out is counted in findings."""
+    alike = [replace(finding(0), subject=f"node-1/rank-{rank}") for rank in range(8)]
+    found, hidden = changes((), [*alike, replace(finding(1), message="another")])
+    text = gate_text(ReplayedGate("g", ReplayResult.CHANGED, changes=found, hidden=hidden))
+
+    assert 1 == text.count("node-1/rank-0, node-1/rank-1, node-1/rank-2 and 5 more: ")
+    assert 3 == len(text.splitlines())
 
 
 def test_the_sum_is_a_sentence() -> None:
