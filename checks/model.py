@@ -283,8 +283,8 @@ class Finding:
     that crossed a threshold; None if there is no such number. `source` is the source of that threshold; "" if nothing was compared.
     `kind` is None for findings that no code has to distinguish. `metric` is the metric of the rule whose threshold was crossed; ""
     otherwise. `elements` are the labels ("GPU 5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is
-    not a list. `unmeasured` is set if the kind is NOT_MEASURED. `nodes` are those that a finding about the cluster says most of; () if
-    it is about no node more than about the others.
+    not a list. `unmeasured` is set if the kind is NOT_MEASURED. `named_nodes` are those that a finding about the cluster says most of;
+    () if it is about no node more than about the others.
     """
 
     level: Level
@@ -302,7 +302,7 @@ class Finding:
     unmeasured: Unmeasured | None = None
     is_predicate: bool = False
     compared: Comparison | None = None
-    nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    named_nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _proves_nothing(
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
     return replace(
         finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric,
-        nodes=tuple(sorted({*finding.nodes, *busy})),
+        named_nodes=tuple(sorted({*finding.named_nodes, *busy})),
     )  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def _kind(subjects: Sequence[str]) -> str:
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """The verdict as the command line prints it. No key is ever absent but `certified`, which is there if a certificate stands for a
-    check.
+    check, and `named_nodes` of a finding that names none.
     """
     c = verdict.coverage
     return {

@@ -98,7 +98,7 @@ def rows_of(
         ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
         for end in dict.fromkeys(ends):
             (whole if end == CLUSTER else by_node.setdefault(end, [])).append(finding)
-        for node in finding.nodes if not is_accepted_gap(finding) else ():
+        for node in finding.named_nodes if not is_accepted_gap(finding) else ():
             by_node.setdefault(node, []).append(finding)
     measured = _measured(rows)
     sets: dict[tuple[str, ...], int] = {}
@@ -209,7 +209,7 @@ def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
 
 
 def _short(finding: KeptFinding) -> KeptFinding:
-    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), nodes=())
+    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=())
 
 
 # Per machine, name and identity so many rows are read: the newest, for a page, and the first, for the reference of a trend.

@@ -45,7 +45,7 @@ class KeptFinding:
     message: str
     metric: str = ""
     is_predicate: bool = False
-    nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    named_nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
 
 def is_missing(finding: KeptFinding) -> bool:
@@ -114,7 +114,7 @@ def load(data: bytes) -> KeptVerdict:
 def of(verdict: Verdict) -> KeptVerdict:
     """The same for a verdict that was made just now."""
     findings = tuple(
-        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate, f.nodes)
+        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate, f.named_nodes)
         for f in verdict.findings
     )
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)

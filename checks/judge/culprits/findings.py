@@ -187,7 +187,7 @@ class CheckFindings:
                 yield Finding(
                     unexplained_level(reading, self.most_cost), Cause.EVIDENCE, self.check, CLUSTER,
                     wording.unexplained(matrix, result, left), wording.cells(matrix, left, self.tests), wording.AGAIN,
-                    nodes=tuple(sorted(node for node, _ in wording.in_common(matrix, left))),
+                    named_nodes=tuple(sorted(node for node, _ in wording.in_common(matrix, left))),
                 )  # fmt: skip
         elif (
             result.answer is Answer.NOBODY

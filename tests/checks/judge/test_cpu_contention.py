@@ -159,7 +159,7 @@ def test_a_finding_about_the_cluster_names_the_busy_node() -> None:
     [quiet] = dict.fromkeys(_found(_row(0, 0.1, QUIET), _row(1, 0.1, QUIET), rule=rule))
     [own] = _found(_row(0, 0.44, BUSY))
 
-    assert [("node-1",), (), ()] == [shared.nodes, quiet.nodes, own.nodes]
+    assert [("node-1",), (), ()] == [shared.named_nodes, quiet.named_nodes, own.named_nodes]
 
 
 def test_a_rule_that_is_not_about_the_cpu_is_excused_by_nothing() -> None:

@@ -102,7 +102,13 @@ def test_a_finding_about_the_cluster_is_a_doubt_about_the_nodes_that_it_names() 
         "node-1 was busy, so that this proves nothing: 5 of 192 tests are bad; most of them are of node-1 (5)"
     )
     busy = KeptFinding(
-        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", CLUSTER, said, "bandwidth", nodes=("node-1",)
+        Level.WARN,
+        Cause.EVIDENCE,
+        "collective.all_reduce",
+        CLUSTER,
+        said,
+        "bandwidth",
+        named_nodes=("node-1",),
     )
     report = replace(healthy(), gate_id=gate_id(0))
     verdict = of(decide(report, POLICY, FACTS))
@@ -120,7 +126,12 @@ def test_a_finding_about_the_cluster_is_a_doubt_about_the_nodes_that_it_names() 
 def test_a_gap_that_the_policy_accepts_is_no_doubt_about_the_nodes_that_it_names() -> None:
     """No threshold was crossed."""
     gap = KeptFinding(
-        Level.WARN, Cause.EVIDENCE, "collective.all_reduce", CLUSTER, "rounds are missing", nodes=("node-1",)
+        Level.WARN,
+        Cause.EVIDENCE,
+        "collective.all_reduce",
+        CLUSTER,
+        "rounds are missing",
+        named_nodes=("node-1",),
     )
     report = replace(healthy(), gate_id=gate_id(0))
     verdict = replace(of(decide(report, POLICY, FACTS)), findings=(gap,))
