@@ -25,6 +25,7 @@ from tasks.reap import (
     mark_ended,
     notify_crash,
     notify_late,
+    successor_of,
 )
 
 
@@ -77,6 +78,9 @@ async def _one(run: GateRun, why: Why) -> ReapResult:
 
 
 async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
+    if heir := await successor_of(run, setting):  # which notifies people of the gate's end, as of any other
+        ended = await mark_ended(run, Crashed(message=f"This run {why}; {heir}."))
+        return ReapResult(run.name, f"{why}; {heir}", acted=ended)
     if not await mark_ended(run, Crashed(message=f"This run {why}.")):
         return ReapResult(run.name, "has ended in the meantime", acted=False)
     done, left = await jobs_of(run, setting, paged=not run.leads)

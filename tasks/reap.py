@@ -32,6 +32,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LeaseError, LeaseLost
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LOOK_S, RunLiveness, liveness_of
+from tasks.gate.lease.successor import taken_over
 from tasks.gate.session import cancel_jobs
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import LaunchError
@@ -242,7 +243,7 @@ async def notify_late(run: GateRun, setting: GateContext) -> str:
     """Notify the gate's owner, once per run. Returns who was notified, for people."""
     said = (
         f"no worker has started run {run.name}: nothing was checked, and nothing was launched. "
-        "See that a worker of its pool runs: prefect worker start --pool prelaunch"
+        "See that a worker of its work pool runs: docs/server.md, Start a worker"
     )
     return await _page(run, setting, Kind.LATE, said)
 
@@ -274,6 +275,20 @@ async def mark_ended(run: GateRun, state: State[Any]) -> bool:
             return True
         now = (await client.read_flow_run(UUID(run.flow_run_id))).state
     return now is not None and now.type is state.type
+
+
+async def successor_of(run: GateRun, setting: GateContext) -> str:
+    """What became of the run's gate in another run that took it over; "" if none did, or if that is not known."""
+    async with get_client() as client:
+        known = await runs.run_status(client, run.flow_run_id)
+    if known is None or not known.gate_id:
+        return ""
+    try:
+        cluster = setting.gate.cluster.name
+        return await run_to_end(taken_over, setting.store, cluster, known.gate_id, run.flow_run_id)
+    except UNCLEAR as error:
+        LOG.warning("whether another run took over gate %s is not known: %s", known.gate_id, error)
+        return ""
 
 
 async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str, str]:

@@ -39,6 +39,7 @@ from tasks.paging.preflight import BLOCK, notifier_reach
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.folder import LOCK
+from tasks.store.index import IndexFailed
 from tasks.store.layout import probe_key
 from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
@@ -56,13 +57,14 @@ PYTHONS = ((3, 11), (3, 15))
 ANSWER_S = 20.0
 NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 TORCH = "PyTorch"
+NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
 
 
 def add_arguments(parser: Parser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
-        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker "
-        f"for its deployments. One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
+        "Looks at what a gate needs: Python, the store, the index that it names, the engine and the account, PyTorch, the notifiers, "
+        f"Prefect, and a worker for its deployments. One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
         "Exit codes: 0 everything is there, 2 something is missing, "
         "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
     )
@@ -124,6 +126,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
     note = "" if setting is None else relative_note(setting)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
         ("the store", lambda: _store(store, address, note)),
+        ("the index", lambda: _index(setting)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: _notifiers(setting, arguments.send_test)),
         ("Prefect", lambda: _prefect(setting)),
@@ -206,6 +209,17 @@ def _remove(root: Path, key: str, new: list[Path]) -> None:
                 one.unlink()
         for folder in new:
             folder.rmdir()
+
+
+def _index(setting: GateContext | None) -> Iterator[PreflightCheck]:
+    """The database that `[store] index` names; the default is a file of the store's folder, which a gate makes anew."""
+    if setting is None or not setting.gate.store.index:
+        return
+    try:
+        setting.index.probe()
+        yield _ok("index", f"{setting.index.name}: tables could be written")
+    except IndexFailed as error:
+        yield _missing("index", f"{error} Until then verdicts are stored, and are not in the index.")
 
 
 def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
@@ -335,13 +349,16 @@ def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
     except NotifyError as error:
         yield PreflightCheck("work pools", PreflightResult.UNSEEN, f"the server did not list them: {error}")
         return
+    own = "" if setting is None else f". {NOT_THIS_SHELL}"
     for one in found:
         subject, used = f"work pool {one.name}", ", ".join(one.deployments)
-        if one.lack:
-            said = f"{one.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
-            yield _missing(subject, said, f"Run: {one.remedy}")
+        state = one.state
+        if state.lack:
+            said = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
+            yield _missing(subject, said, f"Run: {state.remedy}")
         else:
-            yield _ok(subject, f"a worker is online; used by {used}")
+            heard = f" ({state.heard})" if state.heard else ""
+            yield _ok(subject, f"a worker is online{heard}; used by {used}{own}")
 
 
 def _read_a_run() -> None:

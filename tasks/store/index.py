@@ -97,6 +97,15 @@ class Index:
         )
         return found
 
+    def probe(self) -> None:
+        """Find out whether rows could be written now; nothing of it stays. Raises IndexFailed."""
+        new = self._new_file()
+        try:
+            self._in_time(lambda connection: _probed(connection, self.name), versioned=False)
+        finally:
+            if new is not None:
+                new.unlink(missing_ok=True)
+
     def forget(self, store: str, gate_ids: Sequence[str]) -> None:
         """Remove rows. Raises IndexFailed."""
         self._in_time(lambda connection: _removed(connection, store, gate_ids), REBUILD_S)
@@ -185,6 +194,16 @@ class Index:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         return engine_of(self._url, self._file, BUSY_S)
 
+    def _new_file(self) -> Path | None:
+        """The file of SQLite that the first connection would make; None where it is there, or for a server."""
+        from sqlalchemy import make_url
+
+        made = make_url(self._url) if self._url else None
+        if made is not None and made.get_backend_name() != "sqlite":
+            return None
+        file = self._file if made is None else Path(made.database or self._file)
+        return None if file.exists() else file
+
     def _explained(self, error: Exception) -> IndexFailed:
         if isinstance(error, ImportError):
             return IndexFailed(
@@ -230,6 +249,13 @@ def _create(connection: Connection) -> None:
     index_tables.lock(connection)
     index_tables.METADATA.create_all(connection)
     index_tables.set_version(connection)
+
+
+def _probed(connection: Connection, name: str) -> None:
+    """Make the tables, where they are not there, in a transaction that is not committed."""
+    _create(connection)
+    _require_version(connection, name)
+    connection.rollback()
 
 
 def _drop(connection: Connection) -> None:

@@ -156,7 +156,7 @@ def test_a_late_run_is_told_once(tmp_path: Path) -> None:
     first, second = _reaped(run, "late"), _reaped(run, "late")
 
     (page,) = (tmp_path / "store" / "pages").iterdir()
-    assert "no worker has started run" in page.read_text() and "worker start" in page.read_text()
+    assert "no worker has started run" in page.read_text() and "Start a worker" in page.read_text()
     assert ("Reaped", "Late") == (first.name, _state(run).name)
     assert "already notified" in second.message
 

@@ -102,7 +102,9 @@ def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
     assert f"work pool {other}" not in of_file
     lack = of_all[f"work pool {other}"]
     assert ["MISSING"] == words([lack]) and f"gate/of-{other}" in lack.message
-    assert f"Run: prefect worker start --pool {other}" == lack.remedy
+    assert lack.remedy.startswith(f"Run: prefect worker start --pool {other} (with the settings")
+    assert "its last heartbeat was " in of_file[f"work pool {own}"].message
+    assert "secrets and PRELAUNCH_GATES of this shell" in of_file[f"work pool {own}"].message
 
 
 def words(lines: Iterable[PreflightCheck]) -> list[str]:
@@ -149,6 +151,23 @@ def test_the_store_is_tried_with_a_probe(tmp_path: Path, kind: type[FolderStore]
     assert [word] * 2 == words([*new, *old])
     assert not (tmp_path / "new").exists()
     assert ["gates"] == [path.name for path in (tmp_path / "old").iterdir() if path.is_dir()]
+
+
+def test_an_index_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    """A gate would say GO and be in no list; the default, a file of the store, needs no look."""
+
+    def looked(index: str) -> list[PreflightCheck]:
+        path = write_gate(tmp_path, fake=False)
+        text = path.read_text()
+        path.write_text(text.replace("[store]\n", f'[store]\nindex = "{index}"\n'))
+        return list(doctor._index(open_gate_context(GateRequest(gate_file=str(path)))))
+
+    absent = looked("postgresql+psycopg://prefect@127.0.0.1:9/prelaunch")
+    there = looked(f"sqlite:///{tmp_path}/index.sqlite")
+
+    assert ["MISSING", "OK"] == words([*absent, *there])
+    assert "postgresql://127.0.0.1:9/prelaunch" in absent[0].message
+    assert [] == list(doctor._index(None)) == list(doctor._index(setting(tmp_path)))
 
 
 def test_a_file_is_no_store(tmp_path: Path) -> None:

@@ -66,6 +66,39 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
     return made
 
 
+def test_a_probe_leaves_nothing(server: Postgres, tmp_path: Path) -> None:
+    """No table on a server, no file for SQLite; and tables of another version are found."""
+    from sqlalchemy import NullPool, create_engine, inspect, text
+
+    url = server.url.rpartition("/")[0] + "/probed"
+    admin = create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with admin.connect() as connection:
+        connection.execute(text("CREATE DATABASE probed"))
+    file = tmp_path / "index.sqlite"
+    Index(url, tmp_path / "unused").probe()
+    Index(f"sqlite:///{file}", tmp_path / "unused").probe()
+
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        assert [] == inspect(connection).get_table_names()
+    assert [] == list(tmp_path.iterdir())
+    Index("", file).write(STORE, (record(),))
+    Index("", file).probe()
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE prelaunch_index SET schema_version = 99")
+    with pytest.raises(IndexOfAnotherVersion, match="schema version 99"):
+        Index("", file).probe()
+
+
+def test_a_probe_finds_what_is_missing(tmp_path: Path) -> None:
+    """A server that is not there, a database that has nobody, a folder that is not there."""
+    for url in (
+        "postgresql+psycopg://prefect@127.0.0.1:9/prelaunch",
+        f"sqlite:///{tmp_path}/none/index.sqlite",
+    ):
+        with pytest.raises(IndexFailed, match="failed"):
+            Index(url, tmp_path / "unused").probe()
+
+
 def test_rows_come_back_as_they_were(index: Index) -> None:
     """Oldest first, every field of them, each once however often it was written."""
     records = (
