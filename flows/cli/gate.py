@@ -133,16 +133,16 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
             stack.enter_context(share_gate_context(request, setting))
             if Foreground(lambda: _flow(request, server, shown)).run():
                 stack.close()
-                return interrupted(arguments, gate_id, 0, setting, shown.measured)
+                return interrupted(arguments, gate_id, 0, setting, shown)
         except Interrupted as error:
             ignore_signals()
             stack.close()
-            return interrupted(arguments, gate_id, error.number, setting, shown.measured)
+            return interrupted(arguments, gate_id, error.number, setting, shown)
         except KeyboardInterrupt as error:
             ignore_signals()
             stack.close()
             number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
-            return interrupted(arguments, gate_id, number, setting, shown.measured)
+            return interrupted(arguments, gate_id, number, setting, shown)
         except ServerError as error:
             stack.close()
             return nothing_judged(arguments, name, gate_id, str(error))

@@ -28,7 +28,7 @@ from tasks.gate.outcome import (
     outcome_json,
     with_ending,
 )
-from tasks.gate.progress import Progress, measured_text
+from tasks.gate.progress import LiveProgress, measured_text
 from tasks.render.context import NO_CONTEXT
 from tasks.text.inert import one_line
 
@@ -56,19 +56,20 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
 
 
 def interrupted(
-    arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext, measured: Progress | None
+    arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext, shown: LiveProgress
 ) -> int:
-    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, what was judged is shown.
+    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, or what was not, and what was judged.
 
-    `measured` is the last progress of its checks, None if they had not begun to report.
+    `shown` has the last progress of its checks, and what could not be ended.
     """
     word = f"by {signal.Signals(number).name}" if number else "in Prefect"
-    reason = f"cancelled {word}; the jobs that it had started were ended"
+    left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
+    reason = f"cancelled {word}; {left or 'the jobs that it had started were ended'}"
     kept, line = kept_verdict(setting, gate_id), f"{CANCELLED} {setting.gate.name}: {reason}"
     if arguments.format != "json":
         write_stdout(f"{line}\n")
     if kept is None:
-        _cancelled(arguments, setting.gate.name, gate_id, reason, line, measured_text(measured))
+        _cancelled(arguments, setting.gate.name, gate_id, reason, line, measured_text(shown.measured))
     else:
         verdict, report, html = kept
         if arguments.format == "json":

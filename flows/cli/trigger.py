@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         with live_progress():
-            ended = Foreground(followed).run()
+            ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
             write_stderr(f"prelaunch: the time limit is reached: {_cancelled(started, once)}")
     except Unreachable as error:

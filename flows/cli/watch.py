@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         with live_progress():
-            ended = Foreground(lambda: follow(found, report_progress, limit_s)).run()
+            ended = Foreground(lambda: follow(found, report_progress, limit_s), "the run continues").run()
     except NoSuchRun as error:
         return refuse(arguments, str(error))
     except FollowError as error:

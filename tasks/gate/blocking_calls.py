@@ -9,16 +9,22 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from tasks.launchers.interruption import interruptible
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run the call in a thread. A caller that is cancelled meanwhile first waits for the call to end."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    """Run the call in a thread. A caller that is cancelled meanwhile first waits for the call to end; where the call waits for an
+    engine that does not answer, it is told to stop waiting.
+    """
+    with interruptible() as stop:
+        running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        stop.set()
         while not running.done():
             try:
                 await asyncio.wait({running})

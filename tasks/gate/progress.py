@@ -1,7 +1,8 @@
 """Progress of a gate while it runs: a listener for whoever starts a flow in its own process, and live progress on stderr.
 
 Nobody has to listen. A terminal shows the stage and the nodes with the time that has passed, anew several times a second. Anything
-else, such as the log of CI, gets a line when a stage begins and when it ends, and one every 10 s meanwhile.
+else, such as the log of CI, gets a line when a stage begins and when it ends, and meanwhile one every 10 s at most: where nothing
+has changed, after 10, 20, 40 s and so on, five minutes at most.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tasks.text.inert import one_line
 if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
-PLAIN_EVERY_S = 10.0
+PLAIN_EVERY_S, PLAIN_LONGEST_S = 10.0, 300.0
 TICK_S = 0.5
 SHORT_S, MINUTE_S = 120.0, 60.0
 STARTING = "start"
@@ -39,7 +40,7 @@ class Progress:
     `nodes` are those that report, and `expected_s` is how long the stage should take, None if it is not known.
 
     `answered` says who decided what and why where a question of the run has just been answered. A `lasting` detail is no state that
-    the next one replaces: it stays on a terminal.
+    the next one replaces: it stays on a terminal. An `unended` one is about a job that could not be ended, or machines that are kept.
     """
 
     stage: str
@@ -48,6 +49,7 @@ class Progress:
     total: int = 0
     answered: AnswerLine | None = None
     lasting: bool = False
+    unended: bool = False
     nodes: tuple[NodeProgress, ...] = ()
     expected_s: float | None = None
 
@@ -90,7 +92,8 @@ def report_end(outcome: Outcome) -> None:
 
 
 class LiveProgress:
-    """Shows progress, and keeps how the flow ended, and in `measured` the last progress that counted observations.
+    """Shows progress, and keeps how the flow ended, in `measured` the last progress that counted observations, and in `unended` what
+    could not be ended.
 
     On a terminal it is what `status` draws; each drawing has the present time.
     """
@@ -98,13 +101,18 @@ class LiveProgress:
     def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.outcome: Outcome | None = None
         self.measured: Progress | None = None
+        self.unended: list[str] = []
         self._status, self._clock, self._lock = status, clock, threading.Lock()
         self._now, self._begun = Progress(STARTING, "starting"), clock()
         self._said, self._said_at = "", self._begun
+        self._shown, self._pause_s = self._now, PLAIN_EVERY_S
 
     def progress(self, progress: Progress) -> None:
         """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
         with self._lock:
+            if progress.unended:
+                self.unended += [progress.detail] if progress.detail not in self.unended else []
+                return
             if progress.lasting:
                 self._last(f"{progress.stage}: {one_line(progress.detail)}")
                 return
@@ -118,13 +126,19 @@ class LiveProgress:
             if self._status is not None:
                 self._status.update(self)
             elif begins:
-                self._say(self._line())
+                self._say_now()
 
     def tick(self) -> None:
-        """Be silent for 10 s at most. A terminal shows the time by itself."""
+        """Say what is new every 10 s, and what is not at growing intervals. A terminal shows the time by itself."""
         with self._lock:
-            if self._status is None and self._clock() - self._said_at >= PLAIN_EVERY_S:
-                self._say(self._line())
+            if self._status is not None:
+                return
+            silent_s = self._clock() - self._said_at
+            changed = (self._now.stage, self._now.detail) != (self._shown.stage, self._shown.detail)
+            if silent_s >= (PLAIN_EVERY_S if changed else self._pause_s):
+                pause_s = PLAIN_EVERY_S if changed else min(2 * self._pause_s, PLAIN_LONGEST_S)
+                self._say_now()
+                self._pause_s = pause_s
 
     def ended(self, outcome: Outcome) -> None:
         """Keep the outcome for the command line."""
@@ -153,6 +167,10 @@ class LiveProgress:
             self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
         elif line != self._said:
             self._say(line)
+
+    def _say_now(self) -> None:
+        self._shown, self._pause_s = self._now, PLAIN_EVERY_S
+        self._say(self._line())
 
     def _say(self, line: str) -> None:
         self._said, self._said_at = line, self._clock()

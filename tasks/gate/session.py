@@ -22,6 +22,7 @@ from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseE
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import JudgedReport, PlacementProof
+from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate.request_record import keep_request, require_names
 from tasks.gate_file.read import GateFileError
@@ -232,6 +233,7 @@ class Session:
 
     def _still_paid(self, said: str) -> None:
         LOG.error("%s", said)
+        report_progress(Progress("end", said, unended=True))
         if said not in self.unreleased:
             self.unreleased.append(said)
 

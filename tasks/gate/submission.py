@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from checks.documents.report import dump_plain
 from tasks.gate.jobs import planned_jobs
-from tasks.gate.progress import Progress, report_progress
+from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
 from tasks.launchers.base import (
     EngineUnavailable,
@@ -21,9 +21,12 @@ from tasks.launchers.base import (
     JobSpec,
     LaunchRejected,
     NoCapacity,
+    NotSubmitted,
+    Plan,
     PreflightCheck,
     PreflightResult,
 )
+from tasks.launchers.interruption import is_interrupted
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
@@ -38,13 +41,27 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     """Submit the job. It is recorded first, so that every end of the gate also ends the job. Raises LaunchError."""
     session.ends()  # two jobs of a gate never run side by side
     run_preflight(session)
-    session.remember(job.name)
-    launcher = session.setting.launcher
-    plan = launcher.plan(job)
+    stage = STARTING if job.name == session.checking else "training"
+    engine = session.keeper.lease.engine.launcher
+    report_progress(Progress(stage, f"job {job.name} is being submitted (engine {engine})"))
+    plan = session.setting.launcher.plan(job)
     try:
-        return launcher.submit(plan)
+        return _submit(session, plan)
     except EngineUnavailable:
-        return launcher.submit(plan)  # submit adopts: asking twice never starts two
+        if is_interrupted():
+            raise
+        return _submit(session, plan)  # submit adopts: asking twice never starts two
+
+
+def _submit(session: Session, plan: Plan) -> JobHandle:
+    if is_interrupted():
+        raise NotSubmitted(f"{plan.job.name} was not submitted, because the gate is to end")
+    session.remember(plan.job.name)
+    try:
+        return session.setting.launcher.submit(plan)
+    except NotSubmitted:
+        session.let_go(plan.job.name)
+        raise
 
 
 def run_preflight(session: Session) -> None:

@@ -41,6 +41,10 @@ class EngineUnavailable(LaunchError):
     """The engine did not answer; whether something runs is not known."""
 
 
+class NotSubmitted(EngineUnavailable):
+    """The engine did not answer before it was asked to start anything: nothing was submitted."""
+
+
 class JobState(Enum):
     """A job's state in our words. UNKNOWN is never final and has a deadline in the caller."""
 

@@ -38,9 +38,10 @@ from checks.model import Report
 from checks.value_types import DecodeError
 from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
+from tasks.orchestration.silence import QuietRun, slot_holder
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
-from tasks.orchestration.work_pools import FLOW, idle_pool
+from tasks.orchestration.work_pools import FLOW, pool_state
 from tasks.store.base import Store, StoreError
 from tasks.store.layout import report_key
 from tasks.store.open import open_store
@@ -132,6 +133,7 @@ async def follow_run(
 ) -> FollowedRun:
     """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
     begun = heard = time.monotonic()
+    quiet = QuietRun()
     while True:
         try:
             found, now = await client.read_flow_run(run), time.monotonic()
@@ -142,7 +144,7 @@ async def follow_run(
             if final or now - begun > limit_s:
                 ended = _followed(found, final, announced, why)
                 return replace(ended, message=waits) if waits else ended
-            say(await _progress(client, found, waits))
+            say(await quiet.completed(client, found, await _progress(client, found, waits)))
         except httpx.HTTPError as error:
             if heard == begun and _is_unwelcome(error):
                 raise Unreachable(_unanswered(client, error)) from error
@@ -212,16 +214,18 @@ async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None
 
 async def _why_it_waits(client: PrefectClient, run: FlowRun) -> str:
     """Why nobody takes a run that should have begun, and what mends it; "" where it is not known, or a worker is online."""
+    if holder := await slot_holder(client, run):
+        return holder
     due, pool = run.expected_start_time, run.work_pool_name
     if run.state is None or not run.state.is_scheduled() or due is None or not pool:
         return ""
     if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
         return ""
     try:
-        lack, remedy = await idle_pool(client, pool)
+        found = await pool_state(client, pool)
     except httpx.HTTPError:
         return ""
-    return f"{lack[:1].upper()}{lack[1:]}: {remedy}" if lack else ""
+    return f"{found.lack[:1].upper()}{found.lack[1:]}: {found.remedy}" if found.lack else ""
 
 
 async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress:

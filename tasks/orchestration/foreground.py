@@ -1,8 +1,8 @@
 """Runs a coroutine on a thread of its own while the main thread handles signals.
 
 Prefect handles SIGTERM itself if a flow runs on the main thread, and raises in the middle of the event
-loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started; later ones only
-print a message.
+loop. Here the first SIGINT or SIGTERM cancels the coroutine, so that it ends what it started. Each is acknowledged by a
+message; a later one does nothing else.
 
 Interrupted         a signal ended it; `number` is which
 """
@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -57,10 +58,12 @@ class Interrupted(Exception):
 
 
 class Foreground(Generic[T]):
-    """Runs one coroutine to its end. To be used on the main thread, once."""
+    """Runs one coroutine to its end. To be used on the main thread, once. `ending` is what a signal makes it do."""
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._start = start
+    def __init__(
+        self, start: Callable[[], Coroutine[Any, Any, T]], ending: str = "ending what was started"
+    ) -> None:
+        self._start, self._ending = start, ending
         self._lock = threading.Lock()
         self._task: asyncio.Task[T] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,8 +109,14 @@ class Foreground(Generic[T]):
         return await self._task
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
+        word = "once more" if self._signal else "received"
+        with suppress(OSError, ValueError, RuntimeError):  # a closed terminal, or in the middle of a print
+            print(
+                f"prelaunch: {signal.Signals(number).name} {word}: {self._ending}",
+                file=sys.stderr,
+                flush=True,
+            )
         if self._signal:
-            print("prelaunch: ending the jobs that were started, please wait", file=sys.stderr, flush=True)
             return
         self._signal = number
         # The lock is held by the other thread for microseconds only, never by this one.

@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-from prefect.client.schemas.objects import WorkerStatus
+from prefect.client.schemas.objects import Worker, WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
 FLOW = "gate"
+# Prefect 3.8.8: a worker sends a heartbeat every 30 s by default. The server's service Foreman looks every 15 s, and takes one that
+# missed three for offline (PREFECT_SERVER_SERVICES_FOREMAN_INACTIVITY_HEARTBEAT_MULTIPLE).
+EVERY_S, MISSED = 30, 3
+CREATE = "prefect work-pool create {pool} --type process --base-job-template deployments/server/pool.json"
+START = "prefect worker start --pool {pool} (with the settings that docs/server.md, Start a worker, names)"
 
 
 @dataclass(frozen=True)
 class GatePool:
-    """A work pool, and the deployments of gates that use it. `lack` says why nobody takes a run, and `remedy` what mends it; both are
-    "" where a worker is online.
-    """
+    """A work pool, and the deployments of gates that use it."""
 
     name: str
     deployments: tuple[str, ...]
-    lack: str
-    remedy: str
+    state: PoolState
 
 
-async def idle_pool(client: PrefectClient, pool: str) -> tuple[str, str]:
-    """Why nobody takes a run of the pool, and the command that mends it; two "" where a worker is online, or none is needed.
-
-    Raises httpx.HTTPError.
+@dataclass(frozen=True)
+class PoolState:
+    """Whether somebody takes a run of a pool: `lack` says why nobody does, and `remedy` what mends it; both are "" where a worker is
+    online, or where none is needed. `heard` says how old the newest sign of life of such a worker is, "" for none.
     """
+
+    lack: str = ""
+    remedy: str = ""
+    heard: str = ""
+
+
+async def pool_state(client: PrefectClient, pool: str) -> PoolState:
+    """Whether somebody takes a run of the pool. Raises httpx.HTTPError."""
     try:
         known = await client.read_work_pool(pool)
     except ObjectNotFound:
-        return f"there is no work pool {pool}", f"prefect work-pool create {pool} --type process"
+        return PoolState(f"there is no work pool {pool}", CREATE.format(pool=pool))
     if known.is_paused:
-        return f"work pool {pool} is paused", f"prefect work-pool resume {pool}"
+        return PoolState(f"work pool {pool} is paused", f"prefect work-pool resume {pool}")
     if known.is_push_pool or known.is_managed_pool:  # of Prefect Cloud, which starts the runs itself
-        return "", ""
+        return PoolState()
     workers = await client.read_workers_for_work_pool(pool)
-    if any(worker.status is WorkerStatus.ONLINE for worker in workers):
-        return "", ""
-    return f"no worker of work pool {pool} is online", f"prefect worker start --pool {pool}"
+    online = [worker for worker in workers if worker.status is WorkerStatus.ONLINE]
+    if not online:
+        return PoolState(f"no worker of work pool {pool} is online", START.format(pool=pool))
+    return PoolState(heard=_heard(online, datetime.now(UTC)))
+
+
+def _heard(online: Sequence[Worker], now: datetime) -> str:
+    """How old the newest heartbeat is, and for how long a worker that was killed would still count as online."""
+    beats = [
+        (one.last_heartbeat_time, one.heartbeat_interval_seconds or EVERY_S)
+        for one in online
+        if one.last_heartbeat_time
+    ]
+    if not beats:
+        return ""
+    at, every_s = max(beats)
+    age_s = max((now - at).total_seconds(), 0.0)
+    stale_s = MISSED * every_s
+    return f"its last heartbeat was {age_s:.0f} s ago; one that was killed counts as online for {stale_s:.0f} s or a little longer"
 
 
 async def gate_pools(names: frozenset[str] | None) -> tuple[GatePool, ...]:
@@ -57,7 +84,7 @@ async def gate_pools(names: frozenset[str] | None) -> tuple[GatePool, ...]:
             if one.work_pool_name and is_for(one.parameters, names):
                 using.setdefault(one.work_pool_name, []).append(f"{FLOW}/{one.name}")
         return tuple([
-            GatePool(pool, tuple(sorted(of)), *await idle_pool(client, pool)) for pool, of in sorted(using.items())
+            GatePool(pool, tuple(sorted(of)), await pool_state(client, pool)) for pool, of in sorted(using.items())
         ])  # fmt: skip
 
 

@@ -182,6 +182,26 @@ def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     assert (0, "") == (done.returncode, done.stderr)
 
 
+def test_the_page_s_way_without_systemd_gives_a_worker_what_it_needs(tmp_path: Path) -> None:
+    """The block of docs/server.md, in a shell that ignores signals as the background of a script does."""
+    page = (ROOT / "docs" / "server.md").read_text().split("## Start a worker")[1]
+    block = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[0]
+    shutil.copytree(SETTINGS, tmp_path / "deployments" / "server")
+    worker = tmp_path / "prefect"
+    worker.write_text('#!/bin/sh\necho "$@"\nenv\ngrep SigIgn /proc/self/status\n')
+    worker.chmod(0o755)
+    argv = ("env", "--ignore-signal=INT,TERM", "bash", "-c", block)
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=30, check=True)
+    words, *lines = done.stdout.splitlines()
+    ignored = int(lines.pop().split()[1], 16)
+
+    assert "worker start --pool prelaunch --limit 10" == words
+    assert {f"{name}={value}" for name, value in settings_of("runner.env").items()} <= set(lines)
+    assert f"PRELAUNCH_GATES={tmp_path}/deployments/gates" in lines
+    assert not ignored & (1 << (signal.SIGTERM - 1) | 1 << (signal.SIGINT - 1))
+
+
 def test_a_stopped_worker_leaves_its_gates_alone() -> None:
     """systemd ends the worker's own process, in the one way that the worker cannot hand on."""
     said = unit("prelaunch-worker")

@@ -24,6 +24,7 @@ from tasks.orchestration import follow
 from tasks.orchestration.follow import FollowedRun, NoSuchRun, kept_report, kept_text
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.orchestration.work_pools import START
 from tasks.store.layout import summary_key
 from tests.flows.driving import request_of, run
 from tests.flows.fake_engine import Engine
@@ -349,7 +350,7 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
 @pytest.mark.parametrize(
     ("kind", "paused", "online", "due_s", "said"),
     [
-        ("process", False, False, -60, "No worker of work pool prelaunch is online: prefect worker start --pool prelaunch"),
+        ("process", False, False, -60, "No worker of work pool prelaunch is online: " + START.format(pool="prelaunch")),
         ("process", True, True, -60, "Work pool prelaunch is paused: prefect work-pool resume prelaunch"),
         ("process", False, True, -60, ""),
         ("process", False, False, -1, ""),
@@ -380,7 +381,7 @@ def test_a_run_that_nobody_takes_says_what_starts_a_worker(
 
         async def read_workers_for_work_pool(self, name: str) -> list[object]:
             status = WorkerStatus.ONLINE if online else WorkerStatus.OFFLINE
-            return [SimpleNamespace(status=status)]
+            return [SimpleNamespace(status=status, last_heartbeat_time=None, heartbeat_interval_seconds=None)]
 
     monkeypatch.setattr(follow, "POLL_S", 0.01)
     client: Any = Waiting()

@@ -16,6 +16,7 @@ from tasks.launchers.base import (
     PreflightCheck,
     PreflightResult,
 )
+from tasks.launchers.interruption import is_interrupted
 from tasks.launchers.slurm import commands, partition
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
@@ -81,8 +82,9 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
         _reboots,
     )
     for one in looks:
-        if time.monotonic() > deadline:
-            return (*made, _unseen("preflight", f"it was stopped after {LOOK_S:g} s"))
+        if time.monotonic() > deadline or is_interrupted():
+            why = "because the gate is to end" if is_interrupted() else f"after {LOOK_S:g} s"
+            return (*made, _unseen("preflight", f"it was stopped {why}"))
         try:
             made += one()
         except EngineUnavailable as error:

@@ -14,9 +14,11 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     NoCapacity,
+    NotSubmitted,
     Plan,
     QuotaExceeded,
 )
+from tasks.launchers.interruption import is_interrupted, pause
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import MissingCommand
 from tasks.launchers.slurm.job_folder import SharedJobFolder
@@ -48,6 +50,8 @@ def submit(plan: Plan, folder: SharedJobFolder) -> JobHandle:
     """Start the job, or adopt the one that has its folder. Raises LaunchError."""
     name = plan.job.name
     try:
+        if not folder.exists():
+            _await_controller(name)
         if folder.stage(plan):
             _sbatch(plan, folder)
             return JobHandle(name, adopted=False)
@@ -95,6 +99,21 @@ def remedy(error: OSError, path: Path) -> str:
     )
 
 
+def _await_controller(name: str) -> None:
+    """Return once slurmctld answers. Raises NotSubmitted, MissingCommand."""
+
+    def answers() -> bool:
+        commands.jobs_named(name)
+        return True
+
+    try:
+        _answered(answers)
+    except MissingCommand:
+        raise
+    except EngineUnavailable as error:
+        raise NotSubmitted(f"{name} was not submitted, because {error}") from error
+
+
 def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
     """Return once the job has its number. Where whoever made the folder died before sbatch, submit it here."""
     if folder.job_id() is not None or folder.claim() or folder.final() is not None:
@@ -104,6 +123,8 @@ def _adopt(plan: Plan, folder: SharedJobFolder) -> None:
         return _answered(lambda: _recorded(plan.job.name, folder)) or folder.job_id() is not None
 
     if not _within(ADOPT_S, found):
+        if is_interrupted():
+            raise EngineUnavailable(f"whether slurmctld has {plan.job.name} is not known")
         _sbatch(plan, folder)
 
 
@@ -152,15 +173,13 @@ def _answered(ask: Callable[[], bool]) -> bool:
         except MissingCommand:
             raise
         except EngineUnavailable:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not pause(AGAIN_S):
                 raise
-        time.sleep(AGAIN_S)
 
 
 def _within(seconds: float, so: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + seconds
     while not so():
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not pause(LOOK_S):
             return False
-        time.sleep(LOOK_S)
     return True

@@ -45,7 +45,7 @@ def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest
 
 
 def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also before the first stage, and where a stage reports nothing new for minutes."""
+    """Also before the first stage; where a stage reports nothing new for minutes, its line comes at growing intervals."""
     clock = Clock()
     shown = LiveProgress(None, clock)
     for second in range(600):
@@ -55,8 +55,40 @@ def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
         shown.tick()
     lines = capsys.readouterr().err.splitlines()
 
-    assert lines[:3] == [f"start: starting ({second} s)" for second in (10, 20, 30)]
-    assert len(lines) == 3 + 1 + 56 and lines[-1] == "training: running (9 min)"
+    assert lines == [
+        "start: starting (10 s)",
+        "start: starting (30 s)",
+        "training: running (0 s)",
+        "training: running (10 s)",
+        "training: running (30 s)",
+        "training: running (70 s)",
+        "training: running (2 min)",
+        "training: running (5 min)",
+    ]
+
+
+def test_a_new_detail_comes_within_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """However long the one before had been repeated."""
+    clock = Clock()
+    shown = LiveProgress(None, clock)
+    for second in range(120):
+        clock.now = 100.0 + second
+        shown.progress(Progress("checks", "pending" if second < 100 else "running"))
+        shown.tick()
+
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        "checks: pending (70 s)",
+        "checks: running (100 s)",
+        "checks: running (110 s)",
+    ]
+
+
+def test_what_could_not_be_ended_is_kept_for_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """And is no stage."""
+    shown = LiveProgress(None, Clock())
+    shown.progress(Progress("end", "job g-check-1 could not be ended", unended=True))
+
+    assert (["job g-check-1 could not be ended"], "") == (shown.unended, capsys.readouterr().err)
 
 
 def test_what_lasts_is_printed_at_once_and_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from tasks.gate import session as sessions
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LauncherAddress, Lease, LeaseLost, OpenQuestion
 from tasks.gate.lease.owner import this_process
+from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import RunOver, Session, cancel_jobs, end_run, open_session, running_jobs, take_lease
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement
 from tasks.store.base import StoreError
@@ -66,17 +67,21 @@ def test_kept_machines_are_released_with_the_gate(tmp_path: Path, notified: list
 def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, notified: list[str]) -> None:
     """Each is tried, and the lock is given back all the same; what people know already is not told again."""
     engine = FakeEngine(broken={"first", "kept"})
+    shown = LiveProgress(None)
+    token = LISTENER.set(shown)
     with session(tmp_path, engine) as one:
         for job in ("first", "second"):
             one.remember(job)
         one.ended("kept")
         one.release_machines()
+    LISTENER.reset(token)
 
     assert [("cancel", "first"), ("cancel", "second")] == [
         call for call in engine.calls if call[0] == "cancel"
     ]
     assert 1 == len(notified) and "job first could not be ended" in notified[0]
     assert 2 == len(one.unreleased) and not locked(one)
+    assert shown.unended == one.unreleased  # the last line of an interrupted gate says so
 
 
 def test_a_gate_that_lost_its_lock_touches_no_job(tmp_path: Path, notified: list[str]) -> None:

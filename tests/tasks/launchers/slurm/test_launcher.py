@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, JobState, LaunchError, LaunchRejected, NoCapacity, Trouble
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobState,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+    NotSubmitted,
+    Trouble,
+)
+from tasks.launchers.interruption import interruptible
 from tasks.launchers.slurm import commands, launcher, submit
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.launcher import SlurmLauncher
@@ -80,6 +90,43 @@ def test_only_jobs_of_the_own_user_are_asked_for_and_ended(answers: Answers, slu
 
     assert by_user == {"squeue", "sacct", "scancel"}
     assert {argv[0] for argv in answers.asked} - by_user == {"sbatch"}
+
+
+def test_nothing_is_submitted_while_slurmctld_is_silent(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever gives up then knows that no job can run; once it answers, the job is submitted."""
+    monkeypatch.setattr(submit, "SILENT_S", 0.0)
+    answers.silent = 1000
+    with pytest.raises(NotSubmitted, match="was not submitted, because slurmctld does not answer"):
+        slurm.submit(slurm.plan(JOB))
+
+    assert {"squeue"} == {argv[0] for argv in answers.asked} and not folder(slurm).exists()
+    monkeypatch.setattr(submit, "SILENT_S", 60.0)
+    answers.silent = 2
+    slurm.submit(slurm.plan(JOB))
+    assert 5 == slurm._folder(NAME).job_id()
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_gate_that_is_to_end_waits_for_no_answer(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch, prepared: bool
+) -> None:
+    """Nothing is submitted on the way out, also where an earlier process has prepared the folder."""
+    monkeypatch.setattr(submit, "AGAIN_S", 60.0)
+    monkeypatch.setattr(submit, "ADOPT_S", 60.0)
+    plan = slurm.plan(JOB)
+    if prepared:
+        assert slurm._folder(NAME).stage(plan)
+    else:
+        answers.silent = 1000
+    begun = time.monotonic()
+    with interruptible() as stop, pytest.raises(EngineUnavailable):
+        stop.set()
+        slurm.submit(plan)
+
+    assert "sbatch" not in {argv[0] for argv in answers.asked}
+    assert time.monotonic() - begun < 30
 
 
 def test_a_partition_that_takes_no_jobs_has_no_machines(answers: Answers, slurm: SlurmLauncher) -> None:

@@ -1,0 +1,40 @@
+"""Lets a call that waits for an engine stop waiting, once the gate that made it is to end.
+
+A call in another thread cannot be interrupted. It asks here between its looks, and leaves whatever it began in a known state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+_STOP: ContextVar[threading.Event | None] = ContextVar("prelaunch_stop", default=None)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """What is started in this block, in whatever thread, is to stop waiting once the event is set."""
+    stop = threading.Event()
+    token = _STOP.set(stop)
+    try:
+        yield stop
+    finally:
+        _STOP.reset(token)
+
+
+def is_interrupted() -> bool:
+    """Whether this call is to stop waiting."""
+    stop = _STOP.get()
+    return stop is not None and stop.is_set()
+
+
+def pause(seconds: float) -> bool:
+    """Sleep; returns at once, and False, where this call is to stop waiting."""
+    stop = _STOP.get()
+    if stop is None:
+        time.sleep(seconds)
+        return True
+    return not stop.wait(seconds)

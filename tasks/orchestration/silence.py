@@ -1,0 +1,80 @@
+"""Says why a run that is followed does not go on: another run has its deployment's slot, or it has sent no heartbeat for long."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+
+from tasks.gate.progress import Progress
+from tasks.orchestration.runs import last_heartbeat
+
+# How Prefect 3.8.8 names the state of a run whose deployment has no free slot.
+NO_SLOT = "AwaitingConcurrencySlot"
+# Three heartbeats of deployments/server/runner.env, and one look of the server.
+SILENT_S = 100.0
+# The same progress for so long is looked into, and not more often than that.
+QUIET_S, AGAIN_S = 60.0, 20.0
+HOLDS = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+
+
+class QuietRun:
+    """The run whose progress is shown; what it says is completed where it has said the same for a minute."""
+
+    def __init__(self) -> None:
+        self._detail, self._since, self._asked, self._said = "", 0.0, 0.0, ""
+
+    async def completed(self, client: PrefectClient, run: FlowRun, shown: Progress) -> Progress:
+        """The progress, with the age of the last heartbeat where that is old."""
+        now = time.monotonic()
+        if shown.detail != self._detail or run.state is None or not run.state.is_running():
+            self._detail, self._since, self._said = shown.detail, now, ""
+        elif now - self._since >= QUIET_S and now - self._asked >= AGAIN_S:
+            self._asked, self._said = now, await silence_of(client, run)
+        return replace(shown, detail=f"{shown.detail}. The run {self._said}") if self._said else shown
+
+
+async def silence_of(client: PrefectClient, run: FlowRun) -> str:
+    """How long a running run has sent no heartbeat, as words that follow its name; "" where it is not long, or not known."""
+    now = datetime.now(UTC)
+    begun = run.state.timestamp if run.state is not None else now
+    try:
+        beat = await last_heartbeat(client, str(run.id), now - timedelta(hours=1))
+    except httpx.HTTPError:
+        return ""
+    silent_s = (now - max(beat or begun, begun)).total_seconds()
+    if silent_s < SILENT_S:
+        return ""
+    return f"has sent no heartbeat for {silent_s // 60:.0f} min: if its process is gone, `reap` ends it (docs/events.md)"
+
+
+async def slot_holder(client: PrefectClient, run: FlowRun) -> str:
+    """Which run has the slot for which this run waits, as a sentence without its end; "" where that is not known."""
+    if run.state is None or run.state.name != NO_SLOT or run.deployment_id is None:
+        return ""
+    of_state = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(HOLDS)))
+    of_deployment = FlowRunFilterDeploymentId(any_=[run.deployment_id])
+    try:
+        found = await client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(state=of_state, deployment_id=of_deployment), limit=10
+        )
+    except httpx.HTTPError:
+        return ""
+    return "; ".join([await _holds(client, other) for other in found if other.id != run.id and other.state])
+
+
+async def _holds(client: PrefectClient, run: FlowRun) -> str:
+    state = run.state
+    at = f"{state.name} since {state.timestamp:%H:%M} UTC" if state is not None else ""
+    silent = await silence_of(client, run) if state is not None and state.is_running() else ""
+    return f"run {run.name} ({run.id}, {at}) has the slot{f', and {silent}' if silent else ''}"
