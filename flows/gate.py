@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from prefect import flow, runtime
@@ -13,9 +14,11 @@ from tasks.collect import collect_report, wait_for_checks
 from tasks.expire import close_expired_gate
 from tasks.finish import (
     SESSION_ERRORS,
+    cancelled_outcome,
     checked_outcome,
     defect_outcome,
     end_cancelled_gate,
+    end_run_from_outside,
     failed_outcome,
     finish_gate,
     launched_outcome,
@@ -26,8 +29,9 @@ from tasks.finish import (
 from tasks.gate.approval.wait import was_resumed
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import run_title
-from tasks.gate.outcome import CANCELLED, JudgedReport, Outcome
-from tasks.gate.session import REJECTIONS, Session, end_run, open_session
+from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.progress import report_end
+from tasks.gate.session import REJECTIONS, Session, open_session
 from tasks.gate_file.request import GateRequest, Wait
 from tasks.in_job import (
     JobStarts,
@@ -40,7 +44,7 @@ from tasks.in_job import (
 from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
 from tasks.launch import LaunchResult, follow_training, launch_training, wait_for_pool
 from tasks.launchers.base import NoCapacity
-from tasks.orchestration.events import emit_cancelled, emit_rejected, emit_run_ended, emit_started
+from tasks.orchestration.events import emit_rejected, emit_run_ended, emit_started
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
 from tasks.orchestration.status import publish_rejection, publish_start
@@ -63,7 +67,8 @@ def run_name() -> str:
 
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Hook for a run that was cancelled or crashed: end its jobs. It knows only the run's id and parameters."""
-    end_run(GateRequest.model_validate(flow_run.parameters["request"]), str(flow_run.id))
+    request = GateRequest.model_validate(flow_run.parameters["request"])
+    end_run_from_outside(request, str(flow_run.id), state.is_cancelled())
 
 
 @flow(
@@ -101,13 +106,18 @@ async def gate(request: GateRequest) -> State[Any]:
             await check_notifiers(session)
             run = _run_in_job if session.in_job else _run
             outcome = await run(session, request)
-        except RunCancelled as error:
-            said = f"{CANCELLED} {session.setting.gate.name}: {error}"
-            emit_cancelled(session, said)
-            return end_cancelled_gate(said)
+        except RunCancelled:
+            return await end_cancelled_gate(session)
+        except asyncio.CancelledError:
+            report_end(cancelled_outcome(session))
+            raise
         except Exception as error:  # noqa: BLE001 - whatever broke, people are notified as of any other end
             outcome = defect_outcome(session, error)
-        return await finish_gate(session, outcome)
+        try:
+            return await finish_gate(session, outcome)
+        except asyncio.CancelledError:
+            report_end(outcome)
+            raise
 
 
 async def _run(session: Session, request: GateRequest) -> Outcome:
@@ -140,6 +150,7 @@ async def _train(session: Session, judged: JudgedReport, wait: Wait) -> LaunchRe
             job = await launch_training(session, opaque(judged))
             return await follow_training(session, opaque(judged), job, wait)
         except NoCapacity as error:
+            session.training = ""
             await wait_for_training(session, error)
     return None
 

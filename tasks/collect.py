@@ -33,6 +33,7 @@ from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
 from tasks.gate.blocking_calls import run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
+from tasks.gate.context import GateContext
 from tasks.gate.forecast import expected_checks_s
 from tasks.gate.job_failures import ending_text, keep_state_history, require_reports, state_history
 from tasks.gate.jobs import JobEnd, images_of
@@ -287,13 +288,13 @@ def keep_evidence(session: Session, folder: Path) -> None:
             session.setting.store.put(evidence_key(session.gate_id, path.name), path.read_bytes())
 
 
-def keep_logs(session: Session, job: str, nodes: Iterable[str]) -> None:
+def keep_logs(setting: GateContext, gate_id: str, job: str, nodes: Iterable[str]) -> None:
     """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, and costs no other log."""
     for node in nodes:
         try:
-            text = session.setting.launcher.logs(job, node, LOG_BYTES)
-            key = log_key(session.gate_id, job, node)
-            session.setting.store.put(key, text.encode("utf-8", "replace"))
+            text = setting.launcher.logs(job, node, LOG_BYTES)
+            key = log_key(gate_id, job, node)
+            setting.store.put(key, text.encode("utf-8", "replace"))
         except (LaunchError, StoreError) as error:
             report_progress(Progress("checks", f"the log of {node} could not be stored: {error}"))
 
@@ -323,7 +324,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     unfinished = node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]
     logged = tuple(dict.fromkeys([*nodes_to_log(bundle, watched.status), *unfinished]))
     _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
-    _keep(lambda: keep_logs(session, watched.job, logged), "the logs", limit_s)
+    _keep(lambda: keep_logs(session.setting, session.gate_id, watched.job, logged), "the logs", limit_s)
     _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
     if not files and not problems:
         require_reports(watched)

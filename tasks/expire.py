@@ -12,12 +12,12 @@ from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
 from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
-from tasks.finish import outcome_summary, refused_outcome
+from tasks.finish import refused_outcome
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
-from tasks.gate.outcome import Ending, Outcome, with_ending, without_training
+from tasks.gate.outcome import Ending, Outcome, outcome_summary, with_ending, without_training
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, expired_answer, read_question
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError

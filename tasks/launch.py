@@ -259,6 +259,7 @@ async def launch_training(session: Session, verdict: JudgedReport) -> str:
     name = session.keeper.lease.job(TRAIN)
     before = "" if verdict.reused else session.keeper.lease.job(CHECK)
     job = train_job(session.setting, session.gate_id, name, proven_pass(verdict), before, session.tags)
+    session.training = name
     await run_to_end(submit_job, session, job)
     report_progress(Progress("training", f"{name} submitted"))
     return name
@@ -345,7 +346,12 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
     except (LaunchError, OSError) as error:
         reason = str(error)
-    keep_logs(session, watched.job, nodes_to_log(session.setting.bundle(session.gate_id), status))
+    keep_logs(
+        session.setting,
+        session.gate_id,
+        watched.job,
+        nodes_to_log(session.setting.bundle(session.gate_id), status),
+    )
     keep_state_history(session, watched.job, status)
     said = watched.late or reason or _last_line(session, watched.job, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:

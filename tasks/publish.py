@@ -25,6 +25,7 @@ from prefect.cache_policies import NO_CACHE
 from checks.documents.report import dump, dump_plain
 from checks.runner.deadline import limited
 from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.context import GateContext
 from tasks.gate.outcome import JudgedReport, Outcome
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
@@ -170,6 +171,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     if published.fleet:
         await artifacts.show_link(f"gate-fleet-{cluster}", _address(published.fleet), f"Nodes of {cluster}")
     await _show_verdict(session, judged, kept.context)
+    session.judged = with_past(judged, published)
     return published
 
 
@@ -219,7 +221,7 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     if shown.past is None:
         shown = replace(shown, past=_past(session, judged))
     try:
-        _put_pages(session, judged, shown)
+        put_pages(session.setting, session.gate_id, judged, shown)
     except StoreError as error:
         LOG.warning("the page does not say how the gate ended: %s", error)
     return shown
@@ -242,8 +244,9 @@ def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictCo
         LOG.info("the page of %s has no link to this gate: %s", previous.gate_id, error)
 
 
-def _put_pages(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
-    kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
+def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: VerdictContext) -> None:
+    """Store the HTML page and the summary of a verdict. Raises StoreError."""
+    kept, name = setting.store, setting.gate.name
     page = html(judged.report, judged.verdict, name, shown)
     kept.put(html_key(gate_id), page.encode("utf-8", "backslashreplace"))
     summary = markdown(judged.report, judged.verdict, name, shown)
@@ -262,7 +265,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     record = keep_record(session, judged)
     rows = keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
-    _put_pages(session, judged, shown)
+    put_pages(session.setting, gate_id, judged, shown)
     png = _picture(judged, name, shown)
     drawn = _kept_picture(session, png)
     index_record(session, record, rows)

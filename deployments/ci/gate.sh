@@ -21,16 +21,29 @@ out=${PRELAUNCH_OUT:-prelaunch-results}
 gate=${PRELAUNCH_GATE_FILE:-}
 deployment=${PRELAUNCH_DEPLOYMENT:-}
 
-if [[ (-n $gate && -n $deployment) || (-z $gate && -z $deployment) ]]; then
-    echo "prelaunch: name a gate file or a deployment, one of the two" >&2
-    exit 2
-fi
-if [[ -n $minutes && ! $minutes =~ ^[0-9]{1,5}([.][0-9]+)?$ || $minutes =~ ^[0.]+$ ]]; then
-    echo "prelaunch: timeout-minutes is not a number above 0, such as 60" >&2
-    exit 2
-fi
 mkdir -p "$out" || exit 2
 rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html,logs.txt} || exit 2
+
+# A mistake in the variables themselves; the sentence has no sign that JSON, XML or HTML would have to escape.
+refuse() {
+    local text="The variables of the gate's step are wrong: $1"
+    printf '{\n  "error": {\n    "kind": "request",\n    "file": null,\n    "path": null,\n    "line": null,\n    "message": "%s",\n    "nearest": null\n  }\n}\n' \
+        "$text" >"$out/prelaunch.json"
+    printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="variables" time="0.000">\n    <error type="REJECTED" message="%s"/>\n  </testcase>\n</testsuite>\n' \
+        "$text" >"$out/junit.xml"
+    printf '# REJECTED\n\n%s\n' "$text" | tee "$out/summary.md" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
+    printf '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>REJECTED</title></head><body><h1>REJECTED</h1><p>%s</p></body></html>\n' \
+        "$text" >"$out/report.html"
+    echo "prelaunch: $1" >&2
+    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch rejected the request::$1" >&2
+    exit 2
+}
+if [[ (-n $gate && -n $deployment) || (-z $gate && -z $deployment) ]]; then
+    refuse "name a gate file or a deployment, one of the two"
+fi
+if [[ -n $minutes && ! $minutes =~ ^[0-9]{1,5}([.][0-9]+)?$ || $minutes =~ ^[0.]+$ ]]; then
+    refuse "timeout-minutes is not a number above 0, such as 60"
+fi
 
 arguments=(--format json --junit "$out/junit.xml" --summary "$out/summary.md" --html "$out/report.html" --logs "$out/logs.txt")
 [[ -n ${PRELAUNCH_WAIT:-} ]] && arguments+=(--wait "$PRELAUNCH_WAIT")
@@ -61,8 +74,12 @@ while true; do
 done
 trap - TERM HUP INT
 
+cancelled=
+[[ $code != 130 && $code != 143 ]] || cancelled=1
 if [[ -n $minutes && -z $told && ($code == 143 || $code == 137) ]]; then
-    echo "prelaunch: the gate had not finished after $minutes minutes, and was ended" >&2
+    late="the gate had not finished after $minutes minutes, and was ended"
+    echo "prelaunch: $late" >&2
+    [[ ! -s $out/summary.md ]] || printf '\nBecause %s, the exit code is 3.\n' "$late" >>"$out/summary.md"
     code=3
 fi
 word=$(sed -n 's/^  "decision": "\{0,1\}\([a-z_]*\)"\{0,1\},$/\1/p' "$out/prelaunch.json" | head -n 1)
@@ -88,5 +105,7 @@ if [[ $code != 0 && -z ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
 fi
 logs=
 [[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
-echo "prelaunch: ${word:-nothing was decided}, exit code $code, results in $out$logs" >&2
+said=${word:-nothing was decided}
+[[ -z $cancelled ]] || said=cancelled
+echo "prelaunch: $said, exit code $code, results in $out$logs" >&2
 exit "$code"

@@ -32,7 +32,7 @@ from flows.cli.prefect_server import start_server
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
-from tasks.gate.outcome import Outcome
+from tasks.gate.outcome import Outcome, rejection_kind
 from tasks.gate.progress import LiveProgress, live_progress
 from tasks.gate.session import take_lease
 from tasks.gate_file.folder import typed_path
@@ -119,7 +119,7 @@ def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
 
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     if not isinstance(error, OutputError):
-        write_rejected(arguments, Path(arguments.file).stem, error)
+        write_rejected(arguments, Path(arguments.file).stem, error, rejection_kind(error))
     return reject(arguments.format, error)
 
 

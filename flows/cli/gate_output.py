@@ -6,31 +6,41 @@ import argparse
 import signal
 
 from checks.exit_codes import Exit
+from checks.runner.deadline import limited
 from flows.cli.output import (
+    annotate_end,
     json_text,
     text_of,
     write_cancelled,
     write_files,
+    write_logs,
     write_rejected,
+    write_remedy,
     write_stderr,
     write_stdout,
     write_unjudged,
 )
 from tasks.gate.context import GateContext
 from tasks.gate.outcome import (
-    CANCELLED,
     ENDING_WORDS,
     Ending,
     Outcome,
+    cancelled_by,
     ending_json,
     first_line,
-    kept_verdict,
+    keep_outcome,
     outcome_json,
     with_ending,
 )
 from tasks.gate.progress import LiveProgress, measured_text
+from tasks.launchers.base import LaunchError
 from tasks.render.context import NO_CONTEXT
+from tasks.reports.command_line import OutputError
+from tasks.store.base import StoreError
 from tasks.text.inert import one_line
+
+# GitHub kills a cancelled step ten seconds after it asked it to end.
+KEEP_S = 5.0
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
@@ -49,46 +59,64 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_files(arguments, judged.report, judged.verdict, name, context)
     elif outcome.code == Exit.REJECTED:
         write_rejected(arguments, name, outcome.reason)
+    elif outcome.ending is Ending.CANCELLED:
+        write_cancelled(arguments, name, outcome.reason)
     else:
         write_unjudged(arguments, name, outcome.reason, line)
-    if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY):
+    if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY) or outcome.ending is Ending.CANCELLED:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
+    if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
+        write_remedy(judged.verdict, context)
+    annotate_end(line, outcome.code, judged.verdict.level if judged else None)
 
 
 def interrupted(
     arguments: argparse.Namespace, gate_id: str, number: int, setting: GateContext, shown: LiveProgress
 ) -> int:
-    """Print the end by a signal or a cancelled run (number 0): what was started has been ended, or what was not, and what was judged.
+    """Print, and keep in the store, the end by a signal or by a cancelled run (number 0): what was started has been ended, or what was
+    not, and what was judged. A gate that had ended before the signal came is shown as it ended.
 
-    `shown` has the last progress of its checks, and what could not be ended.
+    `shown` has the outcome, the last progress of its checks, and what could not be ended.
     """
-    word = f"by {signal.Signals(number).name}" if number else "in Prefect"
-    left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
-    reason = f"cancelled {word}; {left or 'the jobs that it had started were ended'}"
-    kept, line = kept_verdict(setting, gate_id), f"{CANCELLED} {setting.gate.name}: {reason}"
-    if arguments.format != "json":
-        write_stdout(f"{line}\n")
-    if kept is None:
-        _cancelled(arguments, setting.gate.name, gate_id, reason, line, measured_text(shown.measured))
-    else:
-        verdict, report, html = kept
-        if arguments.format == "json":
-            made = ending_json(None, verdict, None, report, html, gate_id, reason, line)
-            write_stdout(json_text(made, by_name=False))
-        write_stderr(f"prelaunch: {reason}. The verdict was already known: {report}")
-    return int(Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED)
+    outcome = shown.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
+    code = Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED
+    if outcome.ending is not Ending.CANCELLED:
+        code = outcome.code
+    elif number or not outcome.reason:
+        word = f"by {signal.Signals(number).name}" if number else "in Prefect"
+        left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
+        outcome = _kept(setting, cancelled_by(outcome, word, left), code)
+    try:
+        show(arguments, setting.gate.name, outcome)
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+    if outcome.judged is None and outcome.ending is Ending.CANCELLED:
+        measured = measured_text(shown.measured)
+        write_cancelled(arguments, setting.gate.name, f"{outcome.reason}. {measured}")
+        (write_stderr if arguments.format == "json" else write_stdout)(measured if arguments.format == "json" else f"{measured}\n")
+    trained = outcome.training.job_id if outcome.training else ""
+    write_logs(arguments, setting.address, gate_id, trained, code)
+    return int(code)
 
 
-def _cancelled(
-    arguments: argparse.Namespace, name: str, gate_id: str, reason: str, line: str, measured: str
-) -> None:
-    said = f"{reason}. {measured}"
-    write_cancelled(arguments, name, said)
-    if arguments.format == "json":
-        write_stdout(json_text(ending_json(None, None, None, None, None, gate_id, said, line), by_name=False))
-        write_stderr(f"prelaunch: {one_line(said, 1000)}")
-    else:
-        write_stdout(f"{measured}\n")
+def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+    """The outcome with the places of its report, after it was kept; who cancels a pipeline does not wait for a store that hangs."""
+
+    def keep() -> Outcome:
+        if outcome.judged is None:
+            keep_outcome(setting.store, outcome, code)
+            return outcome
+        from tasks.finish import (
+            keep_cancelled,
+        )  # Prefect's client takes a second to import: the flow has done it
+
+        return keep_cancelled(setting, outcome, code)
+
+    try:
+        return limited(KEEP_S, keep)
+    except (StoreError, LaunchError, TimeoutError) as error:
+        write_stderr(f"prelaunch: how the gate ended could not be stored: {error}")
+        return outcome
 
 
 def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit, RejectionKind
-from checks.model import Report, Verdict
+from checks.model import Level, Report, Verdict
 from checks.process.stderr import silence
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.command_line import OutputError, write_file
+from tasks.text.inert import one_line
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
     from tasks.render.context import VerdictContext
@@ -35,10 +36,11 @@ def rejection(
     message: str,
     nearest: str | None = None,
     kind: RejectionKind = RejectionKind.REQUEST,
+    line: int | None = None,
 ) -> dict[str, object]:
-    """An input that was refused before anything started: {"error": {kind, file, path, message, nearest}}."""
+    """An input that was refused before anything started: {"error": {kind, file, path, line, message, nearest}}."""
     where = None if file is None else str(file)
-    said = {"file": where, "path": path or None, "message": message, "nearest": nearest}
+    said = {"file": where, "path": path or None, "line": line, "message": message, "nearest": nearest}
     return {"error": {"kind": kind.value, **said}}
 
 
@@ -140,11 +142,13 @@ def write_unjudged(arguments: argparse.Namespace, name: str, reason: str, line: 
             write_stderr(f"prelaunch: {error}")
 
 
-def write_rejected(arguments: argparse.Namespace, name: str, error: Exception | str) -> None:
+def write_rejected(
+    arguments: argparse.Namespace, name: str, error: Exception | str, kind: RejectionKind | None = None
+) -> None:
     """The same for a request that was rejected before anything started; what is written says that, and where."""
     from tasks.render import rejected
 
-    _write_notices(arguments, name, rejected.of(error))
+    _write_notices(arguments, name, rejected.of(error, kind))
 
 
 def write_cancelled(arguments: argparse.Namespace, name: str, said: str) -> None:
@@ -175,6 +179,28 @@ def annotate(error: Exception) -> None:
         from tasks.render import rejected
 
         write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
+
+
+def annotate_end(line: str, code: int, level: Level | None) -> None:
+    """Show the first line about a gate's end in a workflow of GitHub: an error unless it was a go; a warning for a go with one."""
+    if os.environ.get("GITHUB_ACTIONS") != "true" or (code == Exit.GO and level in (Level.PASS, None)):
+        return
+    from tasks.render import rejected
+
+    write_stderr(rejected.end_annotation(line, is_error=code != Exit.GO))
+
+
+def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
+    """Say on stderr what to do about the first finding: in the log of a pipeline stdout is a file."""
+    from tasks.render.context import COMMAND, advice
+    from tasks.render.findings import gathered
+
+    for item in gathered(verdict.findings)[:1]:
+        remedy, typed = advice(item, verdict, context.place)
+        for line in ([f"do: {one_line(remedy)}"] if remedy else []) + [
+            f"$ {one_line(c, COMMAND)}" for c in typed
+        ]:
+            write_stderr(f"prelaunch: {line}")
 
 
 _SAID: list[int] = []

@@ -180,7 +180,7 @@ def reject(form: str, error: Exception) -> int:
     """Say why nothing was started: one line on stderr, and the document where JSON was asked."""
     if form == "json":
         if isinstance(error, GateFileError):
-            document = rejection(error.file, error.path, error.message, error.nearest)
+            document = rejection(error.file, error.path, error.message, error.nearest, line=error.line)
         else:
             document = rejection(None, None, str(error), kind=rejection_kind(error))
         write_stdout(json_text(document))

@@ -36,8 +36,8 @@ from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, term
 from tasks.gate_file.folder import missing_name, path_of
 from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line, wrong_policy
 from tasks.gate_file.model import Gate, Mode
-from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.gate_file.references import PolicyError, options_from, read_policy
+from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
+from tasks.gate_file.references import PolicyError, options_from, policies_in, read_policy
 from tasks.gate_file.request import GateRequest
 from tasks.gate_file.toml_form import reason_of
 from tasks.gate_file.topology import topology_of
@@ -176,6 +176,7 @@ def take_gate_context(request: GateRequest) -> GateContext:
     return handover.setting or open_gate_context(request, handover.gate)
 
 
+@with_lines()
 def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateContext:
     """Read and check everything that the request names. Raises GateFileError for whatever is wrong.
 
@@ -184,7 +185,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
     path = _gate_file(request.gate_file)
     gate = gate or read_gate_file(path, request.sets)
     here, file = path.resolve().parent, _shown(path)
-    policy = _policy(here / gate.policy.file)
+    policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
     facts = builtin().of(gate.declared(()))
     _require_known(file, here, gate, policy, facts)
@@ -254,11 +255,17 @@ def _about_launcher(file: str, kind: str, error: LaunchRejected) -> GateFileErro
     return GateFileError(file, "cluster", str(error))
 
 
-def _policy(path: Path) -> Policy:
+def _policy(file: str, here: Path, named: str) -> Policy:
+    path = here / named
     try:
         return read_policy(path)
     except PolicyError as error:
-        raise GateFileError(str(error.file), error.path, error.message, error.nearest) from error
+        if not path.exists():
+            near = nearest(path.name, policies_in(path.parent))
+            said = f"there is no file {path.resolve()}"
+            raise GateFileError(file, "policy.file", said, near and str(Path(named).parent / near)) from error
+        said = f"{error.message.rstrip('.')} (it is the [policy] file of {file})"
+        raise GateFileError(_shown(path), error.path, said, error.nearest) from error
 
 
 def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
@@ -288,8 +295,7 @@ def _require_known(file: str, here: Path, gate: Gate, policy: Policy, facts: Fac
     where = "cluster.declared.instance_type"
     require_own_machine(file, gate)
     if instance.gpus != declared.gpus_per_node:
-        kind, said = declared.instance_type, f"the file declares {declared.gpus_per_node}"
-        said = f"{kind} has {instance.gpus} GPUs, {said}"
+        said = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
         said = wrong_policy(gate, policy, facts, here)

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import digest, load, plain
+from checks.documents.report import dump_plain, plain
 from checks.exit_codes import Exit, RejectionKind
 from checks.judge.cost.cost import Cost
-from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict, unreachable
-from checks.value_types import DecodeError, natural
-from tasks.gate.context import GateContext
+from checks.value_types import natural
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.cost_terms import cost_json
@@ -25,7 +23,7 @@ from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import culprits, headline, images_json
 from tasks.store.base import Store, StoreError
-from tasks.store.layout import html_key, logs_folder, outcome_key, report_key
+from tasks.store.layout import logs_folder, outcome_key
 from tasks.text.inert import clean, one_line
 from tasks.text.redact import redact
 
@@ -59,6 +57,7 @@ class Ending(Enum):
     JOB_FAILED = "job failed"
     NO_CAPACITY = "no capacity"
     REJECTED = "rejected"
+    CANCELLED = "cancelled"
 
 
 # What `prelaunch gate` exits with; a gate without a decision could not tell.
@@ -66,6 +65,7 @@ ENDING_EXITS = {
     Ending.REJECTED: Exit.REJECTED,
     Ending.JOB_FAILED: Exit.JOB_FAILED,
     Ending.NO_CAPACITY: Exit.NO_CAPACITY,
+    Ending.CANCELLED: Exit.INTERRUPTED,  # the command line says 143 where SIGTERM did it
 }
 DECISION_EXITS = {
     Decision.LAUNCHED: Exit.GO,
@@ -137,8 +137,9 @@ ENDING_WORDS = {
     Ending.REJECTED: "REJECTED",
     Ending.NO_CAPACITY: "NO CAPACITY",
     Ending.JOB_FAILED: "TRAINING FAILED",
+    Ending.CANCELLED: "CANCELLED",
 }
-CANCELLED = "CANCELLED"
+CANCELLED = ENDING_WORDS[Ending.CANCELLED]
 
 
 def first_line(outcome: Outcome, name: str) -> str:
@@ -181,6 +182,15 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
+def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
+    """The outcome of a cancelled gate with its reason. `who` is such as "by SIGTERM"; `unended` is what could not be ended."""
+    if outcome.judged is None:
+        return replace(outcome, reason=f"cancelled {who}; {unended or 'the jobs that it had started were ended'}")
+    word = ANSWER_WORDS[outcome.judged.verdict.answer]
+    left = "the training that it had started was ended" if outcome.training else "no training was started"
+    return replace(outcome, reason=f"cancelled {who} after the verdict {word}; {unended or left}")
+
+
 def with_ending(outcome: Outcome, name: str) -> Outcome:
     """The outcome, whose pages begin with its first line and say what failed although the verdict let it go on."""
     if outcome.judged is None:
@@ -209,21 +219,29 @@ def refusal_decision(answer: Answer) -> Decision:
     return unreachable(answer)
 
 
-def kept_verdict(setting: GateContext, gate_id: str) -> tuple[Verdict, str, str] | None:
-    """The verdict that the store kept of a gate, and where report and page are; None if nothing had been judged."""
-    try:
-        data = setting.store.get(report_key(gate_id))
-        if data is None:
-            return None
-        report = load(data)
-    except (StoreError, DecodeError):
-        return None
-    verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
-    return (
-        verdict,
-        setting.store.place(report_key(gate_id)),
-        setting.store.place(html_key(gate_id)),
-    )
+def outcome_summary(outcome: Outcome) -> dict[str, object]:
+    """The part of an outcome that is kept beside report and verdict."""
+    training = outcome.training
+    return {
+        "gate_id": outcome.gate_id,
+        "decision": outcome.decision,
+        "ending": outcome.ending,
+        "exit_code": int(outcome.code),
+        "reason": outcome.reason,
+        "answer": outcome.judged.verdict.answer if outcome.judged else None,
+        "reused": outcome.judged.reused if outcome.judged else "",
+        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail}
+        if training
+        else None,
+        "placement": outcome.placement,
+        "approval": outcome.answer,
+    }
+
+
+def keep_outcome(store: Store, outcome: Outcome, code: Exit) -> None:
+    """Keep how a gate ended of which nobody was notified. Raises StoreError."""
+    table = {**outcome_summary(outcome), "exit_code": int(code), "told": []}
+    store.put(outcome_key(outcome.gate_id), dump_plain(table))
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Session:
     A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what
     was seen of the placement; `unreleased` says which machines may still be billing. Without `launches` nothing follows
     a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
-    some. `trained` says that the training was seen to run. `answer` is
+    some. `training` is its job once it was submitted, and `trained` says that it was seen to run. `answer` is
     a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked` leaves
     everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
     went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks.
@@ -72,7 +72,7 @@ class Session:
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
-        self.trained = False
+        self.training, self.trained = "", False
         self.announcement: UUID | None = None
         lease = keeper.lease
         self.answer: ApprovalAnswer | None = None

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -41,26 +41,42 @@ class GateFileError(Exception):
     def __init__(
         self, file: str, path: str, message: str, nearest: str | None = None, line: int | None = None
     ) -> None:
-        hint = f" Did you mean {nearest!r}?" if nearest else ""
-        place = f"{file}: {path}" if path else file
-        said = message if message.endswith("?") else f"{message.rstrip('.')}."
-        super().__init__(f"{place}: {said}{hint}")
+        super().__init__(message)
         self.file = file
         self.path = path
         self.message = message
         self.nearest = nearest
         self.line = line
 
+    def __str__(self) -> str:
+        hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        place += f": {self.path}" if self.path else ""
+        said = self.message if self.message.endswith("?") else f"{self.message.rstrip('.')}."
+        return f"{place}: {said}{hint}"
+
+    def find_line(self) -> None:
+        """Look for the line of the key in the file, where it is not known yet; none if the file cannot be read, or is no file."""
+        if self.line is None and self.path:
+            with contextlib.suppress(OSError, ValueError):
+                self.line = line_of(Path(self.file).read_text(encoding="utf-8"), self.path)
+
+
+@contextlib.contextmanager
+def with_lines() -> Iterator[None]:
+    """A GateFileError of the block gets the line of its key."""
+    try:
+        yield
+    except GateFileError as error:
+        error.find_line()
+        raise
+
 
 def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
     table = parse_toml(path)
-    try:
+    with with_lines():
         _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
-    except GateFileError as error:
-        with contextlib.suppress(OSError, ValueError):  # the file may be another one by now
-            error.line = line_of(path.read_text(encoding="utf-8"), error.path)
-        raise
     for assignment in sets:
         _assign(table, assignment)
     return (

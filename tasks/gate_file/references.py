@@ -122,6 +122,15 @@ def read_policy(path: Path) -> Policy:
         raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
 
 
+def policies_in(folder: Path) -> tuple[str, ...]:
+    """The names of the policy files of a folder; none if it cannot be read."""
+    try:
+        found = sorted(path for path in folder.glob("*.toml") if path.is_file())
+        return tuple(path.name for path in found if document_kind(path.read_bytes()) == "a policy")
+    except OSError:
+        return ()
+
+
 def default_policy(instance_type: str, declared: Declared | None = None) -> tuple[Path, Policy]:
     """The shipped policy that was written for this type, the first by name; `declared` may describe an own one. Raises PolicyError."""
     known: list[str] = []

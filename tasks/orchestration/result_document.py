@@ -163,11 +163,12 @@ class ResultDocument:
 
 @dataclass(frozen=True)
 class RejectionDetail:
-    """What was wrong: the file, the dotted key, and the nearest valid key or value, null where there is no such thing."""
+    """What was wrong: the file, the dotted key, its line, and the nearest valid key or value, null where there is no such thing."""
 
     kind: RejectionKind
     file: str | None
     path: str | None
+    line: int | None
     message: str
     nearest: str | None
 

@@ -11,7 +11,8 @@ from html import escape as safe
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
-from tasks.gate_file.read import GateFileError
+from checks.exit_codes import RejectionKind
+from tasks.gate_file.read import OVERRIDES, GateFileError
 from tasks.render.html import HERE, security
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line
@@ -22,6 +23,7 @@ REMEDY = "Correct the problem and run the gate again."
 CANCELLED = "CANCELLED"
 CANCELLED_MEANING = "The gate was cancelled before there was a verdict. This says nothing about any machine."
 AGAIN = "Run the gate again."
+LATER = "Nothing has to be corrected: run the gate again when the other one has ended."
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,12 @@ class Rejection:
     remedy: str = REMEDY
 
 
-def of(error: Exception | str) -> Rejection:
+def of(error: Exception | str, kind: RejectionKind | None = None) -> Rejection:
     """The rejection that an error is, or that is known only in words."""
     if isinstance(error, GateFileError):
         return Rejection(error.file, error.line, error.path, error.message, error.nearest)
-    return Rejection("", None, "", str(error), None)
+    remedy = LATER if kind is RejectionKind.BUSY else REMEDY
+    return Rejection("", None, "", str(error), None, remedy=remedy)
 
 
 def cancelled(said: str) -> Rejection:
@@ -71,8 +74,8 @@ def junit(one: Rejection, name: str) -> str:
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     suite.attrib |= {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
     case = xml.SubElement(suite, "testcase", classname="request", name=one_line(name, 200), time="0.000")
-    case.attrib |= {"file": one_line(one.file, 400)} if one.file else {}
-    case.attrib |= {"line": str(one.line)} if one.line else {}
+    case.attrib |= {"file": one_line(one.file, 400)} if _is_file(one) else {}
+    case.attrib |= {"line": str(one.line)} if one.line and _is_file(one) else {}
     said = sentence(one)
     xml.SubElement(case, "error", type=one.word, message=said).text = f"{said}\n{one.meaning} {one.remedy}"
     xml.indent(suite)
@@ -98,16 +101,30 @@ def annotation(one: Rejection, workspace: str) -> str:
 
     As docs.github.com, "Workflow commands for GitHub Actions", writes them: a property may hold no comma and no colon.
     """
-    file = one.file
+    file = one.file if _is_file(one) else ""
     if workspace and Path(file).is_absolute():
         file = os.path.relpath(file, workspace)
+    if file.startswith(".."):
+        file = ""  # GitHub shows lines of the checkout alone
     places = {
         "file": one_line(file, 400),
-        "line": str(one.line or ""),
+        "line": str(one.line or "") if file else "",
         "title": "Prelaunch rejected the request",
     }
+    said = _said(one) if file else sentence(one)
     properties = ",".join(f"{key}={_property(value)}" for key, value in places.items() if value)
-    return f"::error {properties}::{_data(_said(one))}"
+    return f"::error {properties}::{_data(said)}"
+
+
+def end_annotation(line: str, *, is_error: bool) -> str:
+    """The workflow command with which GitHub shows the first line about the end of a gate."""
+    word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
+    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(one_line(line, 1000))}"
+
+
+def _is_file(one: Rejection) -> bool:
+    """Whether it is about a file, and not about the command line."""
+    return bool(one.file) and not one.file.endswith(OVERRIDES)
 
 
 def _said(one: Rejection) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tasks.finish import end_run_from_outside
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, Outcome
-from tasks.gate.session import end_run
 from tasks.launchers.base import JobHandle, NoCapacity, Plan
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.store.base import StoreFull
@@ -70,10 +70,15 @@ def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch
 
     assert state.is_cancelled()
     assert processes_below(tmp_path) == []
+    (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
+    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended.") == (
+        kept["ending"],
+        kept["reason"],
+    )
 
 
 def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> None:
-    """It knows the run's id and parameters only."""
+    """It knows the run's id and parameters only; the store says afterwards that the run was cancelled."""
     play("hang")
     request = request_of(write_gate(tmp_path))
     session = open_session(request, "run-1")
@@ -82,10 +87,12 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> 
 
     submit_job(session, check_job(session.setting, session.gate_id, session.keeper.lease.job("check")))
 
-    end_run(request, "run-1")
-    end_run(request, "run-1")
+    end_run_from_outside(request, "run-1", cancelled=True)
+    end_run_from_outside(request, "run-1", cancelled=True)
 
     assert processes_below(tmp_path) == []
+    kept = json.loads((tmp_path / "store" / "gates" / session.gate_id / "outcome.json").read_bytes())
+    assert ("cancelled", None, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 

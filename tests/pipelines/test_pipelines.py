@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 
 from checks.version import ENGINE
+from tasks.orchestration.result_document import PATH
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.cli.test_gate import KEYS
 from tests.flows.gates import processes_below, write_gate
@@ -94,13 +96,25 @@ def test_what_cannot_be_run_leaves_no_old_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [{}, {"PRELAUNCH_GATE_FILE": "a", "PRELAUNCH_DEPLOYMENT": "gate/a"}])
 def test_one_of_two_has_to_be_named(tmp_path: Path, named: dict[str, str]) -> None:
-    """Neither, or both, is a mistake of the pipeline."""
+    """Neither, or both, is a mistake of the pipeline; the results say so as well."""
     done = _script(tmp_path, **named)
+    out, said = tmp_path / "prelaunch-results", "name a gate file or a deployment, one of the two"
 
-    assert (done.returncode, done.stderr) == (
-        2,
-        "prelaunch: name a gate file or a deployment, one of the two\n",
-    )
+    assert (done.returncode, done.stderr) == (2, f"prelaunch: {said}\n")
+    document = json.loads((out / "prelaunch.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    assert document["error"]["message"].endswith(said)
+    assert "1" == ElementTree.parse(out / "junit.xml").getroot().get("errors")
+    assert all(said in (out / name).read_text() for name in RESULTS)
+
+
+def test_a_mistake_of_the_variables_is_shown_on_github(tmp_path: Path) -> None:
+    """As an annotation, and on the page of the step."""
+    page = tmp_path / "page"
+    done = _script(tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
+
+    assert "::error title=Prelaunch rejected the request::name a gate file" in done.stderr
+    assert page.read_text() == (tmp_path / "prelaunch-results" / "summary.md").read_text()
 
 
 @pytest.mark.parametrize("named", ["PRELAUNCH_GATE_FILE", "PRELAUNCH_DEPLOYMENT"])
@@ -199,10 +213,12 @@ def test_the_workflow_that_is_copied_is_the_one_that_runs_here() -> None:
     here, shipped = load(WORKFLOW), load(SHIPPED)
     places = [job["jobs"]["train"]["steps"][1] for job in (here, shipped)]
     install = [place.pop("run") for place in places][1]
+    package = shipped["on"]["workflow_dispatch"]["inputs"].pop("package")
 
+    assert {"PACKAGE": "${{ inputs.package }}"} == places[1].pop("env") and '"$PACKAGE"' in install
     assert here == shipped and {"name": "Install"} == places[0] == places[1]
-    release = f'"prelaunch[torch]=={ENGINE}"'
-    assert release in install and release in GITLAB.read_text()
+    release = f"prelaunch[torch]=={ENGINE}"
+    assert release == package["default"] and f'"{release}"' in GITLAB.read_text()
 
 
 GITLAB = ROOT / "deployments" / "gitlab" / "prelaunch.gitlab-ci.yml"
@@ -303,6 +319,7 @@ def test_a_gate_that_takes_too_long_is_ended(tmp_path: Path, own: int, code: int
 
     assert (code, "told\n") == (done.returncode, (tmp_path / "told").read_text())
     assert ("had not finished after 0.01 minutes" in done.stderr) is (code == 3)
+    assert ("prelaunch: cancelled, exit code 3" in done.stderr) is (code == 3)
     assert processes_below(tmp_path) == []
 
 
@@ -322,7 +339,8 @@ def test_a_timeout_is_a_number_of_minutes(tmp_path: Path, minutes: str) -> None:
     """Nothing is run for another one."""
     done = _script(tmp_path, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_TIMEOUT_MINUTES=minutes)
 
-    assert (2, []) == (done.returncode, list(tmp_path.iterdir())) and "is not a number above 0" in done.stderr
+    assert (2, [tmp_path / "prelaunch-results"]) == (done.returncode, list(tmp_path.iterdir()))
+    assert "is not a number above 0" in done.stderr
 
 
 def test_a_cancelled_pipeline_with_a_timeout_tells_the_gate(tmp_path: Path) -> None:

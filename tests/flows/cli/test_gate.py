@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -237,10 +238,11 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
 def test_a_signal_ends_what_was_started(
     tmp_path: Path, prefect_backend: EmbeddedServer, number: signal.Signals, code: int, stage: str
 ) -> None:
-    """At any time: the document says so, and no job, server or lease is left. In between it has no server of its own."""
+    """At any time: the document and the store say so, and no job, server or lease is left. In between it has no server of its own."""
     more = told(prefect_backend) if stage == "checks" else {}
     part = "hang" if stage == "checks" else "healthy"
-    command = start(write_gate(tmp_path, training=SLEEP), FAKE_NODE=part, **more)
+    pages = ("--summary", "page.md", "--junit", "junit.xml", "--html", "page.html", "--logs", "logs.txt")
+    command = start(write_gate(tmp_path, training=SLEEP), *pages, FAKE_NODE=part, **more)
     waits: dict[str, Callable[[], object]] = {
         "early": lambda: (tmp_path / "store" / "leases" / "test.json").exists(),
         "checks": lambda: runs(tmp_path / "store") == 2,
@@ -251,8 +253,30 @@ def test_a_signal_ends_what_was_started(
     command.send_signal(number)
     ended, said, _ = finish(command)
 
-    assert (ended, set(said), said["decision"]) == (code, KEYS, None)
+    trains = stage == "training"
+    assert (ended, set(said), said["decision"]) == (code, KEYS, "launched" if trains else None)
     assert clean(tmp_path)
+    kept = json.loads((tmp_path / "store" / "gates" / said["gate_id"] / "outcome.json").read_text())
+    assert ("cancelled", code, said["reason"]) == (kept["ending"], kept["exit_code"], kept["reason"])
+    assert (tmp_path / "page.md").read_text().startswith("# CANCELLED test")
+    if trains:
+        _says_go_and_cancelled(tmp_path, said, f"by {number.name}")
+
+
+def _says_go_and_cancelled(folder: Path, said: dict[str, Any], by: str) -> None:
+    """One story on every channel: the verdict was a GO, and the training was started and ended."""
+    line = f"CANCELLED test: cancelled {by} after the verdict GO; the training that it had started was ended"
+    store = folder / "store" / "gates" / said["gate_id"]
+    suite = ElementTree.parse(folder / "junit.xml").getroot()
+
+    assert ("go", line) == (said["answer"], said["first_line"])
+    assert {"job_id": f"{said['gate_id']}-train-1", "state": "cancelled"} == said["training"]
+    for page in (folder / "page.md", store / "summary.md"):
+        assert page.read_text().startswith(f"# {line}\n") and "2 of 2 nodes" in page.read_text()
+    for page in (folder / "page.html", store / "report.html"):
+        assert "CANCELLED" in page.read_text()
+    assert [line.partition(": ")[2]] == [one.get("message") for one in suite.iter("failure")]
+    assert "-train-1, node-0" in (folder / "logs.txt").read_text()
 
 
 def killed(path: Path, when: Callable[[], object], **more: str) -> None:

@@ -51,3 +51,32 @@ def test_the_rules_of_the_shipped_policies_are_about_what_checks_measure() -> No
         if path.name != "seed-report.toml":
             for name, line in read_policy(path).checks.items():
                 assert unfit_line(known[name], line) == "", path.name
+
+
+def test_a_policy_that_is_not_there_is_a_mistake_of_the_gate_file(tmp_path: Path) -> None:
+    """It names the gate file, the line of its key, and the nearest file; a path that does not exist is no place of an error."""
+    gate = write_gate(tmp_path)
+    text = gate.read_text(encoding="utf-8").replace('"policy.toml"', '"polcy.toml"')
+    gate.write_text(text, encoding="utf-8")
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(gate)))
+
+    assert (str(gate), "policy.file", "policy.toml") == (
+        caught.value.file,
+        caught.value.path,
+        caught.value.nearest,
+    )
+    assert caught.value.line == text[: text.index('"polcy.toml"')].count("\n") + 1
+    assert str(tmp_path / "polcy.toml") in caught.value.message
+
+
+def test_a_policy_that_is_wrong_says_whose_it_is(tmp_path: Path) -> None:
+    """Its own line, and the gate file that names it."""
+    gate = write_gate(tmp_path)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text(encoding="utf-8").replace("on_warn", "on_wran", 1), encoding="utf-8")
+    with pytest.raises(GateFileError) as caught:
+        open_gate_context(GateRequest(gate_file=str(gate)))
+
+    assert (str(policy), "on_wran") == (caught.value.file, caught.value.path)
+    assert caught.value.line is not None and f"the [policy] file of {gate}" in str(caught.value)

@@ -82,7 +82,7 @@ def test_every_page_says_it(training: str) -> None:
 def test_every_end_of_a_gate_has_an_exit_code(ending: Ending, decision: Decision | None) -> None:
     """What an ending says already counts first; only what launched, passed or observed is a 0, and nothing known is a 3."""
     code = Outcome("g-1", ending, decision, None, None, "why it ended").code
-    endings = {Ending.REJECTED: 2, Ending.JOB_FAILED: 4, Ending.NO_CAPACITY: 5}
+    endings = {Ending.REJECTED: 2, Ending.JOB_FAILED: 4, Ending.NO_CAPACITY: 5, Ending.CANCELLED: 130}
     good = (Decision.LAUNCHED, Decision.PASSED, Decision.OVERRIDDEN, Decision.OBSERVED)
     decided = 0 if decision in good else 3 if decision in (Decision.CANNOT_TELL, None) else 1
 

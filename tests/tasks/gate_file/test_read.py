@@ -244,7 +244,7 @@ def test_a_sentence_ends_once(tmp_path: Path) -> None:
     with pytest.raises(GateFileError) as caught:
         open_gate_context(GateRequest(gate_file=str(path)))
 
-    assert str(caught.value).endswith("Name another policy file.")
+    assert str(caught.value).endswith("policy.toml.")
 
 
 NOTIFY = """

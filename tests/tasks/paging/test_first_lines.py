@@ -20,9 +20,9 @@ import pytest
 from checks.model import NodeEnd, Report
 from checks.policy import OnWarn, Policy
 from flows.cli.gate_output import show
-from tasks.finish import end_cancelled_gate, failed_state, reject_request
+from tasks.finish import failed_state, reject_request
 from tasks.gate.lease.lease import LeaseHeld
-from tasks.gate.outcome import CANCELLED, Decision, Ending, JudgedReport, Outcome, Training, first_line
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training, cancelled_by, first_line
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
@@ -66,6 +66,7 @@ def ends() -> dict[str, Outcome]:
     refused = answered(ApprovalAction.BLOCK, "maintenance tonight")
     launched = answered(ApprovalAction.LAUNCH, "deadline tomorrow", override=True)
     failed = Training("bravo-1-train", JobState.FAILED, "exit code 1")
+    ended = replace(failed, state=JobState.CANCELLED)
     return {
         "go": end(Decision.PASSED, healthy()),
         "hardware": end(Decision.REFUSED, wrong_sums(healthy())),
@@ -84,6 +85,13 @@ def ends() -> dict[str, Outcome]:
         "training failed": end(
             Decision.LAUNCHED, healthy(), ending=Ending.JOB_FAILED, training=failed,
             reason="the verdict was go, but training failed: exit code 1",
+        ),
+        "cancelled during the training": cancelled_by(
+            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "by SIGTERM"
+        ),
+        "cancelled after a refusal": cancelled_by(end(None, wrong_sums(healthy()), ending=Ending.CANCELLED), "by SIGINT"),
+        "cancelled without a verdict": cancelled_by(
+            end(None, None, ending=Ending.CANCELLED), "by SIGINT", "Nothing had been measured by then."
         ),
         "rejected": end(
             None, None, ending=Ending.REJECTED, reason="bravo.toml: cluster.nodes: expected a whole number above 0, found 0"
@@ -137,8 +145,6 @@ def told(outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> st
             channels.setdefault(line, []).append(channel)
         said = "\n".join(f"  {', '.join(names)}:\n    {line}" for line, names in channels.items())
         parts.append(f"{case}\n{said}\n")
-    state = end_cancelled_gate(f"{CANCELLED} {NAME}: cancelled while waiting for approval")
-    parts.append(f"cancelled\n  Prefect's state, terminal of a follower:\n    {state.message}\n")
     held = "cluster bravo is locked by gate bravo-1 (bravo.toml, process 7 on login-1). Wait for that gate, or end its process."
     summary = rejected.markdown(rejected.of(held), NAME).splitlines()[0]
     said = reject_request(LeaseHeld(held)).message or ""

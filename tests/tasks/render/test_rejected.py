@@ -8,8 +8,19 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
+from checks.exit_codes import RejectionKind
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.render.rejected import Rejection, annotation, cancelled, html, junit, markdown, of, sentence
+from tasks.render.rejected import (
+    Rejection,
+    annotation,
+    cancelled,
+    end_annotation,
+    html,
+    junit,
+    markdown,
+    of,
+    sentence,
+)
 
 LINE = Rejection("gates/a.toml", 5, "cluster.lancher", "unknown key", "launcher")
 NOWHERE = Rejection("", None, "", "the store cannot be written", None)
@@ -57,6 +68,42 @@ def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
         annotation(NOWHERE, "")
         == "::error title=Prelaunch rejected the request::the store cannot be written."
     )
+
+
+@pytest.mark.parametrize("file", ["overrides (--set)", "gates/a.toml with overrides (--set)"])
+def test_the_command_line_is_no_file(file: str) -> None:
+    """GitHub and JUnit get no path that does not exist; the sentence says where it was."""
+    typed = Rejection(file, None, "cluster.declared.nodes", "expected a whole number", None)
+
+    assert "file=" not in annotation(typed, "/w/repo") and file in annotation(typed, "/w/repo")
+    assert "file" not in xml.fromstring(junit(typed, "alpha")).find("testcase").attrib  # type: ignore[union-attr]
+
+
+def test_a_file_outside_the_checkout_has_no_line_in_it() -> None:
+    """It is named in the sentence."""
+    made = annotation(Rejection("/other/a.toml", 5, "k", "unknown key", None), "/w/repo")
+
+    assert made == "::error title=Prelaunch rejected the request::/other/a.toml, line 5: k: unknown key."
+
+
+def test_who_waits_for_a_lock_has_nothing_to_correct() -> None:
+    """What is wrong has to be corrected; a lock is given back by itself."""
+    said = "cluster alpha is locked by gate alpha-1. Wait for that gate, or end its process."
+
+    assert "Correct the problem" not in markdown(of(said, RejectionKind.BUSY), "alpha")
+    assert "Nothing has to be corrected" in markdown(of(said, RejectionKind.BUSY), "alpha")
+    assert "Correct the problem" in markdown(of(said, RejectionKind.REQUEST), "alpha")
+
+
+def test_the_end_of_a_gate_is_one_line_for_github() -> None:
+    """Whatever a node calls itself."""
+    hostile = "NO-GO a: node%0A\n::add-mask::x\r, rank 3 computes wrong sums"
+
+    assert end_annotation(hostile, is_error=True) == (
+        "::error title=Prelaunch%3A the gate did not end well::"
+        "NO-GO a: node%250A ::add-mask::x\\r, rank 3 computes wrong sums"
+    )
+    assert end_annotation("GO a", is_error=False) == "::warning title=Prelaunch%3A a GO with warnings::GO a"
 
 
 def test_nothing_that_a_file_says_becomes_markup_or_a_command() -> None:
