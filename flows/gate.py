@@ -14,7 +14,6 @@ from tasks.collect import collect_report, wait_for_checks
 from tasks.expire import close_expired_gate
 from tasks.finish import (
     SESSION_ERRORS,
-    cancelled_outcome,
     checked_outcome,
     defect_outcome,
     end_cancelled_gate,
@@ -23,6 +22,7 @@ from tasks.finish import (
     finish_gate,
     launched_outcome,
     may_launch,
+    note_interruption,
     refused_outcome,
     reject_request,
 )
@@ -109,7 +109,7 @@ async def gate(request: GateRequest) -> State[Any]:
         except RunCancelled:
             return await end_cancelled_gate(session)
         except asyncio.CancelledError:
-            report_end(cancelled_outcome(session))
+            note_interruption(session)
             raise
         except Exception as error:  # noqa: BLE001 - whatever broke, people are notified as of any other end
             outcome = defect_outcome(session, error)

@@ -41,7 +41,7 @@ from tasks.gate.outcome import (
     with_ending,
     without_training,
 )
-from tasks.gate.progress import Progress, report_end, report_progress
+from tasks.gate.progress import LISTENER, Progress, report_end, report_progress
 from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session, end_run
 from tasks.gate.submission import PreflightFailed
@@ -64,6 +64,7 @@ from tasks.text.redact import redact
 LOG = get_logger("prelaunch")
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
 IN_PREFECT = "in Prefect"
+FROM_OUTSIDE = "in Prefect, or with the process of its worker"
 FAILED_NAMES = {
     Decision.NOT_LAUNCHED: "NotLaunched",
     Decision.REFUSED: "Refused",
@@ -270,17 +271,31 @@ def reject_request(error: Exception) -> State[Any]:
 
 async def end_cancelled_gate(session: Session) -> State[Any]:
     """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
-    outcome, setting = cancelled_by(cancelled_outcome(session), IN_PREFECT), session.setting
-    said = first_line(outcome, setting.gate.name)
+    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
+    said = first_line(outcome, session.setting.gate.name)
     emit_cancelled(session, said)
+    report_end(await run_to_end(_end_and_keep, session, outcome))
+    return Cancelled(message=said)
+
+
+def note_interruption(session: Session) -> None:
+    """Hand the outcome of an interrupted flow to the command that runs it, which knows what did it; in a worker's process, keep it."""
+    outcome = cancelled_outcome(session)
+    if LISTENER.get() is not None:
+        report_end(outcome)
+    else:
+        _end_and_keep(session, cancelled_by(outcome, FROM_OUTSIDE))
+
+
+def _end_and_keep(session: Session, outcome: Outcome) -> Outcome:
+    """Its training is ended before its logs are kept. A failure is logged."""
     if outcome.training is not None:
-        await run_to_end(session.end_now, outcome.training.job_id)
+        session.end_now(outcome.training.job_id)
     try:
-        outcome = await run_to_end(keep_cancelled, setting, outcome, outcome.code)
+        return keep_cancelled(session.setting, outcome, outcome.code)
     except StoreError as error:
         LOG.error("how the gate ended could not be stored: %s", error)
-    report_end(outcome)
-    return Cancelled(message=said)
+        return outcome
 
 
 def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:

@@ -151,11 +151,11 @@ def write_rejected(
     _write_notices(arguments, name, rejected.of(error, kind))
 
 
-def write_cancelled(arguments: argparse.Namespace, name: str, said: str) -> None:
-    """The same for a gate that was cancelled before there was a verdict."""
+def write_cancelled(arguments: argparse.Namespace, name: str, said: str, elsewhere: bool = False) -> None:
+    """The same for a gate that was cancelled before there was a verdict, or `elsewhere`, so that nobody here knows one."""
     from tasks.render import rejected
 
-    _write_notices(arguments, name, rejected.cancelled(said))
+    _write_notices(arguments, name, rejected.cancelled(said, elsewhere))
 
 
 def _write_notices(arguments: argparse.Namespace, name: str, one: Rejection) -> None:

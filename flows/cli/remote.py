@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checks.exit_codes import Exit
+from checks.exit_codes import Exit, RejectionKind
 from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import (
+    annotate_end,
     json_text,
     rejection,
     text_of,
@@ -59,13 +60,16 @@ def no_verdict(
     arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL, cancelled: bool = False
 ) -> int:
     """Report that nobody can say how the run ended, that nothing was judged, or that it was cancelled."""
+    line = f"{CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]} gate: {one_line(reason)}"
     if arguments.format == "json":
         write_stdout(json_text(ending_json(None, None, None, None, None, "", reason), by_name=False))
     else:
-        word = CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]
-        write_stdout(f"{word} gate: {one_line(reason)}\n")
-    write = write_cancelled if cancelled else write_unjudged
-    write(arguments, "gate", reason)
+        write_stdout(f"{line}\n")
+    if cancelled:
+        write_cancelled(arguments, "gate", reason, elsewhere=True)
+    else:
+        write_unjudged(arguments, "gate", reason)
+    annotate_end(line, code, None)
     write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     return int(code)
 
@@ -94,6 +98,8 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
     write_logs(arguments, said.store, said.gate_id, trained, said.code)
     if said.code != Exit.GO:
         write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
+    first = str(said.document.get("first_line") or said.document.get("reason"))
+    annotate_end(first, said.code, said.verdict.level if said.verdict else None)
     return said.code
 
 
@@ -105,7 +111,8 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
         gate, reason = said.gate or "gate", str(document.get("reason"))
         rejected = said.code == Exit.REJECTED
         if rejected:
-            write_rejected(arguments, gate, reason)
+            busy = document.get("rejected") == RejectionKind.BUSY.value
+            write_rejected(arguments, gate, reason, RejectionKind.BUSY if busy else None)
         else:
             write_unjudged(arguments, gate, reason)
         if arguments.format != "json":

@@ -97,15 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
         with live_progress():
             ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
-            write_stderr(f"prelaunch: the time limit is reached: {_cancelled(started, once)}")
+            why = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()
+            said = f"{why.rstrip('.')}. {_cancelled(started, once)}"
+            return no_verdict(arguments, said, cancelled=True)
     except Unreachable as error:
         return no_verdict(arguments, str(error), Exit.CANNOT_TELL if started else Exit.NO_CAPACITY)
     except FollowError as error:
         return refuse(arguments, str(error))
     except Interrupted as error:
         ignore_signals()
-        write_stderr(f"prelaunch: interrupted: {_cancelled(started, once)}")
-        return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
+        code = Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED
+        by = signal.Signals(error.number).name
+        return no_verdict(arguments, f"cancelled by {by}: {_cancelled(started, once)}", code, cancelled=True)
     return show(arguments, ended)
 
 

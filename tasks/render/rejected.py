@@ -22,6 +22,9 @@ MEANING = "The request was rejected before anything started. No machine was test
 REMEDY = "Correct the problem and run the gate again."
 CANCELLED = "CANCELLED"
 CANCELLED_MEANING = "The gate was cancelled before there was a verdict. This says nothing about any machine."
+RUN_CANCELLED_MEANING = (
+    "The run was cancelled. If the gate had a verdict by then, Prefect and the store of the gate have it."
+)
 AGAIN = "Run the gate again."
 LATER = "Nothing has to be corrected: run the gate again when the other one has ended."
 
@@ -51,9 +54,12 @@ def of(error: Exception | str, kind: RejectionKind | None = None) -> Rejection:
     return Rejection("", None, "", str(error), None, remedy=remedy)
 
 
-def cancelled(said: str) -> Rejection:
-    """A gate that was cancelled; `said` is why, and what had been measured by then."""
-    return Rejection("", None, "", said, None, CANCELLED, CANCELLED_MEANING, AGAIN)
+def cancelled(said: str, elsewhere: bool = False) -> Rejection:
+    """A gate that was cancelled; `said` is why, and what had been measured by then. `elsewhere`: it ran on another machine, so that
+    nobody here knows how far it had come.
+    """
+    meaning = RUN_CANCELLED_MEANING if elsewhere else CANCELLED_MEANING
+    return Rejection("", None, "", said, None, CANCELLED, meaning, AGAIN)
 
 
 def sentence(one: Rejection) -> str:

@@ -43,7 +43,12 @@ def _pipeline(folder: Path, node: str, server: Mapping[str, str]) -> Played:
     assert steps[-1]["name"] == "Train"
     steps[-1]["run"] = "touch trained"
     steps[1]["with"] = {**steps[1]["with"], "command": prelaunch()}
-    return play({"steps": steps}, {"gate-file": str(gate)}, folder, {"FAKE_NODE": node, **server})
+    return play(
+        {"steps": steps},
+        {"gate-file": str(gate)},
+        folder,
+        {"FAKE_NODE": node, "GITHUB_ACTIONS": "true", **server},
+    )
 
 
 @pytest.mark.parametrize(("node", "code", "decision"), [("wrong", 1, "refused"), ("healthy", 0, "passed")])
@@ -65,6 +70,11 @@ def test_what_the_gate_refuses_is_not_trained_on(
     assert (KEYS, decision) == (set(said), said["decision"])
     assert {"job_id": None, "state": None} == said["training"]
     assert ("NOTIFICATION NO-GO test: node-1, rank 3 computes wrong sums" in played.said) is (code == 1)
+    shown = [line.partition("::")[2] for line in played.said.splitlines() if line.startswith("::")]
+    assert (["NO-GO test: node-1, rank 3"] if code else []) == [
+        line.rpartition("::")[2].partition(" computes")[0] for line in shown
+    ]
+    assert ("\nprelaunch: do: " in played.said) is (code == 1)
 
 
 def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

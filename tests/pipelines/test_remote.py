@@ -111,7 +111,9 @@ def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, 
     assert "has been cancelled" in said
     assert processes_below(tmp_path) == []
     assert not list(tmp_path.glob("store/leases/*.json"))
-    assert "CANNOT TELL" in (tmp_path / "out.md").read_text()
+    assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")
+    (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
+    assert ("cancelled", None) == (kept["ending"], kept["decision"])
 
 
 def test_what_is_not_there_is_rejected(command: Command) -> None:

@@ -201,7 +201,7 @@ def test_a_missing_report_is_rejected(run: Run, tmp_path: Path, policy: Path) ->
     error = ended.document["error"]
 
     assert isinstance(error, dict)
-    assert (2, {"kind", "file", "path", "message", "nearest"}, str(file)) == (
+    assert (2, {"kind", "file", "path", "line", "message", "nearest"}, str(file)) == (
         ended.code,
         set(error),
         error["file"],
@@ -326,7 +326,7 @@ def test_a_question_is_not_a_go() -> None:
 
 def test_a_rejection_has_every_key() -> None:
     """Null where they do not apply."""
-    error = {"kind": "request", "file": None, "path": None, "message": "m", "nearest": None}
+    error = {"kind": "request", "file": None, "path": None, "line": None, "message": "m", "nearest": None}
     assert {"error": error} == rejection(None, "", "m")
 
 

@@ -101,7 +101,7 @@ def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
     ended = _run("judge", "--wrong", *asked)
 
     assert 2 == ended.returncode
-    assert {"kind", "file", "path", "message", "nearest"} == set(json.loads(ended.stdout)["error"])
+    assert {"kind", "file", "path", "line", "message", "nearest"} == set(json.loads(ended.stdout)["error"])
     assert "--wrong" in ended.stderr or "REPORT" in ended.stderr
 
 

@@ -30,6 +30,15 @@ def test_a_run_that_never_began_says_what_prefect_says(
     assert (code, CANNOT_START in capsys.readouterr().out) == (3, True)
 
 
+def test_a_cancelled_run_says_where_its_verdict_would_be(tmp_path: Path) -> None:
+    """This machine does not know whether there was one."""
+    ended = FollowedRun("id", "Cancelled", "", True, None, "no result", cancelled=True)
+    show(_arguments(tmp_path), ended)
+    page = (tmp_path / "out.md").read_text()
+
+    assert page.startswith("# CANCELLED gate\n") and "before there was a verdict" not in page
+
+
 def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No gate was read yet: no empty name stands in its place."""
     reason = "the store cannot be written"

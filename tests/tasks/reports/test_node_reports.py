@@ -229,7 +229,7 @@ def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
 ) -> None:
     """A node that hung has not ended when its checks are given up, and its log is the one that somebody needs."""
     kept: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda session, job, nodes: kept.extend(nodes))
+    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes: kept.extend(nodes))
     launcher = Folder(**{"node-0": report(0), "node-1": report(1, complete=False)})
     session = session_of(tmp_path, launcher)
     one_ended = JobStatus(JobState.RUNNING, "", "a1", {"node-0": 0})
@@ -248,7 +248,7 @@ def test_nodes_that_ended_are_asked_for_their_logs_before_one_that_hangs(
 ) -> None:
     """Its engine may not answer for it at all, and the time for logs is limited."""
     asked: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda session, job, nodes: asked.extend(nodes))
+    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes: asked.extend(nodes))
     launcher = Folder(**{"node-0": report(0, complete=False), "node-1": report(1)})
     ended = JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
     merge_reports(session_of(tmp_path, launcher), JobEnd("job", ended, "its checks were stopped"))
@@ -270,6 +270,6 @@ def test_a_log_that_cannot_be_had_costs_no_other_log(tmp_path: Path) -> None:
 
     session = session_of(tmp_path, Partly())
     session.setting.store = FolderStore(tmp_path / "store")
-    collect.keep_logs(session, "job", ["node-0", "node-1"])
+    collect.keep_logs(session.setting, session.gate_id, "job", ["node-0", "node-1"])
 
     assert [path.read_text() for path in (tmp_path / "store").rglob("node-*")] == ["node-1"]
