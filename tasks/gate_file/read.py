@@ -52,14 +52,17 @@ class GateFileError(Exception):
         hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
         place = f"{self.file}, line {self.line}" if self.line else self.file
         place += f": {self.path}" if self.path else ""
-        said = self.message if self.message.endswith("?") else f"{self.message.rstrip('.')}."
-        return f"{place}: {said}{hint}"
+        return f"{place}: {_sentence(self.message)}{hint}"
 
     def find_line(self) -> None:
         """Look for the line of the key in the file, where it is not known yet; none if the file cannot be read, or is no file."""
         if self.line is None and self.path:
             with contextlib.suppress(OSError, ValueError):
                 self.line = line_of(Path(self.file).read_text(encoding="utf-8"), self.path)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text.rstrip('.')}."
 
 
 @contextlib.contextmanager

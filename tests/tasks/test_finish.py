@@ -18,7 +18,6 @@ from tasks.finish import (
     NotLaunched,
     checked_outcome,
     defect_outcome,
-    end_cancelled_gate,
     failed_outcome,
     failed_state,
     launched_outcome,
@@ -44,7 +43,7 @@ from tasks.launchers.base import (
 from tasks.publish import PublishedReport
 from tasks.render.context import Past
 from tasks.store.base import StoreError
-from tasks.store.layout import outcome_key, report_key, summary_key
+from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
 
@@ -271,40 +270,6 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
 
     assert ("Rejected", busy) == (state.name, isinstance(state.data, ClusterBusy))
     assert shown.outcome is not None and shown.outcome.code is Exit.REJECTED
-
-
-@pytest.mark.parametrize(
-    ("judged_as", "trains", "decision", "end"),
-    [
-        (None, False, None, "in Prefect; the jobs that it had started were ended."),
-        (GO, False, None, "in Prefect after the verdict GO; no training was started"),
-        (NO_GO, False, None, "in Prefect after the verdict NO-GO; no training was started"),
-        (GO, True, "launched", "in Prefect after the verdict GO; the training that it had started was ended"),
-    ],
-)
-def test_a_cancelled_run_keeps_how_it_ended(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    judged_as: Any,
-    trains: bool,
-    decision: str | None,
-    end: str,
-) -> None:
-    """With the verdict where there was one; the job of the training is ended before its log is kept."""
-    monkeypatch.setattr(finish, "emit_cancelled", lambda session, why: None)
-    one = session(tmp_path)
-    one.judged, one.training = judged_as, TRAIN_JOB if trains else ""
-    one.setting.store.put(report_key(one.gate_id), b"{}")
-    state = asyncio.run(end_cancelled_gate(one))
-    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
-    summary = one.setting.store.get(summary_key(one.gate_id))
-
-    assert state.is_cancelled() and state.message is not None and state.message.endswith(f"cancelled {end}")
-    assert ("cancelled", decision, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
-    assert (None if judged_as is None else state.message) == (
-        summary.decode().splitlines()[0].removeprefix("# ") if summary else None
-    )
-    assert (("cancel", TRAIN_JOB) in one.setting.launcher.calls) is trains  # type: ignore[attr-defined]
 
 
 def test_what_is_kept_of_an_outcome() -> None:
