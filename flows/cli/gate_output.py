@@ -93,7 +93,10 @@ def interrupted(
     if outcome.judged is None and outcome.ending is Ending.CANCELLED:
         measured = measured_text(shown.measured)
         write_cancelled(arguments, setting.gate.name, f"{outcome.reason}. {measured}")
-        (write_stderr if arguments.format == "json" else write_stdout)(measured if arguments.format == "json" else f"{measured}\n")
+        if arguments.format == "json":
+            write_stderr(f"prelaunch: {measured}")
+        else:
+            write_stdout(f"{measured}\n")
     trained = outcome.training.job_id if outcome.training else ""
     write_logs(arguments, setting.address, gate_id, trained, code)
     return int(code)

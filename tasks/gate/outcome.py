@@ -185,7 +185,9 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
 def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
     """The outcome of a cancelled gate with its reason. `who` is such as "by SIGTERM"; `unended` is what could not be ended."""
     if outcome.judged is None:
-        return replace(outcome, reason=f"cancelled {who}; {unended or 'the jobs that it had started were ended'}")
+        return replace(
+            outcome, reason=f"cancelled {who}; {unended or 'the jobs that it had started were ended'}"
+        )
     word = ANSWER_WORDS[outcome.judged.verdict.answer]
     left = "the training that it had started was ended" if outcome.training else "no training was started"
     return replace(outcome, reason=f"cancelled {who} after the verdict {word}; {unended or left}")

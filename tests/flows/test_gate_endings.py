@@ -71,7 +71,7 @@ def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch
     assert state.is_cancelled()
     assert processes_below(tmp_path) == []
     (kept,) = [json.loads(path.read_bytes()) for path in tmp_path.glob("store/gates/*/outcome.json")]
-    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended.") == (
+    assert ("cancelled", "cancelled in Prefect; the jobs that it had started were ended") == (
         kept["ending"],
         kept["reason"],
     )

@@ -22,7 +22,7 @@ NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
 @pytest.mark.parametrize(
     ("judged_as", "trains", "decision", "end"),
     [
-        (None, False, None, "in Prefect; the jobs that it had started were ended."),
+        (None, False, None, "in Prefect; the jobs that it had started were ended"),
         (GO, False, None, "in Prefect after the verdict GO; no training was started"),
         (NO_GO, False, None, "in Prefect after the verdict NO-GO; no training was started"),
         (GO, True, "launched", "in Prefect after the verdict GO; the training that it had started was ended"),
