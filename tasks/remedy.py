@@ -43,11 +43,14 @@ from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
 from tasks.remediation.steps import Kind, Step
 from tasks.render.findings import verdict_json
+from tasks.reports.gate_folder.decision import other_inputs
 from tasks.store.base import Store, StoreError
 from tasks.store.history import listed
-from tasks.store.layout import outcome_key, report_key, verdict_key
+from tasks.store.layout import outcome_key, policy_key, report_key, verdict_key
+from tasks.store.records import KeptVerdict, load_whole, recorded
+from tasks.store.records import load as load_verdict
 from tasks.store.records import read as read_record
-from tasks.store.records import recorded
+from tasks.text.inert import one_line
 
 LOG = get_logger("prelaunch")
 DOCUMENT_BYTES = 256 * 1024 * 1024
@@ -67,12 +70,15 @@ Gate = Callable[[GateRequest], Awaitable[State[Any]]]
 
 @dataclass
 class Work:
-    """One run of a cluster's remediation. `cases` are those that this run began with."""
+    """One run of a cluster's remediation. `cases` are those that this run began with. `doubt` says why they are shown and never acted
+    on; "" for what may be.
+    """
 
     setting: GateContext
     records: Records
     remediation: Remediation
     cases: tuple[Case, ...] = ()
+    doubt: str = ""
 
     @property
     def open(self) -> tuple[Case, ...]:
@@ -96,7 +102,9 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
     )
     journal = records.journal()
     gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(setting))
-    cases = cases_of_gate(setting, gate_id) if gate_id else ()
+    cases, doubt = cases_of_gate(setting, gate_id) if gate_id else ((), "")
+    if doubt and settings.mode not in (Mode.OFF, Mode.PLAN):
+        raise RemedyRejected(doubt)
     found = with_cases(journal, cases).cases
     if not found and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
@@ -110,7 +118,7 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
             f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
             f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
-    return Work(setting, records, remediation, found)
+    return Work(setting, records, remediation, found, doubt)
 
 
 def last_refused(setting: GateContext) -> str:
@@ -125,13 +133,14 @@ def last_refused(setting: GateContext) -> str:
     return found.gate_id
 
 
-def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
+def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[tuple[Case, ...], str]:
     """What a kept gate condemned, judged again from its report. Raises RemedyRejected, StoreError.
 
-    A verdict that comes out differently now is not acted on: policy, facts or this program were changed.
+    A verdict that comes out differently now is not acted on, because policy, facts or this program were changed: the second value says
+    which, and the cases are those of the gate's own verdict.
     """
     _require_cluster(setting, gate_id)
-    report, verdict = _judged_again(setting, gate_id)
+    report, verdict, doubt = _judged_again(setting, gate_id)
     decision = _decision(setting.store, gate_id)
     observed = setting.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
     cases = cases_of(
@@ -148,7 +157,7 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
         raise RemedyRejected(
             f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."
         )
-    return cases
+    return cases, doubt
 
 
 def _require_cluster(setting: GateContext, gate_id: str) -> None:
@@ -167,7 +176,7 @@ def _require_cluster(setting: GateContext, gate_id: str) -> None:
         )
 
 
-def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
+def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict, str]:
     data, kept = setting.store.get(report_key(gate_id)), setting.store.get(verdict_key(gate_id))
     if data is None or kept is None:
         raise RemedyRejected(
@@ -178,12 +187,39 @@ def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
     except DecodeError as error:
         raise RemedyRejected(f"the report of gate {gate_id} cannot be read: {error}") from error
     verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
-    if dump_plain(verdict_json(verdict)) != kept:
+    if dump_plain(verdict_json(verdict)) == kept:
+        return report, verdict, ""
+    try:
+        own, decided = load_verdict(kept), load_whole(kept)
+    except DecodeError as error:
         raise RemedyRejected(
-            f"the report of gate {gate_id} is judged differently now: report, policy, facts or this program were changed. "
-            "Run the gate again."
+            f"the verdict of gate {gate_id} cannot be read: {error}. Run the gate again."
+        ) from error
+    if own.digests.report != digest(data):
+        raise RemedyRejected(
+            f"the report of gate {gate_id} is not the one that its verdict was made of. Run the gate again."
         )
-    return report, verdict
+    why = [*_other_policy(setting, gate_id, own, verdict), *other_inputs(own, verdict)]
+    said = "; ".join(why) or "policy, facts and version are the same, so this program itself was changed"
+    return (
+        report,
+        decided,
+        f"the report of gate {gate_id} is judged differently now: {said}. Run the gate again.",
+    )
+
+
+def _other_policy(setting: GateContext, gate_id: str, own: KeptVerdict, now: Verdict) -> Iterator[str]:
+    """Both policies by name, where they differ."""
+    if own.digests.policy == now.digests.policy:
+        return
+    try:
+        table = parse_json(setting.store.get(policy_key(gate_id)) or b"", DOCUMENT_BYTES)
+        name = str(table.get("name")) if isinstance(table, dict) else ""
+    except DecodeError:
+        name = ""
+    then = f"{one_line(name, 80)} ({own.digests.policy:.12})" if name else f"{own.digests.policy:.12}"
+    current = f"{setting.policy.name} ({now.digests.policy:.12})"
+    yield f"the gate judged by policy {then}, and {setting.file} names {current} now"
 
 
 def _decision(store: Store, gate_id: str) -> Decision | None:
@@ -219,11 +255,15 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
 
 
 def plan_state(work: Work) -> State[Any] | None:
-    """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
+    """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done. Raises
+    RemedyRejected for a plan that must not be followed.
+    """
     if not work.cases:
         return nothing_to_do(f"no remediation of cluster {work.setting.gate.cluster.name} waits")
     if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
         return None
+    if work.doubt:
+        raise RemedyRejected(work.doubt)
     plans = planned(work.cases, work.remediation.machines)
     lines = (f"{case.node}: {', '.join(rung.value for rung, _ in steps)}" for case, steps in plans)
     return Completed(name="Planned", message="; ".join(lines))

@@ -121,7 +121,12 @@ def _gate(argument: str) -> Gate:
 
 
 def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
-    """Whether the digest reached anybody."""
+    """Whether the digest reached anybody. One without a node would use up the digest of the week, and is not sent."""
+    if not found.nodes and not found.problems:
+        write_stderr(
+            "prelaunch: not told: no gate of this cluster has named a node yet, so there is no digest"
+        )
+        return True
     from tasks.paging.digest import send_digest
 
     done = send_digest(gate, named.store, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = machine_rows(found, acts, machines)
     if arguments.node and not rows and not problems:
         said = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
+        if machines.name == "log":
+            told = shlex.join(("prelaunch", "history", arguments.file, arguments.node))
+            said = f'machines = "log" of [remediation] asks no engine, and nothing was done to a node {arguments.node!r:.80}.'
+            said += f" {told} shows what gates found."
         return report_rejection(arguments.format, InputError("command line", said, "--node"))
     _show(arguments, rows, found is not None, problems)
     if not rows and machines.name == "log":

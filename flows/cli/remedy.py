@@ -32,7 +32,7 @@ from tasks.remediation.drive import close_breaker
 from tasks.remediation.model import Act, Mode
 from tasks.remediation.records import JournalError, Records
 from tasks.remediation.settings import cluster_of, settings_of
-from tasks.remediation.step_texts import planned
+from tasks.remediation.step_texts import STEPS, planned
 from tasks.reports.read import InputError
 from tasks.store.base import StoreError
 from tasks.store.records import is_gate_id
@@ -125,16 +125,22 @@ def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
             }
             for case, steps in plans
         ]
-        write_stdout(json_text({"mode": work.remediation.settings.mode.value, "cases": rows}))
-        return int(Exit.GO)
+        mode = work.remediation.settings.mode.value
+        write_stdout(json_text({"mode": mode, "cases": rows, "doubt": work.doubt or None}))
+        return int(Exit.REJECTED if work.doubt else Exit.GO)
     for case, steps in plans:
         found = case.blames[0]
         write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")
         for number, (rung, command) in enumerate(steps, 1):
-            write_stdout(f"  {number}. {rung.value}{f': {command}' if command else ''}\n")
+            said = command or STEPS.get(rung, "")
+            write_stdout(f"  {number}. {rung.value}{f': {said}' if said else ''}\n")
     mode = work.remediation.settings.mode.value
     write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
-    return int(Exit.GO)
+    if work.doubt:
+        write_stderr(
+            f"prelaunch: this is what the gate's own verdict asked for. Do not follow it: {one_line(work.doubt, 800)}"
+        )
+    return int(Exit.REJECTED if work.doubt else Exit.GO)
 
 
 def _never(*_: object) -> Any:

@@ -119,6 +119,9 @@ def parse_toml(path: Path) -> dict[str, Any]:
         if len(data) > FILE_BYTES:
             raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
         return tomllib.loads(data.decode("utf-8"))
+    except IsADirectoryError as error:
+        said = "is a folder. This needs a gate file: the TOML file that a gate was started with"
+        raise GateFileError(str(path), "", said) from error
     except OSError as error:
         raise GateFileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -8,13 +8,15 @@ from tasks.machines.base import ActRefused, Machine, Machines, Mark, Retest, Run
 
 
 class LogMachines:
-    """`nodes` are the machines that it knows by name, `engine` has the commands of their engine and is never asked anything."""
+    """`nodes` are the machines that it knows by name, `engine` has the commands of their engine and is never asked anything;
+    None where there is none.
+    """
 
     name = "log"
     rungs: frozenset[Rung] = frozenset()
     fence_is = Rung.FENCE
 
-    def __init__(self, nodes: Sequence[str], engine: Machines) -> None:
+    def __init__(self, nodes: Sequence[str], engine: Machines | None) -> None:
         self.nodes, self.engine = tuple(nodes), engine
 
     def look(self) -> Mapping[str, Machine]:
@@ -46,13 +48,14 @@ class LogMachines:
 
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """The engine's."""
-        return self.engine.command(rung, node, mark, gpus)
+        return self.engine.command(rung, node, mark, gpus) if self.engine is not None else ""
 
     def shell(self, machine: Machine) -> str:
         """The engine's."""
-        return self.engine.shell(machine)
+        return self.engine.shell(machine) if self.engine is not None else ""
 
     def _refusal(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> ActRefused:
         line = self.command(rung, node, mark, gpus)
-        typed = f"Type: {line}" if line else f"There is no command for it on {self.engine.name}."
+        where = f" on {self.engine.name}" if self.engine is not None else ""
+        typed = f"Type: {line}" if line else f"There is no command for it{where}."
         return ActRefused(f'machines = "log" changes nothing, so {node} stays as it is ({rung}). {typed}')

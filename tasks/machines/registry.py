@@ -14,6 +14,8 @@ from tasks.machines.log import LogMachines
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 
 HYPERPOD, KUBERNETES = "tasks.machines.hyperpod", "tasks.machines.kubernetes"
+# Launchers whose engine has commands for nodes under the same name.
+ENGINES = ("slurm", "kubernetes")
 NAMES = ("slurm", "hyperpod", "kubernetes", "log")
 
 
@@ -40,8 +42,11 @@ class HyperPodOptions:
     deep_check: bool = False
 
 
-def machines_for(name: str, options: Mapping[str, object]) -> Machines:
-    """The back end of that name. Raises UnknownMachines for an unknown name or option, or a value of the wrong type."""
+def machines_for(name: str, options: Mapping[str, object], launcher: str = "") -> Machines:
+    """The back end of that name. "log" shows the commands of the engine of the launcher, and none where that has none for nodes.
+
+    Raises UnknownMachines for an unknown name or option, or a value of the wrong type.
+    """
     if name not in NAMES:
         near = nearest(name, NAMES)
         raise UnknownMachines(
@@ -50,7 +55,8 @@ def machines_for(name: str, options: Mapping[str, object]) -> Machines:
         )
     try:
         if name == "log":
-            return LogMachines(decode(LogOptions, options, "options").nodes, SlurmMachines())
+            engine = machines_for(launcher, {}) if launcher in ENGINES else None
+            return LogMachines(decode(LogOptions, options, "options").nodes, engine)
         if name == "hyperpod":
             return _hyperpod(options)
         if name == "kubernetes":

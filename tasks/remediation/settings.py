@@ -24,7 +24,7 @@ def settings_of(gate: Gate) -> Settings:
 
 def machines_of(gate: Gate) -> Machines:
     """The back end that the gate file names. Raises UnknownMachines."""
-    return machines_for(gate.remediation.machines, dict(gate.remediation.options))
+    return machines_for(gate.remediation.machines, dict(gate.remediation.options), gate.cluster.launcher)
 
 
 def cluster_of(gate: Gate) -> str:

@@ -26,6 +26,14 @@ WHY: Mapping[Why, str] = {
 }
 
 
+# What a step of a plan does for which there is no command.
+STEPS: Mapping[Rung, str] = {
+    Rung.RECHECK: "the checks that had failed run again; if they pass, the node is returned",
+    Rung.PAGE: "a person is called if the finding repeats, and follows its remedy in the report",
+    Rung.RETURN: "the node serves again, once a gate on it has proven it",
+}
+
+
 def step_text(case: Case, step: Step) -> str:
     """One line for people about a step of a case."""
     why = f": {WHY.get(step.why, step.why.value)}" if step.why is not None else ""
@@ -44,9 +52,14 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
     """What could be done for each case, in order, and the command that a person would type for it."""
     for case in cases:
         mark = Mark(case.gate_id, case.blames[0].check if case.blames else "")
-        repairs = _repairs(case, machines)
+        repairs = tuple(_repairs(case, machines))
         gpus = tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
-        rungs = (Rung.FENCE, *(() if _is_hard(case) else (Rung.RECHECK,)), *repairs, Rung.RETURN)
+        rungs = (
+            Rung.FENCE,
+            *(() if _is_hard(case) else (Rung.RECHECK,)),
+            *(repairs or (Rung.PAGE,)),
+            Rung.RETURN,
+        )
         lines = ((rung, machines.command(rung, case.node, mark, gpus)) for rung in rungs)
         yield case, tuple(lines)
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 
 from checks.documents.report import plain
 from checks.judge.not_measured import summary
-from checks.judge.rules.wording import who
+from checks.judge.rules.wording import who_all
 from checks.model import (
     ANSWER_WORDS,
-    CLUSTER,
-    LINK,
     Action,
     Answer,
     Cause,
@@ -22,15 +20,11 @@ from checks.model import (
     Finding,
     Level,
     Verdict,
-    node_of,
 )
 from checks.model_details import Unmeasured
 from tasks.text.inert import one_line
 
 NAMED = 6
-# So many nodes, or ranks of one node, are named in a sentence; of more only the number is.
-MOST_NODES = 3
-MOST_RANKS = 8
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 
@@ -70,16 +64,8 @@ class Group:
 
     @property
     def who(self) -> str:
-        """Short, in words: "node-1, rank 3", "node-1, node-2 and node-3", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
-        if not self.are_several:
-            return who(self.subjects[0])
-        kind = _kind(self.subjects)
-        nodes = {node_of(subject) for subject in self.subjects}
-        if kind == "nodes" and len(self.subjects) <= MOST_NODES:
-            return _and([who(subject) for subject in self.subjects])
-        if kind == "ranks" and len(nodes) == 1 and len(self.subjects) <= MOST_RANKS:
-            return f"{who(nodes.pop())}, ranks {_and([one.rpartition('-')[2] for one in self.subjects])}"
-        return f"{len(self.subjects)} {kind}"
+        """Short, in words: "node-1, rank 3", "node-1, ranks 0 to 7"."""
+        return who_all(self.subjects)
 
     @property
     def who_named(self) -> str:
@@ -182,20 +168,6 @@ def _group(members: Sequence[Finding]) -> Group:
         action=first.action, source=first.source, elements=first.elements,
         unmeasured=(first.unmeasured,) if first.unmeasured else (), is_predicate=first.is_predicate,
     )  # fmt: skip
-
-
-def _and(items: Sequence[str]) -> str:
-    return f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def _kind(subjects: Sequence[str]) -> str:
-    if all(LINK in subject for subject in subjects):
-        return "links"
-    if all("/rank-" in subject for subject in subjects):
-        return "ranks"
-    if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
-        return "subjects"
-    return "nodes"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:

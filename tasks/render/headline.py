@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from checks.judge.rules.wording import plural
+from checks.judge.rules.wording import several
 from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Cause, Coverage, Level, Report, Verdict, node_of
 from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, gathered
@@ -138,7 +138,7 @@ def sentence(item: Group, names: bool = False) -> str:
         verb = "were" if item.also else "was"
         return f"{who}: {item.where} {verb} {message}"
     if item.is_predicate:
-        return f"{who} {plural(message) if item.are_several else message}"
+        return f"{who} {several(message) if item.are_several else message}"
     # "report" is no check: what is said of it is about the subject as a whole. Nor is a check named twice.
     check = one_line(item.check, 80)
     return f"{who}: {message}" if check == "report" or check in message else f"{who}: {message} ({check})"

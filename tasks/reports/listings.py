@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
@@ -32,6 +33,7 @@ TRAINING_WORDS = {
     JobState.UNKNOWN: "how the training ended is not known",
 }
 NO_OUTCOME = "not known"
+Cause = TypeVar("Cause")
 COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
 
 
@@ -53,10 +55,7 @@ def _lines(baseline: Baseline) -> Iterator[str]:
         yield from _group(learned, FILE if bands else "")
     yield from _listed(
         "Left out of the baseline",
-        [
-            f"{one.gate_id} {one.subject}{f' {one.check}' if one.check else ''}: {one.why}"
-            for one in baseline.left_out
-        ],
+        list(_left_out(baseline)),
         FILE if bands else "",
     )
 
@@ -82,9 +81,33 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
     )
     yield from _listed(
         "  No band for",
-        [f"{one.check} {label_text(one.metric, one.label)}: {one.why}" for one in learned.not_learned],
+        [
+            f"{_first(names)}: {why}"
+            for why, names in _by_cause(
+                (one.why, f"{one.check} {label_text(one.metric, one.label)}") for one in learned.not_learned
+            )
+        ],
         where,
     )
+
+
+def _left_out(baseline: Baseline) -> Iterator[str]:
+    """One line per gate, subject and cause, with the checks."""
+    found = _by_cause(((one.gate_id, one.subject, one.why), one.check) for one in baseline.left_out)
+    for (gate_id, subject, why), checks in found:
+        yield f"{gate_id} {subject}{f' {_first(checks)}' if any(checks) else ''}: {why}"
+
+
+def _by_cause(pairs: Iterable[tuple[Cause, str]]) -> list[tuple[Cause, list[str]]]:
+    found: dict[Cause, list[str]] = {}
+    for why, name in pairs:
+        found.setdefault(why, []).append(name)
+    return list(found.items())
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SUBJECTS} more" if len(names) > SUBJECTS else ""
+    return f"{', '.join(names[:SUBJECTS])}{more}"
 
 
 def _listed(title: str, lines: list[str], where: str = FILE) -> Iterator[str]:

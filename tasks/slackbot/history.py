@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.documents.compatibility import with_finding_kinds
-from checks.documents.decode import decode, parse_json
 from checks.model import Answer, Verdict
 from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
@@ -25,7 +23,7 @@ from tasks.store import records
 from tasks.store.base import Store, StoreError
 from tasks.store.index import IndexFailed
 from tasks.store.layout import verdict_key
-from tasks.store.records import VERDICT_BYTES, Record, stamped_at
+from tasks.store.records import Record, load_whole, stamped_at
 
 # The newest gates of one store that are looked at for a refusal.
 LOOKED_AT = 200
@@ -85,28 +83,10 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
         return allowed.name, f"The nodes cannot be read: {error}"
 
 
-def verdict_in(data: bytes) -> Verdict:
-    """The verdict of a verdict.json of this version. Raises DecodeError."""
-    table = parse_json(data, VERDICT_BYTES)
-    if not isinstance(table, dict):
-        raise DecodeError("expected a table", "")
-    coverage = table.get("coverage")
-    if isinstance(coverage, Mapping):
-        table["coverage"] = {name: _count(count) for name, count in coverage.items()}
-    return decode(Verdict, with_finding_kinds(table))
-
-
-def _count(count: object) -> object:
-    """verdict.json says "declared" for what a Count calls required."""
-    if not isinstance(count, Mapping):
-        return count
-    return {"required" if key == "declared" else key: value for key, value in count.items()}
-
-
 def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
     try:
         data = store.get(verdict_key(record.gate_id))
-        verdict = None if data is None else verdict_in(data)
+        verdict = None if data is None else load_whole(data)
     except DecodeError:
         verdict = None
     except StoreError as error:

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+from checks.documents.compatibility import with_finding_kinds
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
-from checks.judge.rules.wording import who
+from checks.judge.rules.wording import several, who, who_all
 from checks.model import ANSWER_WORDS, SCHEMA_VERSION, Answer, Cause, Digests, Level, Profile, Report, Verdict
 from checks.value_types import SPARSE, DecodeError, Text
 from tasks.store.base import Store
@@ -63,15 +64,28 @@ def matter(finding: KeptFinding) -> str:
     return finding.metric or NUMBER.sub("#", one_line(finding.message, FINDING_CHARACTERS))
 
 
-def finding_line(finding: KeptFinding) -> str:
-    """The finding as a sentence: its level, or CANNOT TELL, and whom it is about."""
+def finding_line(finding: KeptFinding, subjects: Sequence[str] = ()) -> str:
+    """The finding as a sentence: its level, or CANNOT TELL, and whom it is about; `subjects` as in `finding_sentence`."""
     word = ANSWER_WORDS[Answer.CANNOT_TELL] if is_missing(finding) else finding.level.value
-    return f"{word} {finding_sentence(finding)}"
+    return f"{word} {finding_sentence(finding, subjects)}"
 
 
-def finding_sentence(finding: KeptFinding) -> str:
-    """The finding as a sentence with its subject, without its level."""
-    return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+def finding_sentence(finding: KeptFinding, subjects: Sequence[str] = ()) -> str:
+    """The finding as a sentence with its subject, without its level; `subjects` are all of which the same was found."""
+    if len(subjects) < 2:
+        return f"{who(finding.subject)}{'' if finding.is_predicate else ':'} {finding.message}"
+    said = several(finding.message) if finding.is_predicate else finding.message
+    return f"{who_all(subjects)}{'' if finding.is_predicate else ':'} {said}"
+
+
+def _alike(finding: KeptFinding, findings: Sequence[KeptFinding]) -> tuple[str, ...]:
+    """Every subject of which the same was found, in the order of the findings."""
+    said = (finding.level, finding.cause, finding.check, finding.message)
+    return tuple(
+        dict.fromkeys(
+            one.subject for one in findings if (one.level, one.cause, one.check, one.message) == said
+        )
+    )
 
 
 def findings_line(findings: Sequence[KeptFinding]) -> str:
@@ -80,7 +94,7 @@ def findings_line(findings: Sequence[KeptFinding]) -> str:
     first = found[0]
     missing = [one for one in found if is_missing(one)]
     if not is_missing(first) or len(missing) == 1:
-        return finding_line(first)
+        return finding_line(first, _alike(first, found))
     checks = len({one.check for one in missing})
     word = ANSWER_WORDS[Answer.CANNOT_TELL]
     return f"{word} {missing_count(checks, len(missing))}, first {first.check}: {finding_sentence(first)}"
@@ -109,6 +123,24 @@ def load(data: bytes) -> KeptVerdict:
     if isinstance(findings, list):
         table["findings"] = [_only(KeptFinding, row, f"findings[{i}]") for i, row in enumerate(findings)]
     return decode(KeptVerdict, table)
+
+
+def load_whole(data: bytes) -> Verdict:
+    """The whole verdict in a verdict.json of this version. Raises DecodeError."""
+    table = parse_json(data, VERDICT_BYTES)
+    if not isinstance(table, dict):
+        raise DecodeError("expected a table", "")
+    coverage = table.get("coverage")
+    if isinstance(coverage, Mapping):
+        table["coverage"] = {name: _count(count) for name, count in coverage.items()}
+    return decode(Verdict, with_finding_kinds(table))
+
+
+def _count(count: object) -> object:
+    """verdict.json says "declared" for what a Count calls required."""
+    if not isinstance(count, Mapping):
+        return count
+    return {"required" if key == "declared" else key: value for key, value in count.items()}
 
 
 def of(verdict: Verdict) -> KeptVerdict:
@@ -176,7 +208,7 @@ def record_of(
 ) -> Record:
     """The record of a verdict on a report that lies under `key`. `judged_at` is in Unix seconds."""
     first = next((finding for finding in verdict.findings if finding.level is not Level.PASS), None)
-    said = "" if first is None else finding_line(first)
+    said = "" if first is None else finding_line(first, _alike(first, verdict.findings))
     of = verdict.digests
     return Record(
         SCHEMA_VERSION,

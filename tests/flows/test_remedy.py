@@ -302,6 +302,27 @@ def test_a_verdict_that_would_be_another_now_is_rejected(
     state = remedy(path)
 
     assert ("Rejected", True) == (state.name, "is judged differently now" in state.message)
+    assert "the gate judged by policy test " in state.message and "names test " in state.message
+    assert [] == machines.calls
+
+
+def test_a_plan_of_a_verdict_that_would_be_another_now_is_shown_and_not_to_be_followed(
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what was changed; the flow, of which nobody sees the steps, rejects it."""
+    path = gate_file(tmp_path, "")
+    refused(path)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace('name = "test"', 'name = "mine"'))
+    capsys.readouterr()
+
+    assert 2 == main(["remedy", str(path)])
+    said = capsys.readouterr()
+    assert "1. fence: type-fence node-1" in said.out
+    assert "Do not follow it: " in said.err and "by policy test " in said.err and "names mine " in said.err
+    assert 2 == main(["remedy", str(path), "--format", "json"])
+    assert "by policy test " in json.loads(capsys.readouterr().out)["doubt"]
+    assert "Rejected" == remedy(path).name
     assert [] == machines.calls
 
 

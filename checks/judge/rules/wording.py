@@ -19,11 +19,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from checks.model import CLUSTER, LINK, Finding
+from checks.model import CLUSTER, LINK, Finding, node_of
 from checks.model_details import Comparison, Reference, Relation
 from checks.policy import Over
 
 WORDS = Path(__file__).with_name("metric_words.json")
+# So many nodes, or ranks of one node (some in a row count once), are named in a sentence; of more only the number is.
+MOST_NODES, MOST_RANKS = 3, 8
 # By the end of a metric's name. "_gbps" is 10^9 bytes per second.
 UNITS = {
     "_per_s": "",
@@ -199,6 +201,12 @@ def plural(predicate: str) -> str:
     return f"{verb}{space}{rest}"
 
 
+def several(predicate: str) -> str:
+    """The predicate for several subjects, for each of which its numbers hold: "each have 12 wrong values"."""
+    said = plural(predicate)
+    return f"each {said}" if any(map(str.isdecimal, said)) else said
+
+
 def who(subject: str) -> str:
     """A subject in words: "node-1/rank-3" -> "node-1, rank 3", and "n1" -> "node n1"."""
     if subject == CLUSTER:
@@ -209,6 +217,48 @@ def who(subject: str) -> str:
     node, _, part = subject.partition("/")
     named = node if node.lower().startswith(("node", "input")) else f"node {node}"
     return f"{named}, {part.replace('-', ' ', 1)}" if part else named
+
+
+def who_all(subjects: Sequence[str]) -> str:
+    """Several subjects in words: "node-1 and node-2", "node-1, ranks 0 to 7", "node-1, ranks 0, 3 and 5", "37 nodes", "2 links"."""
+    if len(subjects) == 1:
+        return who(subjects[0])
+    kind = _kind(subjects)
+    nodes = {node_of(subject) for subject in subjects}
+    if kind == "nodes" and len(subjects) <= MOST_NODES:
+        return and_text([who(subject) for subject in subjects])
+    ranks = [subject.rpartition("-")[2] for subject in subjects]
+    if kind == "ranks" and len(nodes) == 1 and all(map(str.isdecimal, ranks)):
+        runs = _runs(sorted({int(rank) for rank in ranks}))
+        if len(runs) <= MOST_RANKS:
+            return f"{who(nodes.pop())}, ranks {and_text(runs)}"
+    return f"{len(subjects)} {kind}"
+
+
+def and_text(items: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _runs(numbers: Sequence[int]) -> list[str]:
+    """Ascending numbers, of which three or more in a row are "40 to 47"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
+
+
+def _kind(subjects: Sequence[str]) -> str:
+    if all(LINK in subject for subject in subjects):
+        return "links"
+    if all("/rank-" in subject for subject in subjects):
+        return "ranks"
+    if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
+        return "subjects"
+    return "nodes"
 
 
 def spoken(finding: Finding) -> str:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.model import CLUSTER, LINK, Finding, Verdict
+from checks.model import CLUSTER, LINK, Answer, Finding, Verdict
 from checks.value_types import natural
 from tasks.render.findings import Group
 from tasks.render.headline import deciding
@@ -49,8 +49,8 @@ def finding_anchor(item: Group) -> str:
 
 
 def first_anchor(verdict: Verdict) -> str:
-    """The anchor of the finding that decides the verdict, to be put behind the address of its page; "" without a finding."""
-    found = deciding(verdict)
+    """The anchor of the finding that decides the verdict, for the address of its page; "" for a GO, which none decides."""
+    found = deciding(verdict) if verdict.answer is not Answer.GO else ()
     return finding_anchor(found[0]) if found else ""
 
 

@@ -148,7 +148,7 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
     yield "Gates", [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])]
     yield (
         "Numbers",
-        [f"{node.steady} steady, {len(node.moves)} worse, {node.unknown} of which nobody can tell"],
+        [f"{node.steady} steady, {len(node.moves)} worse; of {node.unknown} more nobody can tell yet"],
     )
 
 
@@ -317,8 +317,11 @@ def _unproven(fleet: Fleet) -> list[str]:
 
 
 def _incomplete(fleet: Fleet) -> str:
-    many = len(fleet.problems)
-    return f"; NOT COMPLETE: {many} thing{'' if many == 1 else 's'} could not be read" if many else ""
+    silent = fleet.asked is False
+    many = len(fleet.problems) - silent
+    parts = ["the scheduler did not answer"] if silent else []
+    parts += [f"{many} thing{'' if many == 1 else 's'} could not be read"] if many else []
+    return f"; NOT COMPLETE: {' and '.join(parts)}" if parts else ""
 
 
 def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:

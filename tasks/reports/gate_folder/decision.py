@@ -27,14 +27,16 @@ SMALL_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class KeptBeside:
-    """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found, and
-    `file` where that is. `problem` says why nobody knows what the gate decided; `verdict` is then None.
+    """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found; `file`
+    is where that is, `looked` the folder in which it was looked for. `problem` says why nobody knows what the gate decided;
+    `verdict` is then None.
     """
 
     verdict: KeptVerdict | None
     problem: str = ""
     policy: Policy | None = None
     file: str = ""
+    looked: str = ""
 
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
@@ -58,7 +60,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
             continue
         if _digest_of(policy) == verdict.digests.policy:
             return KeptBeside(verdict, "", policy, str(candidate))
-    return KeptBeside(verdict)
+    return KeptBeside(verdict, looked=str(folder))
 
 
 def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
@@ -69,7 +71,7 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
         return ""
     if kept.verdict is None:
         return f"What the gate itself decided is not known: {kept.problem}."
-    why = tuple(_reasons(kept.verdict, now))
+    why = tuple(other_inputs(kept.verdict, now))
     other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
     if not other and same:
         return ""
@@ -88,7 +90,8 @@ def policy_name(kept: KeptBeside) -> str:
     if kept.policy is not None:
         return f"{one_line(kept.policy.name, 80)} ({kept.file})"
     known = kept.verdict.digests.policy if kept.verdict is not None else ""
-    return f"{known:.12}, of which no file was found"
+    places = f"not {POLICY_FILE} in {one_line(kept.looked, 300)}, not that of the gate file in {REQUEST_FILE} there"
+    return f"{known:.12}, of which no file was found ({places}, and no shipped one)"
 
 
 def own_decision_json(kept: KeptBeside, now: Verdict, said: str) -> dict[str, object]:
@@ -121,8 +124,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
     yield from sorted(SHIPPED.glob("*.toml"))
 
 
-def _reasons(old: KeptVerdict, now: Verdict) -> Iterator[str]:
-    """What differs between then and now besides the policy."""
+def other_inputs(old: KeptVerdict, now: Verdict) -> Iterator[str]:
+    """What differs between then and now besides report and policy."""
     if old.digests.baseline != now.digests.baseline:
         yield (
             "the gate compared with another baseline"

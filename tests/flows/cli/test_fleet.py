@@ -243,6 +243,28 @@ def test_a_digest_is_sent_through_the_notifiers_of_a_gate_file(
     assert "it needs a gate file as STORE" in capsys.readouterr().err
 
 
+def test_a_cluster_without_a_gate_does_not_use_up_the_digest_of_the_week(
+    store: FolderStore, tmp_path: Path, capsys: Captured
+) -> None:
+    """Nothing is sent, and it is said."""
+    assert 3 == main(["fleet", gate_file(tmp_path, store, "new"), "--notify", *LONG])
+    assert "not told: no gate of this cluster has named a node yet" in capsys.readouterr().err
+    assert not any("fleet-new-" in key for key in store.list("pages"))
+
+
+def test_a_scheduler_that_does_not_answer_is_named_in_the_first_line(
+    store: FolderStore, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no thing of the store that could not be read."""
+    played = PlayedMachines({})
+    played.silent = True
+    monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
+
+    assert 1 == main(["fleet", gate_file(tmp_path, store, "c"), *LONG])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("; NOT COMPLETE: the scheduler did not answer")
+
+
 def test_an_index_that_cannot_be_opened_is_a_service_error(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

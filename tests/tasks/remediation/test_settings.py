@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks.model import Action, Profile
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.machines.base import Rung
+from tasks.machines.base import Mark, Rung
 from tasks.machines.registry import UnknownMachines
-from tasks.remediation.model import Mode
+from tasks.remediation.model import Blame, Case, Identity, Mode
 from tasks.remediation.settings import cluster_of, machines_of, settings_of
+from tasks.remediation.step_texts import planned
 
 GATES = Path(__file__).resolve().parents[3] / "deployments" / "gates"
 SLURM = GATES / "slurm-cpu.toml"
+CASE = Case(1, "c", "n1", "gate-1", "gate.toml", "v", Profile.QUICK, 1000.0, Identity(), ())
 
 
 def changed(folder: Path, more: str, options: str = "") -> Path:
@@ -32,6 +36,37 @@ def test_no_shipped_gate_file_does_anything_to_a_machine(path: Path) -> None:
     assert Mode.PLAN is settings_of(gate).mode
     assert machines_of(gate).name == gate.remediation.machines
     assert gate.cluster.name == cluster_of(gate)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("local", ""), ("slurm-cpu", "scontrol update "), ("kind-cpu", "kubectl patch "), ("sagemaker-p5", "")],
+)
+def test_the_commands_that_are_shown_are_those_of_the_launchers_engine(name: str, begins: str) -> None:
+    """A gate file without [remediation] on a machine without a scheduler shows no scheduler's commands."""
+    machines = machines_of(read_gate_file(GATES / f"{name}.toml"))
+    typed = machines.command(Rung.FENCE, "node-7", Mark("gate-7f3a", "gpu.ecc"))
+
+    assert typed.startswith(begins) if begins else typed == ""
+
+
+def test_what_is_left_to_a_person_is_a_step_of_the_plan() -> None:
+    """Of a finding that asks for an inspection; its remedy, which may name a reboot, is for whoever looks."""
+    machines = machines_of(read_gate_file(SLURM))
+    rungs = {
+        action: [
+            rung
+            for rung, _ in next(
+                planned(
+                    [replace(CASE, blames=(Blame("gpu.inventory", "n1", action, "lacks 4 GPUs"),))], machines
+                )
+            )[1]
+        ]
+        for action in (Action.INSPECT, Action.REBOOT)
+    }
+
+    assert [Rung.FENCE, Rung.RECHECK, Rung.PAGE, Rung.RETURN] == rungs[Action.INSPECT]
+    assert Rung.PAGE not in rungs[Action.REBOOT] and Rung.REBOOT in rungs[Action.REBOOT]
 
 
 def test_the_keys_become_limits(tmp_path: Path) -> None:
