@@ -5,7 +5,7 @@ what such machines should reach, and the trend of this cluster's last gates, old
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checks.facts.instances import Facts
@@ -191,6 +191,24 @@ def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str,
     commands_typed = typed(item, verdict, place)
     parts = (remedy_of(item, verdict), PURPOSES.get(place.launcher, "") if commands_typed else "")
     return " ".join(part for part in parts if part), commands_typed
+
+
+def advice_once(
+    groups: Sequence[Group], verdict: Verdict, place: Place
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The advice for each group. What a finding of the same check says already is not repeated: "The same as for node-1 above.", and
+    nothing at all where that is of the same subjects.
+    """
+    found: list[tuple[str, tuple[str, ...]]] = []
+    said: dict[tuple[object, ...], Group] = {}
+    for item in groups:
+        remedy, lines = advice(item, verdict, place)
+        first = said.setdefault((item.checks, remedy, lines), item)
+        if first is not item and remedy:
+            same = first.subjects == item.subjects
+            remedy, lines = "" if same else f"The same as for {first.who} above.", ()
+        found.append((remedy, lines))
+    return tuple(found)
 
 
 def earlier_said(item: Group, context: VerdictContext) -> str:

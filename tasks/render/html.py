@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import answer_word, coverage_text, explanation, headline, run_lines
 from tasks.render.page_template import page_template
@@ -269,22 +269,27 @@ def _split(alike: Iterable[list[GridLine]]) -> Iterator[list[GridLine]]:
 
 def _cards(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
     made, room, names = [], EVIDENCE_BYTES, NAMES
-    for item in groups[:FINDINGS]:
+    shown = groups[:FINDINGS]
+    for item, done in zip(shown, advice_once(shown, verdict, context.place), strict=True):
         fits = tuple(
             (one_line(subject, 120), clean(text))
             for subject, text in item.evidence[: EVIDENCE if room > 0 else 0]
         )
         room -= sum(len(escape(text).encode()) for _, text in fits)
-        card = _card(item, verdict, context, fits, names)
+        card = _card(item, done, context, fits, names)
         names -= sum(map(len, card.all))
         made.append(card)
     return made
 
 
 def _card(
-    item: Group, verdict: Verdict, context: VerdictContext, evidence: tuple[tuple[str, str], ...], room: int
+    item: Group,
+    done: tuple[str, tuple[str, ...]],
+    context: VerdictContext,
+    evidence: tuple[tuple[str, str], ...],
+    room: int,
 ) -> FindingCard:
-    remedy, commands = advice(item, verdict, context.place)
+    remedy, commands = done
     tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
     subjects = tuple(one_line(subject, 120) for subject in sorted(item.subjects, key=natural))
     return FindingCard(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
-from tasks.render.context import NO_CONTEXT, VerdictContext, advice, earlier_said
+from tasks.render.context import NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
@@ -102,8 +102,8 @@ def _findings(groups: tuple[Group, ...], context: VerdictContext) -> str:
 
 def _evidence(groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext) -> list[str]:
     parts = []
-    for item in groups[:FINDINGS]:
-        remedy, lines = advice(item, verdict, context.place)
+    shown = groups[:FINDINGS]
+    for item, (remedy, lines) in zip(shown, advice_once(shown, verdict, context.place), strict=True):
         if remedy:
             parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
         if lines:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
@@ -108,13 +108,13 @@ def _show_findings(
     shown = whole[:FINDINGS]
     if width >= NARROW:
         console.print(_findings(shown))
-    for item in shown:
+    for item, done in zip(shown, advice_once(shown, verdict, context.place), strict=True):
         if width < NARROW:
             checks = one_line(", ".join(item.checks), 1200)
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
             console.print(Text(head, style=_COLOURS[_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, width, earlier_said(item, context), *advice(item, verdict, context.place))
+        _show_detail(console, item, width, earlier_said(item, context), *done)
     if context.past is not None and context.past.unknown:
         said = f"whether these findings are new is not known: {context.past.unknown}"
         console.print(Text(one_line(said, 600)), soft_wrap=True)

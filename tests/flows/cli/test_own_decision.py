@@ -67,6 +67,10 @@ def test_a_gate_whose_policy_is_lost_says_so(run: Run, refused: Path) -> None:
     said = ended.out.splitlines()[1]
 
     assert said.startswith("The gate itself decided") and "of which no file was found" in said
+    assert (
+        f"(not policy.json in {refused}, not that of the gate file in request.json there, and no shipped one)"
+        in said
+    )
     assert "Name the gate's own with --policy." in said
 
 

@@ -38,6 +38,18 @@ def test_a_list_shows_the_nodes_own_first_finding(run: Run, store: FolderStore) 
     assert "node-1, rank 3" in run("store", "list", store.root, "--node", "node-1")[1].splitlines()[2]
 
 
+def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: FolderStore) -> None:
+    """Whether it is a whole node or one GPU is what a person wants to know first."""
+    report = healthy(2, 8)
+    for rank in range(8, 16):
+        report = wrong_sums(report, f"node-1/rank-{rank}")
+    keep(store, 3, report)
+
+    said = "FAIL node-1, ranks 8 to 15 each compute wrong sums (12 wrong values in all_reduce)"
+    assert said in run("store", "list", store.root)[1].splitlines()[4]
+    assert said in run("store", "list", store.root, "--node", "node-1")[1].splitlines()[2]
+
+
 def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> None:
     """With the nearest one, and the command that lists them; a known node without a gate in the chosen time is none of it."""
     code, _, err = run("store", "list", store.root, "--node", "node1")

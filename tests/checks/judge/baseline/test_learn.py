@@ -49,7 +49,7 @@ def test_nothing_is_learned_of_a_refused_node() -> None:
 
 
 def test_nothing_is_learned_of_a_busy_node() -> None:
-    """Not even where no threshold was crossed: other work used its CPUs. Its other checks count, and so do its peers; a collective is not
+    """Not even where no threshold was crossed: other work used its CPUs. Its other checks count, and its peers do; a collective is not
     learned at all, because the slowest node sets its pace.
     """
     busy = {"host_load": 25.0, "host_taken": 0.8, "host_idle": 0.0, "host_cpus": 2}

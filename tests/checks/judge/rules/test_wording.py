@@ -16,9 +16,11 @@ from checks.judge.rules.wording import (
     plural,
     predicate_of,
     quantity,
+    several,
     spoken,
     unequal,
     who,
+    who_all,
 )
 from checks.model import Cause, Finding, Level
 from checks.model_details import Comparison, Reference, Relation
@@ -175,6 +177,29 @@ def test_a_finding_is_one_sentence_with_its_subject() -> None:
     assert (
         spoken(Finding(Level.FAIL, Cause.HARDWARE, "x", "node-1", "driver is old")) == "node-1: driver is old"
     )
+
+
+@pytest.mark.parametrize(
+    ("subjects", "said"),
+    [
+        (["node-1/rank-3"], "node-1, rank 3"),
+        ([f"node-5/rank-{rank}" for rank in range(40, 48)], "node-5, ranks 40 to 47"),
+        ([f"node-5/rank-{rank}" for rank in (0, 1, 5, 6, 7, 9)], "node-5, ranks 0, 1, 5 to 7 and 9"),
+        ([f"node-5/rank-{rank}" for rank in range(0, 40, 2)], "20 ranks"),
+        (["n1", "n2", "n3"], "node n1, node n2 and node n3"),
+        (["node-1/rank-0", "node-2/rank-8"], "2 ranks"),
+        ([f"node-{node}" for node in range(4)], "4 nodes"),
+    ],
+)
+def test_several_subjects_are_one(subjects: list[str], said: str) -> None:
+    """A whole node is told from one GPU of it; more than can be named is a number."""
+    assert said == who_all(subjects)
+
+
+def test_a_number_that_holds_for_each_subject_is_said_so() -> None:
+    """And not of all together."""
+    assert "each have 12 wrong values" == several("has 12 wrong values")
+    assert "compute wrong sums" == several("computes wrong sums")
 
 
 def test_how_a_process_ended() -> None:
