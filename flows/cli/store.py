@@ -17,9 +17,10 @@ from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.gate.outcome import KeptEnd, kept_end
+from tasks.gate.outcome import Decision, KeptEnd, kept_end
+from tasks.launchers.base import JobState
 from tasks.reports.fleet.needed import needed_gates
-from tasks.reports.listings import NO_OUTCOME, decision_text, listed_text, pruned_text
+from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text
 from tasks.reports.read import DEFAULT, InputError, default_policy_of
 from tasks.reports.store_argument import (
     NamedStore,
@@ -41,6 +42,15 @@ from tasks.text.inert import one_line
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 CLUSTER_HELP = "only {} of this cluster (default: all, or that of the gate file)"
+# Every state that a gate may have seen last: a gate need not wait for the training's end.
+TRAINING_WORDS = {
+    JobState.PENDING: "the training was waiting when the gate ended",
+    JobState.RUNNING: "the training ran when the gate ended",
+    JobState.SUCCEEDED: "the training succeeded",
+    JobState.FAILED: "the training failed",
+    JobState.CANCELLED: "the training was cancelled",
+    JobState.UNKNOWN: "how the training ended is not known",
+}
 UNENDED = f'"{NO_OUTCOME}" in the column "decided": the gate still runs, or was ended before it could keep how it ended (outcome.json)'
 AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 
@@ -138,7 +148,7 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         ]
         write_stdout(json_text({"verdicts": rows, "problems": problems, "error": None}))
     else:
-        texts = {gate_id: decision_text(said) for gate_id, said in decided.items() if said is not None}
+        texts = {gate_id: _decision_text(said) for gate_id, said in decided.items() if said is not None}
         write_stdout(listed_text(chosen, texts, of_node))
         if len(texts) < len(chosen):
             write_stderr(f"prelaunch: {UNENDED}")
@@ -183,6 +193,19 @@ def _about_node(store: Store, record: Record, node: str, problems: list[str]) ->
     if not own:
         return f"no finding about {node}" if condemned else None
     return findings_line(own)
+
+
+def _decision_text(ended: KeptEnd) -> str:
+    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"."""
+    decision, answer = ended.decision, ended.answer
+    if decision is Decision.AWAITING:
+        return "left to a person, and nobody decided"
+    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
+    by = "the policy" if answer is None else answer.by
+    said = (
+        word.replace("_", " ") if decision is Decision.NOT_LAUNCHED else f"{word.replace('_', ' ')}, by {by}"
+    )
+    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}"
 
 
 def _decision_json(ended: KeptEnd | None) -> dict[str, object]:

@@ -10,8 +10,6 @@ from checks.judge.baseline.samples import Side, label_text
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
-from tasks.gate.outcome import Decision, KeptEnd
-from tasks.launchers.base import JobState
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
 from tasks.store.records import Record
@@ -23,15 +21,6 @@ LINES, SUBJECTS = 10, 3
 DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
 SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
-# Every state that a gate may have seen last: a gate need not wait for the training's end.
-TRAINING_WORDS = {
-    JobState.PENDING: "the training was waiting when the gate ended",
-    JobState.RUNNING: "the training ran when the gate ended",
-    JobState.SUCCEEDED: "the training succeeded",
-    JobState.FAILED: "the training failed",
-    JobState.CANCELLED: "the training was cancelled",
-    JobState.UNKNOWN: "how the training ended is not known",
-}
 NO_OUTCOME = "not known"
 Cause = TypeVar("Cause")
 COLUMNS = ("judged at", "gate", "cluster", "nodes", "answer", "decided", "first finding")
@@ -147,19 +136,6 @@ def listed_text(
     ]
     number = len(records)
     return "\n".join([*(lines if records else ()), f"{number} verdict{'' if number == 1 else 's'}"]) + "\n"
-
-
-def decision_text(ended: KeptEnd) -> str:
-    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"."""
-    decision, answer = ended.decision, ended.answer
-    if decision is Decision.AWAITING:
-        return "left to a person, and nobody decided"
-    word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
-    by = "the policy" if answer is None else answer.by
-    said = (
-        word.replace("_", " ") if decision is Decision.NOT_LAUNCHED else f"{word.replace('_', ' ')}, by {by}"
-    )
-    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}"
 
 
 def pruned_text(plan: Pruning, deleted: bool) -> str:

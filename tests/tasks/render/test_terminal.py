@@ -16,13 +16,11 @@ from checks.judge.verdict import unreadable
 from checks.model import Answer, Cause, Finding, Level, Report, Verdict
 from checks.model_details import Unmeasured
 from checks.policy import OnWarn
-from tasks.render.context import advice_once
 from tasks.render.findings import gathered, group
 from tasks.render.headline import explanation, headline
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import escape, fenced, markdown
-from tasks.render.remedy_commands import NOWHERE
 from tasks.render.terminal import terminal
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.nodes import State, check_lines, node_lines
@@ -121,27 +119,6 @@ def test_findings_that_differ_in_their_subject_are_said_once() -> None:
     assert ["node-0, ranks 0 to 2", "node-1"] == [item.who for item in groups]
     assert "node-0/rank-0, node-0/rank-1, node-0/rank-2" == groups[0].names
     assert ("node-0/rank-1", "e1") in groups[0].evidence
-
-
-def test_a_remedy_is_said_once_per_check() -> None:
-    """Of other subjects it is referred to, of the same ones left out; another check says its own again."""
-    healed = "Replace the node."
-
-    def found(check: str, subject: str, message: str) -> Finding:
-        return Finding(Level.FAIL, Cause.HARDWARE, check, subject, message, "", healed)
-
-    findings = (
-        found("gpu.ecc", "node-0/rank-0", "has 3 errors"),
-        found("gpu.ecc", "node-0/rank-0", "has 4 rows"),
-        found("gpu.ecc", "node-0/rank-1", "has 5 errors"),
-        found("gpu.memory", "node-0/rank-0", "has 1 bank"),
-    )
-    verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
-
-    assert [healed, "", "The same as for node-0, rank 0 above.", healed] == [
-        remedy for remedy, _ in advice_once(gathered(findings), verdict, NOWHERE)
-    ]
-    assert [2, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
 
 
 def _unread(
