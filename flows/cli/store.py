@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
-from checks.model import LINK, Level, Report, node_of
+from checks.model import ANSWER_WORDS, LINK, Answer, Level, Report, node_of
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout

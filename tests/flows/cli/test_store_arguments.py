@@ -256,7 +256,8 @@ def test_a_gate_that_ended_without_a_person_does_not_wait_for_one(run: Run, stor
     """Its end is kept, so nothing is pending; a training that was not launched is nobody's decision."""
     store.put(outcome_key(gate_id(0)), outcome("awaiting"))
     store.put(outcome_key(gate_id(1)), outcome("not_launched"))
+    store.put(outcome_key(gate_id(2)), outcome("cannot_tell"))
     _, text, _ = run("store", "list", store.root)
 
     assert "left to a person, and nobody decided" in text and "waits" not in text
-    assert re.search(r"not launched +FAIL", text)
+    assert re.search(r"not launched +FAIL", text) and "cannot tell, by the policy" in text
