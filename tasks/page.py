@@ -187,7 +187,7 @@ def notify_run(
         kind=kind,
         audience=Audience.OWNER,
         severity=Severity.ERROR if kind is Kind.CRASHED else Severity.WARNING,
-        facts=(("gate file", setting.file), ("flow run", flow_run_id)),
+        facts=(("gate file", os.path.abspath(setting.file)), ("flow run", flow_run_id)),
         links=(Link("run in Prefect", url),) if url else (),
     )
     where = deliver(gate.notify, setting.store, finish_page(page, said)).where

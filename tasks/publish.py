@@ -188,7 +188,9 @@ async def publish_ending(session: Session, judged: JudgedReport) -> None:
 async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     """The last artifact that is made. (Prefect 3.8.8 orders those of a run's page by ids that are random.)"""
     gate, place = session.setting.gate, session.setting.store.place(html_key(session.gate_id))
-    page = verdict_page(replace(judged, context=shown), gate.name, place, session.setting.file)
+    page = verdict_page(
+        replace(judged, context=shown), gate.name, place, os.path.abspath(session.setting.file)
+    )
     said = headline(judged.verdict, gate.name)
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
 

@@ -13,6 +13,8 @@ from typing import Protocol
 from checks.model import ANSWER_WORDS, Answer
 
 CANNOT_TELL = ANSWER_WORDS[Answer.CANNOT_TELL]
+# How a message begins whose machines may still cost money.
+PAID = "MACHINES MAY STILL BE BILLED"
 
 
 class NotifyError(Exception):

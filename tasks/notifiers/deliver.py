@@ -14,7 +14,16 @@ from functools import partial
 from checks.documents.report import dump_plain
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
-from tasks.notifiers.base import Audience, Kind, Notification, Notifier, NotifierAccess, NotifyError, Severity
+from tasks.notifiers.base import (
+    PAID,
+    Audience,
+    Kind,
+    Notification,
+    Notifier,
+    NotifierAccess,
+    NotifyError,
+    Severity,
+)
 from tasks.notifiers.log import keep_and_say, notification_text
 from tasks.notifiers.registry import guarded, named_for, notifier_for, notifiers_for, send_first
 from tasks.notifiers.secret_refs import secret
@@ -93,7 +102,7 @@ def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[st
     `file` is where the gate was read from.
     """
     first = said[0] if said else "it is not known which"
-    title = redact(f"gate {gate.name}: machines may still be billed: {first}", os.environ)
+    title = redact(f"{PAID} {gate.name}: {first}", os.environ)
     lines = [
         *(f"- {line}" for line in said), "", "Check in the engine's console whether they still run, and end them there.",
         f"Gate: {gate_id} ({file})",

@@ -12,6 +12,7 @@ from checks.model import Answer, Cause, Level, Verdict
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
 from tasks.gate.session import Session
 from tasks.notifiers.base import (
+    PAID,
     AnswerLine,
     Audience,
     Item,
@@ -34,7 +35,6 @@ from tasks.text.redact import redact
 ITEMS = 20
 EVIDENCE = 2000
 MEANING = "what it means"
-PAID = "MACHINES MAY STILL BE BILLED"
 # Pages about somebody's machines; of the others none is to blame.
 BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
 
@@ -60,7 +60,7 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
         ("placement", str(outcome.placement or session.placed)),
-        ("gate file", session.setting.file),
+        ("gate file", os.path.abspath(session.setting.file)),
         # Where that file is, and the report of a store that is a folder.
         ("gate ran on", session.keeper.lease.owner.host),
     )

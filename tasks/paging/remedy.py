@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ class GatePeople:
         nodes = ", ".join(case.node for case in cases)
         title = f"{self.setting.gate.cluster.name}: {nodes} needs a person: {WHY.get(why, why.value)}"
         items = tuple(_item(act) for act in acts if act.rung is not Rung.PAGE)
-        facts = (("why", WHY.get(why, why.value)), ("gate file", self.setting.file))
+        facts = (("why", WHY.get(why, why.value)), ("gate file", os.path.abspath(self.setting.file)))
         page = self._page(cases[0].gate_id, tuple(case.node for case in cases), title, items, facts)
         deliver(self.setting.gate.notify, self.setting.store, finish_page(page, title))
 
@@ -148,7 +149,11 @@ class GatePeople:
         asked = PendingQuestion(
             self.flow_run_id, KEY, question.deadline, True, url, bool(question.overriders), question.repair
         )
-        facts = (("command", command), ("gate", case.gate_id), ("gate file", self.setting.file))
+        facts = (
+            ("command", command),
+            ("gate", case.gate_id),
+            ("gate file", os.path.abspath(self.setting.file)),
+        )
         page = self._page(question.gate_id, (case.node,), question.said, (), facts)
         page = replace(page, kind=Kind.QUESTION, question=asked, severity=Severity.WARNING)
         deliver(self.setting.gate.notify, self.setting.store, finish_page(page, question.said))

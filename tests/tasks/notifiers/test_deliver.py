@@ -226,7 +226,7 @@ def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
 
     assert "/owner" == path
     assert (
-        "gate test: machines may still be billed: job g-1-check-1 could not be ended: throttled"
+        "MACHINES MAY STILL BE BILLED test: job g-1-check-1 could not be ended: throttled"
         == (said["title"])
     )
     assert "Check in the engine's console" in town.kept("g-1-machines")

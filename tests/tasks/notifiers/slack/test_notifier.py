@@ -248,7 +248,7 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: No
     """A page beside the run's own stands in its thread; without a run's message it is a message."""
     beside = replace(
         REFUSED, gate_id="p5-1-machines", kind=Kind.MACHINES, audience=Audience.OWNER, items=(),
-        title="gate p5-prod: machines may still be billed: job x",
+        title="MACHINES MAY STILL BE BILLED p5-prod: job x",
     )  # fmt: skip
     setup.notifier.send(REFUSED)
 
@@ -257,7 +257,7 @@ def test_machines_that_may_be_paid_for_are_a_reply(slack: SlackServer, setup: No
 
     run, alone = slack.posted()
     assert run.text == HEAD
-    said = "gate p5-prod: machines may still be billed: job x"
+    said = "MACHINES MAY STILL BE BILLED p5-prod: job x"
     assert f"<@U789> {said}" in [reply.text for reply in slack.thread(run)]
     assert alone.text == said
 
