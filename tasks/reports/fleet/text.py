@@ -13,6 +13,7 @@ from tasks.remediation.model import Act
 from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
+from tasks.store.history import moment
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, is_missing, missing_count
 from tasks.text.inert import clean, one_line
@@ -23,6 +24,8 @@ SIGNS = {
 }  # fmt: skip
 LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
 STRIP, NAMED = 30, 20
+# Verdict and measurement of one gate are usually nearer than this.
+APART_S = 3600.0
 NONE = "-"
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
@@ -295,9 +298,15 @@ def scheduler_words(node: FleetNode) -> str:
 
 
 def mark_words(mark: GateMark, now: float) -> str:
-    """One gate of a machine."""
+    """One gate of a machine, by the time of its verdict; when it measured is said where that was at another time: a proof's age counts
+    from there.
+    """
     profile = f", {mark.profile.value}" if mark.profile else ""
-    return f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}{profile}"
+    judged = moment(mark.judged_at)
+    apart = judged is not None and abs(judged - mark.measured_at) > APART_S
+    measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
+    said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
+    return f"{said}{profile}{measured}"
 
 
 def span(seconds: float) -> str:

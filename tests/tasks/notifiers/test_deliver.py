@@ -226,7 +226,6 @@ def test_machines_that_are_paid_for_are_the_owners_business(town: Town) -> None:
 
     assert "/owner" == path
     assert (
-        "MACHINES MAY STILL BE BILLED test: job g-1-check-1 could not be ended: throttled"
-        == (said["title"])
+        "MACHINES MAY STILL BE BILLED test: job g-1-check-1 could not be ended: throttled" == (said["title"])
     )
     assert "Check in the engine's console" in town.kept("g-1-machines")

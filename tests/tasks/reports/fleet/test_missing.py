@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.judge.verdict import decide
-from checks.model import CLUSTER, Cause, Level
+from checks.model import CLUSTER, Cause, Level, Profile
 from checks.policy import CheckPolicy, Rule
-from tasks.reports.fleet.model import NodeState
+from tasks.reports.fleet.model import GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
-from tasks.reports.fleet.text import LEGEND, fleet_text, node_document, node_text, open_words
+from tasks.reports.fleet.text import LEGEND, fleet_text, mark_words, node_document, node_text, open_words
+from tasks.store.history import moment
 from tasks.store.node_rows import Standing, rows_of
 from tasks.store.records import KeptFinding, of
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
@@ -138,3 +139,18 @@ def test_a_gap_that_the_policy_accepts_is_no_doubt_about_the_nodes_that_it_names
     made = rows_of(report, verdict, POLICY, gate_id(0), "2026-11-21T09:00:00Z", "c")
 
     assert [Standing.PROVEN] * 2 == [one.standing for one in made.nodes]
+
+
+def test_when_a_gate_measured_is_said_where_that_is_not_the_time_of_its_verdict() -> None:
+    """The age of a proof counts from there, so that both times would contradict each other."""
+    judged = "2026-11-26T03:12:00Z"
+    at = moment(judged) or 0.0
+    said = [
+        mark_words(GateMark("g-1", "a", judged, at - before, Standing.PROVEN, Profile.QUICK, "p"), at)
+        for before in (600.0, 4 * DAY_S)
+    ]
+
+    assert [
+        f"+ {judged} proven as a by g-1, quick",
+        f"+ {judged} proven as a by g-1, quick, measured at 2026-11-22 03:12:00Z",
+    ] == said
