@@ -85,6 +85,11 @@ def images_json(images: Images | None) -> dict[str, object] | None:
     }
 
 
+def explanation_before(verdict: Verdict, failed: str) -> str:
+    """The explanation of a verdict; of one that let something go on that `failed` afterwards, it says that it is about before that."""
+    return f"Before that, the checks: {explanation(verdict)}" if failed else explanation(verdict)
+
+
 def explanation(verdict: Verdict) -> str:
     """One plain sentence on what the answer means for the machines."""
     if verdict.answer is Answer.GO:

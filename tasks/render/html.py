@@ -22,7 +22,7 @@ from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import answer_word, coverage_text, explanation, headline, run_lines
+from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
 from tasks.render.page_template import page_template
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
@@ -154,7 +154,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "own_decision": one_line(context.own_decision, 1200),
         "word": answer_word(verdict),
         "tone": "fail" if context.failed else _TONES[verdict.answer],
-        "explanation": explanation(verdict),
+        "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),
         "training": context.training,
         "coverage": coverage_text(verdict.coverage),

@@ -9,7 +9,7 @@ from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline, run_lines
+from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.nodes import State, check_lines, node_lines
@@ -33,7 +33,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     groups = gathered(verdict.findings)
     parts = [f"# {escape(context.first_line or headline(verdict, name))}"]
     parts += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
-    parts.append(escape(explanation(verdict)))
+    parts.append(escape(explanation_before(verdict, context.failed)))
     parts += [f"**{escape(context.training)}**"] if context.training else []
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from checks.model import Answer, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline, run_lines
+from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
 from tasks.render.views.nodes import CheckLine, State, check_lines
 from tasks.render.views.timeline import left_out, schedule_text
@@ -58,7 +58,7 @@ def terminal(
     )
     if context.own_decision:
         console.print(Text(one_line(context.own_decision, 1200)), soft_wrap=True)
-    console.print(Text(explanation(verdict)))
+    console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
     for line in (context.training, *context.said) if context.training else context.said:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from checks.model import Cause, Finding, Level
-from tasks.render.context import advice_once
+from tasks.render.context import VerdictContext, advice_once
 from tasks.render.findings import gathered
 from tasks.render.html import html
+from tasks.render.markdown import markdown
 from tasks.render.remedy_commands import NOWHERE
 from tasks.render.terminal import terminal
 from tests.sample_reports import healthy, verdict_of, wrong_sums
+
+
+@pytest.mark.parametrize("page", [html, terminal, markdown])
+def test_of_a_training_that_failed_the_verdict_is_said_to_be_about_before(page: Callable[..., str]) -> None:
+    """Or a page that is headed by a failure goes on with a success."""
+    passed = "PASS: every required check ran and met the policy."
+    failed = VerdictContext(first_line="TRAINING FAILED local: exit code 7", failed="exit code 7")
+
+    assert f"Before that, the checks: {passed}" in page(
+        healthy(), verdict_of(healthy()), "local", context=failed
+    )
+    assert "Before that" not in page(healthy(), verdict_of(healthy()), "local")
 
 
 def test_a_remedy_is_said_once_per_check() -> None:
