@@ -152,7 +152,9 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[tuple[Case, ...],
         what = (
             "only observes"
             if decision is Decision.OBSERVED
-            else f"ended as {decision.value if decision else 'nothing'}"
+            else f"ended as {decision.value}"
+            if decision is not None
+            else "kept no end in the store (outcome.json)"
         )
         raise RemedyRejected(
             f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."

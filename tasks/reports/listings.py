@@ -81,10 +81,11 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
 
 
 def _left_out(baseline: Baseline) -> Iterator[str]:
-    """One line per gate, subject and cause, with the checks."""
-    found = _by_cause(((one.gate_id, one.subject, one.why), one.check) for one in baseline.left_out)
-    for (gate_id, subject, why), checks in found:
-        yield f"{gate_id} {subject}{f' {_first(checks)}' if any(checks) else ''}: {why}"
+    """One line per gate and cause, with all subjects and checks that share it."""
+    checks = _by_cause(((one.gate_id, one.subject, one.why), one.check) for one in baseline.left_out)
+    found = _by_cause(((gate, why, tuple(names)), subject) for (gate, subject, why), names in checks)
+    for (gate, why, names), subjects in found:
+        yield f"{gate} {_first(subjects)}{f' {_first(names)}' if any(names) else ''}: {why}"
 
 
 def _by_cause(pairs: Iterable[tuple[Cause, str]]) -> list[tuple[Cause, list[str]]]:
