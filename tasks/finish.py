@@ -193,7 +193,8 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
     if isinstance(error, LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if isinstance(error, PreflightFailed):
-        return _outcome(session, Ending.REJECTED, None, None, published, reason)
+        rejected = _outcome(session, Ending.REJECTED, None, None, published, reason)
+        return dataclasses.replace(rejected, key=error.key)
     if judged is not None and published is not None and not _may_have_launched(session, judged):
         said = f"{headline(judged.verdict, session.setting.gate.name)} (then: {reason})"
         return _outcome(

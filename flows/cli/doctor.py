@@ -30,6 +30,7 @@ from tasks.gate_file.people import Notify
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.training_script import preflight
 from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.registry import guarded, notifier_for, notifiers_for
 from tasks.notifiers.secret_refs import secret
@@ -119,7 +120,9 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             return
         yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
         yield from (_missing(one.place, one.message, one.remedy) for one in examples_of(setting))
-        yield from (_ok(one.place, one.message) for one in copied_of(setting))
+        yield from (
+            PreflightCheck(one.place, PreflightResult.WARNING, one.message) for one in copied_of(setting)
+        )
     else:
         yield from _needs_a_file(arguments)
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
@@ -229,7 +232,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
         return
     launcher = setting.gate.cluster.launcher
     try:
-        lines = setting.launcher.preflight(plans_of(setting, 0))
+        lines = preflight(setting.launcher, plans_of(setting, 0))
     except GateFileError as error:
         yield _missing(f"engine {launcher}", str(error))
         return
@@ -267,6 +270,11 @@ def _notifiers(setting: GateContext | None, send_test: bool) -> Iterator[Preflig
                 yield _ok(name, f"configured{f', to {one.to}' if one.to else ''}")
         if send_test:
             yield from (_sent(notify, name, side, who, setting) for name in notifiers_for(notify, side))
+    oncall, owner = (set(notifiers_for(notify, side)) for side in (Audience.ONCALL, Audience.OWNER))
+    if owner == {"log"} != oncall:
+        said = "missing evidence and a failed training are only written to the log"
+        remedy = "Name slack or apprise in owner of [notify]."
+        yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
 
 
 def _secret(name: str, reference: str) -> PreflightCheck | None:

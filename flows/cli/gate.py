@@ -158,16 +158,20 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
     if shown.outcome is None:
         nothing_judged(arguments, name, gate_id, "the flow ended without a result")
         return int(Exit.CANNOT_TELL)
-    code, trained = _show(arguments, name, shown.outcome), shown.outcome.training
+    code, trained = _show(arguments, setting, shown.outcome), shown.outcome.training
     write_logs(arguments, setting.address, gate_id, trained.job_id if trained else "", code)
     return code
 
 
-def _show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> int:
+def _show(arguments: argparse.Namespace, setting: GateContext, outcome: Outcome) -> int:
+    if outcome.code == Exit.REJECTED and outcome.key:
+        error = GateFileError(setting.file, outcome.key, outcome.reason)
+        error.find_line()
+        return _reject(arguments, error)
     if outcome.code == Exit.REJECTED:
         return _reject(arguments, LaunchError(outcome.reason))
     try:
-        show(arguments, name, outcome)
+        show(arguments, setting.gate.name, outcome)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return outcome.code

@@ -7,7 +7,9 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +19,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
+from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.model import Mode
 from tasks.gate_file.people import NotifierName
 from tasks.gate_file.placeholders import copied_keys
@@ -29,6 +32,7 @@ from tasks.reports.read import InputError
 NOTIFIERS = get_args(NotifierName)
 MODE_QUESTION = "Mode (enforce: a refusal stops the training; observe: it is recorded and notified, and every training starts)"
 MOST_NODES = 100_000
+MAIL = {"mail", "email", "e-mail", "smtp"}
 Ask = Callable[[str], str]
 
 
@@ -73,19 +77,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask for what is missing, then write the file completely or not at all; exit code 2 for what cannot be used."""
     file: Path = arguments.file
+    made: tuple[Path, ...] = ()
     try:
         if os.path.lexists(file) and not arguments.force:
             raise OutputError(file, "it exists already. Name another file, or replace it with --force.")
+        made = _folder(file)
         write_file(file, None)  # nobody answers six questions for a file that cannot be written
         wish = _wish(arguments, _asker())
         text = starter_text(wish, builtin().instances, file)
         _require_accepted(file, text)
         write_file(file, text)
     except EOFError:
+        _remove(made)
         return report_rejection(
             arguments.format, InputError(str(file), "the answers ended. Nothing was written.")
         )
     except (InputError, OutputError) as error:
+        _remove(made)
         return report_rejection(arguments.format, error)
     left = copied_keys(text)
     if arguments.format == "json":
@@ -94,8 +102,42 @@ def run(arguments: argparse.Namespace) -> int:
         write_stdout(f"{file}\n")
     if left:
         write_stderr(f"prelaunch: replace the examples in {file}: {', '.join(left)}")
+    if str(SHIPPED.parent) in text and not file.absolute().is_relative_to(SHIPPED.parents[1]):
+        write_stderr(
+            f"prelaunch: {file} names files of this installation by their absolute paths, which another machine does not have. Copy "
+            f"them first (prelaunch examples deployments), and write the file again: prelaunch init --force {file}"
+        )
+    if _is_log_only(text):
+        write_stderr(
+            "prelaunch: missing evidence and a failed training would only be written to the log: name slack or apprise in owner of "
+            "[notify]"
+        )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)
+
+
+def _folder(file: Path) -> tuple[Path, ...]:
+    """Make the folder of the file; returns those that were not there, the deepest first. Raises OutputError."""
+    folder = file.absolute().parent
+    new = tuple(one for one in (folder, *folder.parents) if not one.exists())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(file, f"its folder cannot be made: {error.strerror}") from error
+    return new
+
+
+def _remove(folders: tuple[Path, ...]) -> None:
+    """Remove the folders that were made for a file which was not written, where they are empty."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+def _is_log_only(text: str) -> bool:
+    """Whether somebody is notified about hardware, and nobody about the gate."""
+    notify = tomllib.loads(text).get("notify", {})
+    return bool(notify.get("owner") == ["log"] and notify.get("order") != ["log"])
 
 
 def _asker() -> Ask | None:
@@ -199,6 +241,8 @@ def _mode(text: str) -> str:
 
 def _names(text: str) -> str:
     words = [word for word in re.split(r"[,\s]+", text) if word]
+    if MAIL & set(words):
+        raise InputError("--notify", "mail is sent by apprise: name that (docs/notify.md).", "", "apprise")
     if not words:
         raise InputError("--notify", f"name at least one of {', '.join(NOTIFIERS)}.")
     return ",".join(dict.fromkeys(_one_of("--notify", word, NOTIFIERS) for word in words))

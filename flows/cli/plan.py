@@ -40,6 +40,7 @@ from tasks.launchers.base import (
     PreflightResult,
     Request,
 )
+from tasks.launchers.training_script import preflight
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 
@@ -72,7 +73,9 @@ def add_gate_arguments(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the requests of the jobs, and what was seen to be wrong; exit code 0, 2 where it is, 5 without machines."""
+    """Print the requests of the jobs, and what was seen to be wrong; exit code 0, 2 where it is, 3 where the engine gave no answer, 5
+    without machines.
+    """
     try:
         request = GateRequest(
             gate_file=typed_path(arguments.file), advanced=Advanced(overrides=arguments.overrides)
@@ -80,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         setting = open_gate_context(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
         unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
-        lines = unverified if arguments.offline else setting.launcher.preflight(plans)
+        lines = unverified if arguments.offline else preflight(setting.launcher, plans)
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
@@ -125,7 +128,9 @@ def run(arguments: argparse.Namespace) -> int:
             )
         )
     found = {line.result for line in lines}
-    return int(next((code for result, code in REFUSED.items() if result in found), Exit.GO))
+    silent = any(line.unreachable for line in lines)
+    unrefused = Exit.CANNOT_TELL if silent else Exit.GO
+    return int(next((code for result, code in REFUSED.items() if result in found), unrefused))
 
 
 def _check(setting: GateContext, planned: Planned) -> dict[str, object]:

@@ -111,7 +111,9 @@ class PlacementProof:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked."""
+    """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked. `key` is
+    the key of the gate file for which it was rejected, "" where it is not known.
+    """
 
     gate_id: str
     ending: Ending
@@ -123,6 +125,7 @@ class Outcome:
     html: str | None = None
     placement: PlacementProof | None = None
     answer: ApprovalAnswer | None = None
+    key: str = ""
 
     @property
     def code(self) -> Exit:
@@ -273,20 +276,22 @@ def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
 
 
 def kept_logs(store: Store, gate_id: str, training: str) -> str:
-    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs; "" if it kept
-    none. Without secrets of this process and control characters, and bounded. Raises StoreError.
+    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs; "" if they
+    have no line. Without secrets of this process and control characters, and bounded. Raises StoreError.
     """
     own = store.list(logs_folder(gate_id, training)) if training else ()
     keys = sorted(own or store.list(logs_folder(gate_id)), key=natural)
     parts = []
     for key in keys[:MOST_LOGS]:
         text = redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ)
+        if not text.strip():
+            continue
         *_, job, file = key.split("/")
         cut = f" (the last {LOG_CHARACTERS:,} characters)" if len(text) > LOG_CHARACTERS else ""
         parts.append(
             f"==> {job}, {file.removesuffix('.log')}{cut} <==\n{clean(text[-LOG_CHARACTERS:]).rstrip()}\n"
         )
-    if len(keys) > MOST_LOGS:
+    if parts and len(keys) > MOST_LOGS:
         folder = store.place(keys[0].rpartition("/")[0])
         parts.append(f"{len(keys) - MOST_LOGS} more logs are in {folder}\n")
     return "\n".join(parts)

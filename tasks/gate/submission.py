@@ -27,6 +27,7 @@ from tasks.launchers.base import (
     PreflightResult,
 )
 from tasks.launchers.interruption import is_interrupted
+from tasks.launchers.training_script import preflight
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
@@ -34,7 +35,11 @@ LOG = logging.getLogger("prelaunch")
 
 
 class PreflightFailed(LaunchRejected):
-    """The request as a whole is wrong, whatever was judged before."""
+    """The request as a whole is wrong, whatever was judged before. `key` is the key of the gate file that is wrong, "" if not one."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 def submit_job(session: Session, job: JobSpec) -> JobHandle:
@@ -72,7 +77,7 @@ def run_preflight(session: Session) -> None:
     jobs = planned_jobs(session.setting)
     if not session.launches:  # a gate that only checks may name a training that nobody has written yet
         jobs = tuple(replace(job, script="") for job in jobs)
-    lines = launcher.preflight(tuple(map(launcher.plan, jobs)))
+    lines = preflight(launcher, tuple(map(launcher.plan, jobs)))
     for line in lines:
         if line.result is PreflightResult.WARNING:
             LOG.warning("preflight: %s", line.text)
@@ -85,7 +90,8 @@ def run_preflight(session: Session) -> None:
     _keep(session, lines)
     if said := _texts(lines, PreflightResult.WRONG):
         session.preflight_done = True
-        raise PreflightFailed(f"nothing was started: {said}.")
+        wrong = {line.key for line in lines if line.result is PreflightResult.WRONG}
+        raise PreflightFailed(f"nothing was started: {said}.", wrong.pop() if len(wrong) == 1 else "")
     if said := _texts(lines, PreflightResult.NO_CAPACITY):
         raise NoCapacity(f"nothing was started: {said}.")
     session.preflight_done = True

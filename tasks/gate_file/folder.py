@@ -18,6 +18,8 @@ from checks.documents.decode import nearest
 VARIABLE = "PRELAUNCH_GATES"
 SUFFIX = ".toml"
 SHIPPED = Path(__file__).parents[2] / "deployments" / "gates"
+# Where a name is looked for first, in a terminal.
+HERE = Path("deployments/gates")
 # A gate file with a mistake is offered all the same: whoever chooses it is told of the mistake.
 CLUSTER = re.compile(r"^\s*\[\s*cluster\s*[\].]", re.MULTILINE)
 READ_BYTES = 1 << 20
@@ -77,7 +79,7 @@ def typed_path(word: str) -> str:
     """
     if Path(word).expanduser().is_file():
         return word
-    here = Path("deployments/gates").absolute() / f"{word}{SUFFIX}"
+    here = HERE.absolute() / f"{word}{SUFFIX}"
     own = VARIABLE not in os.environ and is_name(word) and here.is_file()
     found = here if own else path_of(word)
     if is_name(word) and found.is_file():
@@ -90,9 +92,12 @@ def missing_name(named: str) -> tuple[str, str | None] | None:
     folder = folder_of(os.environ)
     if folder is None or not is_name(named) or path_of(named).exists():
         return None
-    names = names_in(folder)
-    said = f"there is no gate file {named!r} in {folder} (it has {', '.join(names) or 'none'}; {VARIABLE} names another folder)"
-    return said, nearest(named, names)
+    here = HERE.absolute()
+    own = VARIABLE not in os.environ and here != folder and here.is_dir()
+    found = {one: names_in(one) for one in ((here, folder) if own else (folder,))}
+    places = " or ".join(f"{one} (it has {', '.join(names) or 'none'})" for one, names in found.items())
+    said = f"there is no gate file {named!r} in {places}; {VARIABLE} names another folder"
+    return said, nearest(named, tuple(dict.fromkeys(name for names in found.values() for name in names)))
 
 
 def is_name(named: str) -> bool:

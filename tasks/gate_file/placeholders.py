@@ -31,6 +31,8 @@ NOBODYS: Mapping[str, str] = {
     r"(?:^|(?<=[/:#@=]))(?:your|YOUR)[-_][A-Za-z0-9_-]+": "Write your own value",
 }
 # The same of a shipped file that may be somebody's own by chance.
+# The shipped file whose comments show the tables of every notifier.
+NOTIFIERS_SHOWN = "sagemaker-p5"
 PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
 # The line that `prelaunch init` writes into a new file.
 MADE_BY_INIT = re.compile(r"^# Made by `prelaunch init` from ([a-z0-9-]+\.toml):", re.MULTILINE)
@@ -111,11 +113,18 @@ def copied_in(values: Mapping[str, Any], text: str) -> tuple[Copied, ...]:
     theirs = path.read_text(encoding="utf-8")
     before, now = _ends(tomllib.loads(theirs)), _ends(values)
     sure = {one.key.partition("[")[0] for one in _examples(values, text)}
-    return tuple(
+    found = [
         Copied(key, line_of(text, key), path.name)
         for key in copied_keys(theirs)
         if key not in sure and key in now and now[key] == before[key]
-    )
+    ]
+    # init writes the tables of notifiers as another shipped file has them.
+    shown = [
+        Copied(key, line_of(text, key), f"{NOTIFIERS_SHOWN}.toml")
+        for key, ends in now.items()
+        if key.startswith("notify.") and key not in sure and any(map(PERHAPS.search, ends))
+    ]
+    return (*found, *shown)
 
 
 def _ends(values: Mapping[str, Any]) -> Mapping[str, list[str]]:

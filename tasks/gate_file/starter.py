@@ -13,11 +13,10 @@ from typing import Any
 
 from checks.facts.instances import Instance
 from tasks.gate_file.folder import SHIPPED
+from tasks.gate_file.placeholders import NOTIFIERS_SHOWN
 from tasks.gate_file.read import line_of
 from tasks.gate_file.references import copy_of, is_near, reference
 
-# The shipped file whose comments show the tables of every notifier.
-NOTIFIERS_SHOWN = "sagemaker-p5"
 SCHEMA = SHIPPED.parent / "schemas" / "gate.schema.json"
 RANKS_WITHOUT_ACCELERATORS = 2
 VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
@@ -66,11 +65,19 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
     if wish.observe:
         text = _observing(text)
     head = [
-        f"#:schema {reference(SCHEMA, here) if is_near(copy_of(SCHEMA, here), here) else SCHEMA.as_uri()}",
+        f"#:schema {_schema(here)}",
         f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
     return "\n".join([*head, text.rstrip("\n"), "", *_notify(wish.notifiers)]) + "\n"
+
+
+def _schema(here: Path) -> str:
+    """How a file in `here` names the schema: a copy of it by a relative path, the installation's by its address."""
+    if copy_of(SCHEMA, here) == SCHEMA and not is_near(SCHEMA, here):
+        return SCHEMA.as_uri()
+    found = reference(SCHEMA, here)
+    return found if found.startswith((".", "/")) else f"./{found}"
 
 
 def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:

@@ -132,7 +132,8 @@ class PreflightResult(Enum):
 class PreflightCheck:
     """One thing that preflight verified before anything was started. `remedy` is what to do if it is wrong.
 
-    `unreachable`: the engine itself gave no answer, so that nothing else could be verified either.
+    `unreachable`: the engine itself gave no answer, so that nothing else could be verified either. `key` is the key of the gate file
+    that has to be corrected, "" where it is none or not known.
     """
 
     subject: str
@@ -140,6 +141,7 @@ class PreflightCheck:
     message: str
     remedy: str = ""
     unreachable: bool = field(default=False, metadata=SPARSE)
+    key: str = field(default="", metadata=SPARSE)
 
     @property
     def text(self) -> str:

@@ -41,7 +41,8 @@ def _block(name: str) -> str:
         try:
             found.append(asyncio.run(_loaded(name)))
         except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
-            failed.append(type(error).__name__)  # its text may repeat what the block holds
+            # Prefect 3.8.8 makes a ValueError of the server's 404. Its text may repeat what a block holds.
+            failed.append(type(error.__cause__ or error).__name__)
 
     thread = threading.Thread(
         target=contextvars.copy_context().run, args=(load,), name=f"block {name}", daemon=True
@@ -50,6 +51,10 @@ def _block(name: str) -> str:
     thread.join(BLOCK_S)
     if found and isinstance(found[0], str) and found[0].strip():
         return found[0]
+    if failed == ["ObjectNotFound"]:
+        raise NotifyError(
+            f"the block secret/{name} does not exist. Create it in Prefect's UI: Blocks, Secret, a text."
+        )
     why = failed[0] if failed else "it contains no text" if found else f"no answer within {BLOCK_S:g} s"
     raise NotifyError(
         f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."

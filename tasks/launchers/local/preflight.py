@@ -149,8 +149,12 @@ def _script(plan: Plan, python: NodePython) -> PreflightCheck | None:
         return None if shutil.which(script, path=path) else missing_script(script, "no folder of PATH has it")
     if where.is_file():
         return None
-    relative = "" if where == Path(script) else "; a relative path begins in the folder of the job"
-    return missing_script(script, f"there is no file {where}{relative}")
+    if where == Path(script):
+        return missing_script(script, f"there is no file {where}")
+    here = f". The one of this folder is {Path(script).absolute()}" if Path(script).is_file() else ""
+    return missing_script(
+        script, f"a relative path begins in the folder of the job, which has no such file{here}"
+    )
 
 
 def _script_in_container(plan: Plan, python: NodePython) -> PreflightCheck | None:

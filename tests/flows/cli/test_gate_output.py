@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.gate import _show
 from flows.cli.gate_output import interrupted
 from tasks.gate.context import open_gate_context
+from tasks.gate.outcome import Ending, Outcome
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import GateRequest
 from tests.flows.gates import write_gate
@@ -40,3 +42,24 @@ def test_an_end_says_what_was_ended_and_what_was_not(
 
     document = json.loads(capsys.readouterr().out)
     assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
+
+
+def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As any other mistake of the gate file, on every channel, although it was found only by the preflight."""
+    path = write_gate(tmp_path, fake=False)
+    setting = open_gate_context(GateRequest(gate_file=str(path)))
+    line = path.read_text().splitlines().index("[training]") + 2
+    outcome = Outcome(
+        "", Ending.REJECTED, None, None, None, "training script: it is not there", key="training.command"
+    )
+    arguments = argparse.Namespace(
+        file=str(path), format="json", junit=tmp_path / "j.xml", summary=tmp_path / "s.md", html=None
+    )
+
+    assert 2 == _show(arguments, setting, outcome)
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert (str(path), "training.command", line) == (error["file"], error["path"], error["line"])
+    assert f"{path}, line {line}: training.command: training script: it is not there." in err
+    assert f'file="{path}" line="{line}"' in (tmp_path / "j.xml").read_text()
+    assert f"line {line}" in (tmp_path / "s.md").read_text()

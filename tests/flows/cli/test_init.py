@@ -184,11 +184,15 @@ def test_what_cannot_be_used_writes_nothing(
     assert said in err and "\x1b" not in err and len(err) < 1000
 
 
-def test_a_folder_that_is_not_there(run: Run) -> None:
-    """It is refused before anybody is asked."""
-    code, _, err = run("init", "none/gate.toml", *options("local", "cpu", 2))
+def test_a_folder_that_is_not_there_is_made(run: Run) -> None:
+    """It stays only with the file; one that cannot be made is refused before anybody is asked."""
+    wrong = run("init", "none/such/gate.toml", *options("local", "p9.48xlarge", 2))[0]
+    left = Path("none").exists()
+    made = run("init", "none/such/gate.toml", *options("local", "cpu", 2))[0]
+    code, _, err = run("init", "none/such/gate.toml/gate.toml", *options("local", "cpu", 2))
 
-    assert 2 == code and "none/gate.toml" in err
+    assert (2, False, 0) == (wrong, left, made) and Path("none/such/gate.toml").is_file()
+    assert 2 == code and "none/such/gate.toml" in err
 
 
 class Terminal:
@@ -262,3 +266,30 @@ def test_an_interruption_leaves_no_file(tmp_path: Path, number: signal.Signals) 
     os.kill(terminal.process.pid, number)
 
     assert (128 + number, []) == (terminal.end(), list(tmp_path.iterdir()))
+
+
+def test_a_file_that_names_the_installation_says_so(run: Run, tmp_path: Path) -> None:
+    """The next runner has no such path; with a copy of deployments/ every path is relative, and the schema's is as well."""
+    _, _, err = run("init", "alone.toml", *options("local", "cpu", 2))
+    assert "alone.toml names files of this installation by their absolute paths" in err
+
+    assert 0 == run("examples", "deployments")[0]
+    _, _, err = run("init", "root.toml", *options("local", "cpu", 2))
+    text = Path("root.toml").read_text()
+    assert "this installation" not in err and str(Path(__file__).parents[3]) not in text
+    assert text.startswith("#:schema ./deployments/schemas/gate.schema.json\n")
+
+
+def test_mail_is_sent_by_apprise(run: Run) -> None:
+    """Who writes the word of the README learns the notifier's."""
+    code, _, err = run("init", "gate.toml", *options("local", "cpu", 2), "--notify", "mail")
+
+    assert 2 == code and "apprise" in err
+
+
+def test_a_gate_whose_owner_hears_nothing_is_said(run: Run) -> None:
+    """PagerDuty is for hardware: missing evidence and a failed training would page nobody."""
+    _, _, alone = run("init", "a.toml", *options("local", "cpu", 2), "--notify", "pagerduty")
+    _, _, both = run("init", "b.toml", *options("local", "cpu", 2), "--notify", "pagerduty,slack")
+
+    assert "would only be written to the log" in alone and "would only" not in both

@@ -22,6 +22,7 @@ from tasks.gate.forecast import forecast
 from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.local.launcher import LocalLauncher
 
 ROOT = Path(__file__).parents[3]
 LOCAL = ROOT / "deployments" / "gates" / "local.toml"
@@ -127,6 +128,27 @@ def test_an_engine_that_gave_no_answer_is_the_second_line() -> None:
     assert not page(setting, unseen)[1].startswith("The engine")
     doubt = PreflightCheck("this machine", PreflightResult.WARNING, "it is small", "Declare fewer nodes.")
     assert "WARNING: this machine: it is small. Declare fewer nodes." == page(setting, doubt)[1]
+
+
+@pytest.mark.parametrize(
+    ("result", "unreachable", "code"),
+    [
+        (PreflightResult.UNSEEN, True, 3),
+        (PreflightResult.UNSEEN, False, 0),
+        (PreflightResult.WARNING, False, 0),
+        (PreflightResult.WRONG, False, 2),
+        (PreflightResult.NO_CAPACITY, False, 5),
+    ],
+)
+def test_the_exit_code_says_whether_the_gate_would_start(
+    monkeypatch: pytest.MonkeyPatch, result: PreflightResult, unreachable: bool, code: int
+) -> None:
+    """An engine that gives no answer is 3, as in doctor; offline nobody asks it."""
+    line = PreflightCheck("the engine", result, "it says so", unreachable=unreachable)
+    monkeypatch.setattr(LocalLauncher, "preflight", lambda self, plans: (line,))
+
+    assert code == main(["plan", str(LOCAL), "--format", "json"])
+    assert 0 == main(["plan", str(LOCAL), "--format", "json", "--offline"])
 
 
 def rights(gate: str, store: str = "/store", **options: str | tuple[str, ...]) -> str:

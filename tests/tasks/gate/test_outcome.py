@@ -115,3 +115,6 @@ def test_the_logs_of_the_checks_stand_for_a_training_that_has_none(tmp_path: Pat
 
     assert kept_logs(store, "g-1", "") == "==> g-1-check-1, node-0 <==\ncaf\u00e9\n"
     assert kept_logs(store, "g-2", "") == ""
+    for node in ("node-0", "node-1"):
+        store.put(log_key("g-3", "g-3-check-1", node), b"\n")
+    assert kept_logs(store, "g-3", "") == ""  # headings alone would be no log

@@ -97,3 +97,22 @@ def test_a_name_opens_its_gate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         open_gate_context(GateRequest(gate_file="gate")).gate.name,
         open_gate_context(GateRequest(gate_file="gate")).here,
     )
+
+
+def test_a_name_that_leads_nowhere_names_every_folder_that_was_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal the folder's own gate files come before the installation's, and so does the nearest name."""
+    monkeypatch.delenv("PRELAUNCH_GATES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GateFileError) as without:
+        open_gate_context(GateRequest(gate_file=typed_path("mine-prd")))
+    gates = tmp_path / "deployments" / "gates"
+    gates.mkdir(parents=True)
+    (gates / "mine-prod.toml").write_text('[cluster]\nname = "mine"\n')
+    with pytest.raises(GateFileError) as found:
+        open_gate_context(GateRequest(gate_file=typed_path("mine-prd")))
+
+    assert str(tmp_path) not in str(without.value) and str(SHIPPED) in str(without.value)
+    assert f"in {gates} (it has mine-prod) or {SHIPPED} (it has " in str(found.value)
+    assert "mine-prod" == found.value.nearest

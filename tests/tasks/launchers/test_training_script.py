@@ -1,24 +1,55 @@
-"""Which file a training starts."""
+"""The warning about a training script with a relative path, on engines whose preflight cannot see it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from tasks.launchers.training_script import training_script
+from tasks.launchers.base import Launcher, Plan, PreflightCheck, PreflightResult, Work
+from tasks.launchers.training_script import missing_script, preflight
+
+SEEN = PreflightCheck("slurmctld", PreflightResult.OK, "it is up")
 
 
-@pytest.mark.parametrize(
-    ("distributed", "command", "script"),
-    [
-        ("torchrun", ("/code/train.py", "--steps", "2"), "/code/train.py"),
-        ("torchrun", ("-m", "package.train"), ""),
-        ("none", ("{python}", "/code/train.py"), "/code/train.py"),
-        ("none", ("/usr/bin/python3.11", "-c", "pass"), ""),
-        ("none", ("bash", "-c", "true"), "bash"),
-        ("mpi", ("/code/all_reduce_perf", "-b", "8"), "/code/all_reduce_perf"),
-        ("none", (), ""),
-    ],
-)
-def test_the_script_of_a_command(distributed: str, command: tuple[str, ...], script: str) -> None:
-    """An interpreter's own script, torchrun's, or the program; nothing where an option is in its place."""
-    assert script == training_script(distributed, command)
+@dataclass
+class Engine:
+    """What its preflight says, whatever the plans are."""
+
+    said: tuple[PreflightCheck, ...] = (SEEN,)
+
+    def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
+        """The lines of the test."""
+        return self.said
+
+
+def lines(script: str, *said: PreflightCheck, work: Work = Work.CONFIRM) -> tuple[PreflightCheck, ...]:
+    """The preflight of one job with this script."""
+    plan = cast("Plan", SimpleNamespace(job=SimpleNamespace(script=script, work=work)))
+    return preflight(cast("Launcher", Engine(said or (SEEN,))), (plan,))
+
+
+@pytest.mark.parametrize("script", ["train.py", "src/train.py", "./run", "../train.py"])
+def test_a_relative_path_is_a_warning(script: str) -> None:
+    """The paid checks would run first, and then the training would not find it."""
+    first, *rest = lines(script)
+
+    assert [SEEN] == rest
+    assert (PreflightResult.WARNING, "training.command") == (first.result, first.key)
+    assert repr(script) in first.text and "{here}" in first.remedy
+
+
+@pytest.mark.parametrize("script", ["", "/fsx/train.py", "python3", "bash", "{script}.py"])
+def test_what_begins_nowhere_in_particular_is_no_warning(script: str) -> None:
+    """An absolute path, a program of the PATH, and a word that the node fills in."""
+    assert (SEEN,) == lines(script)
+
+
+def test_what_the_engine_has_said_is_not_said_again() -> None:
+    """It knows more; and a job that only checks trains nothing."""
+    known = missing_script("train.py", "no such file")
+
+    assert (known,) == lines("train.py", known)
+    assert (SEEN,) == lines("train.py", work=Work.CHECK)

@@ -82,6 +82,20 @@ class Opened:
     preflight_done: bool = False
 
 
+def test_a_script_of_the_current_folder_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who typed a relative path meant that one; a folder of a job that does not exist yet is no help."""
+    path = gate(tmp_path, ["train.py"])
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == main(["plan", path, "--format", "shell"])
+    err = capfd.readouterr().err
+    assert f"The one of this folder is {tmp_path / 'train.py'}" in err and "{here}/../train.py" in err
+    assert ".prelaunch" not in err
+
+
 def test_a_gate_that_only_checks_needs_no_script(tmp_path: Path) -> None:
     """A cluster is commissioned before anybody has written a training; a gate that would launch it is refused."""
     setting = open_gate_context(GateRequest(gate_file=gate(tmp_path, ["/nowhere/train.py"])))
