@@ -253,7 +253,8 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     except StoreError as error:
         LOG.error("an older PASS could not be voided: %s", error)
     try:
-        kept = dump_plain({**outcome_summary(outcome), "told": told})
+        cluster = session.setting.gate.cluster.name
+        kept = dump_plain({**outcome_summary(outcome), "cluster": cluster, "told": told})
         await run_to_end(session.setting.store.put, outcome_key(outcome.gate_id), kept)
     except StoreError as error:
         LOG.error("the outcome could not be stored: %s", error)
@@ -304,7 +305,7 @@ def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcom
     places of the report. Raises StoreError.
     """
     store, gate_id = setting.store, outcome.gate_id
-    keep_outcome(store, outcome, code)
+    keep_outcome(store, outcome, code, setting.gate.cluster.name)
     judged = with_ending(outcome, setting.gate.name).judged
     if judged is not None and store.get(report_key(gate_id)) is not None:
         places = store.place(report_key(gate_id)), store.place(html_key(gate_id))
@@ -337,7 +338,7 @@ def _keep_cancelled_run(session: Session) -> None:
         begun = not session.in_job and not session.setting.launcher.state(job).absent
         session.training = job if begun else ""
     outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
-    keep_outcome(store, outcome, outcome.code)
+    keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)
     judged = with_ending(outcome, session.setting.gate.name).judged
     if judged is not None:
         store_pages(session, judged)

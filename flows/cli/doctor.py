@@ -273,7 +273,7 @@ def _notifiers(setting: GateContext | None, send_test: bool) -> Iterator[Preflig
     oncall, owner = (set(notifiers_for(notify, side)) for side in (Audience.ONCALL, Audience.OWNER))
     if owner == {"log"} != oncall:
         said = "missing evidence and a failed training are only written to the log"
-        remedy = "Name slack or apprise in owner of [notify]."
+        remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
         yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
 
 

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 ASK_MINUTES = 30
+# What deployments/ci/gate.sh gives a gate; a gate that was started otherwise has none.
+TIME_LIMIT = "PRELAUNCH_TIMEOUT_MINUTES"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -91,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
+        warn_of_time(setting, os.environ.get(TIME_LIMIT, ""))
         hold_signals()  # a lock that is taken and not yet known here could not be released
         held = take_lease(setting, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
@@ -105,6 +108,20 @@ def run(arguments: argparse.Namespace) -> int:
             write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
             )
+
+
+def warn_of_time(setting: GateContext, minutes: str) -> None:
+    """Say that the pipeline ends the gate before it has waited for machines as long as its file says."""
+    waits = setting.gate.cluster.capacity_wait_minutes
+    try:
+        limit = float(minutes)
+    except ValueError:
+        return
+    if waits >= limit:
+        write_stderr(
+            f"prelaunch: capacity_wait_minutes is {waits:g}, and the pipeline ends the gate after {limit:g} minutes: without machines "
+            "it ends with 3 (its time was up) and not with 5. Raise the pipeline's time limit, or lower the other"
+        )
 
 
 def _close(setting: GateContext, lease: Lease, why: str = "") -> None:

@@ -107,7 +107,7 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
 
     def keep() -> Outcome:
         if outcome.judged is None:
-            keep_outcome(setting.store, outcome, code)
+            keep_outcome(setting.store, outcome, code, setting.gate.cluster.name)
             return outcome
         from tasks.finish import (
             keep_cancelled,

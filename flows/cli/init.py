@@ -109,8 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if _is_log_only(text):
         write_stderr(
-            "prelaunch: missing evidence and a failed training would only be written to the log: name slack or apprise in owner of "
-            "[notify]"
+            "prelaunch: missing evidence and a failed training would only be written to the log: name a notifier in owner of [notify] "
+            "(docs/notify.md)"
         )
     write_stderr(f"prelaunch: next: prelaunch plan {file}; prelaunch doctor {file}")
     return int(Exit.GO)

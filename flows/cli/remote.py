@@ -62,7 +62,7 @@ def no_verdict(
     """Report that nobody can say how the run ended, that nothing was judged, or that it was cancelled."""
     line = f"{CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]} gate: {one_line(reason)}"
     if arguments.format == "json":
-        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason), by_name=False))
+        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason, line), by_name=False))
     else:
         write_stdout(f"{line}\n")
     if cancelled:

@@ -17,10 +17,10 @@ from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.gate.outcome import Decision, KeptEnd, kept_end
+from tasks.gate.outcome import Decision, Ending, KeptEnd, kept_end
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.needed import needed_gates
-from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text
+from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
 from tasks.reports.read import DEFAULT, InputError, default_policy_of
 from tasks.reports.store_argument import (
     NamedStore,
@@ -37,7 +37,7 @@ from tasks.store.history import listed, moment, rebuild
 from tasks.store.index import IndexFailed
 from tasks.store.layout import verdict_key
 from tasks.store.prune import Pruning, planned, removed
-from tasks.store.records import Record, findings_line, load
+from tasks.store.records import Record, findings_line, load, stamped_at
 from tasks.text.inert import one_line
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
@@ -141,15 +141,31 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         decided = dict(
             pool.map(lambda record: (record.gate_id, kept_end(kept.store, record.gate_id)), chosen)
         )
+        late = () if arguments.node else [one for one in found.unjudged if _began(one) >= since]
+        ends = dict(pool.map(lambda one: (one, kept_end(kept.store, one)), late))
+    unjudged = {one: end for one, end in ends.items() if end is not None and cluster in (None, end.cluster)}
     if arguments.format == "json":
         rows = [
             {**_table(one), **_decision_json(decided[one.gate_id]), "node_finding": of_node.get(one.gate_id)}
             for one in chosen
         ]
-        write_stdout(json_text({"verdicts": rows, "problems": problems, "error": None}))
+        ended = [
+            {
+                "gate_id": gate_id,
+                "began_at": _began(gate_id),
+                "cluster": end.cluster or None,
+                "ending": end.ending.value,
+                "reason": end.reason,
+            }
+            for gate_id, end in unjudged.items()
+        ]
+        write_stdout(json_text({"verdicts": rows, "unjudged": ended, "problems": problems, "error": None}))
     else:
-        texts = {gate_id: _decision_text(said) for gate_id, said in decided.items() if said is not None}
+        texts = {gate_id: text for gate_id, said in decided.items() if (text := _decision_text(said))}
         write_stdout(listed_text(chosen, texts, of_node))
+        write_stdout(
+            unjudged_text([(_began(gate_id), gate_id, end.reason) for gate_id, end in unjudged.items()])
+        )
         if len(texts) < len(chosen):
             write_stderr(f"prelaunch: {UNENDED}")
     for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
@@ -195,9 +211,25 @@ def _about_node(store: Store, record: Record, node: str, problems: list[str]) ->
     return findings_line(own)
 
 
-def _decision_text(ended: KeptEnd) -> str:
-    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"."""
+def _began(gate_id: str) -> str:
+    """When a gate began, as its id says; "" for an id of another form."""
+    at = stamped_at(gate_id)
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _decision_text(ended: KeptEnd | None) -> str:
+    """Such as "launched, by the policy; the training failed" and "overridden, by U0456EFGH (Slack)"; "" where it is not known."""
+    if ended is None:
+        return ""
     decision, answer = ended.decision, ended.answer
+    if ended.ending is Ending.CANCELLED:
+        return (
+            "cancelled"
+            if ended.training is None
+            else f"launched, and cancelled; {TRAINING_WORDS[ended.training]}"
+        )
+    if decision is None:
+        return ""
     if decision is Decision.AWAITING:
         return "left to a person, and nobody decided"
     word = ANSWER_WORDS[Answer.CANNOT_TELL].lower() if decision is Decision.CANNOT_TELL else decision.value
@@ -209,7 +241,7 @@ def _decision_text(ended: KeptEnd) -> str:
 
 
 def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
-    if ended is None:
+    if ended is None or ended.decision is None:
         return {"decision": None, "decided_by": None, "training": None}
     by = "policy" if ended.answer is None else ended.answer.by
     training = ended.training.value if ended.training is not None else None

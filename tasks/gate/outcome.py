@@ -243,19 +243,24 @@ def outcome_summary(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def keep_outcome(store: Store, outcome: Outcome, code: Exit) -> None:
+def keep_outcome(store: Store, outcome: Outcome, code: Exit, cluster: str) -> None:
     """Keep how a gate ended of which nobody was notified. Raises StoreError."""
-    table = {**outcome_summary(outcome), "exit_code": int(code), "told": []}
+    table = {**outcome_summary(outcome), "exit_code": int(code), "cluster": cluster, "told": []}
     store.put(outcome_key(outcome.gate_id), dump_plain(table))
 
 
 @dataclass(frozen=True)
 class KeptEnd:
-    """What the store keeps of a gate's end: the decision, a person's answer, and the training's state as the gate last saw it."""
+    """What the store keeps of a gate's end: the decision, None if there was none; a person's answer; the training's state as the gate
+    last saw it; how it ended and why; and its cluster, "" if an older version kept none.
+    """
 
-    decision: Decision
+    decision: Decision | None
     answer: ApprovalAnswer | None
     training: JobState | None
+    ending: Ending
+    reason: str = ""
+    cluster: str = ""
 
 
 def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
@@ -263,13 +268,16 @@ def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
     try:
         data = store.get(outcome_key(gate_id))
         table = parse_json(data, OUTCOME_BYTES) if data is not None else None
-        if not isinstance(table, dict) or table.get("decision") is None:
+        if not isinstance(table, dict):
             return None
-        answer, training = table.get("approval"), table.get("training")
+        decision, answer, training = (table.get(key) for key in ("decision", "approval", "training"))
         return KeptEnd(
-            Decision(str(table["decision"])),
+            None if decision is None else Decision(str(decision)),
             None if answer is None else decode(ApprovalAnswer, answer),
             JobState(str(training.get("state"))) if isinstance(training, dict) else None,
+            Ending(table.get("ending", Ending.VERDICT.value)),
+            str(table.get("reason") or ""),
+            str(table.get("cluster") or ""),
         )
     except ValueError:  # also DecodeError
         return None

@@ -26,9 +26,10 @@ def form_of(path: str, kind: Any, found: object = _MISSING, key: str = "") -> st
     if _is_table(kind) or _mapping(kind) is not None:
         return _table_form(path, kind, found)
     key, written = key or path.rpartition(".")[2], _literal(kind, found)
+    verb = "Write for example" if kind in _SCALARS and _converted(kind, found) is None else "Write"
     if key.isdigit() or key.endswith("]"):  # an element of a list has no line of its own
-        return f" Write {written}." if written else ""
-    return f" Write {_key(key)} = {written}." if written else ""
+        return f" {verb} {written}." if written else ""
+    return f" {verb} {_key(key)} = {written}." if written else ""
 
 
 def option_form(path: str, kind: Any, found: object = _MISSING) -> str:

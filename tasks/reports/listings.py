@@ -139,6 +139,14 @@ def listed_text(
     return "\n".join([*(lines if records else ()), f"{number} verdict{'' if number == 1 else 's'}"]) + "\n"
 
 
+def unjudged_text(ended: Sequence[tuple[str, str, str]]) -> str:
+    """The gates that ended without a verdict: when each began, its id, and why it ended; "" if there are none."""
+    number = len(ended)
+    several = "gate" if number == 1 else "gates"
+    lines = [f"  {when}  {one_line(gate_id, 100)}  {one_line(why, 200)}" for when, gate_id, why in ended]
+    return "\n".join([f"{number} {several} ended without a verdict:", *lines]) + "\n" if ended else ""
+
+
 def pruned_text(plan: Pruning, deleted: bool) -> str:
     """What was deleted or would be deleted, and what is old and stays."""
     word = "removed" if deleted else "would go"

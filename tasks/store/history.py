@@ -5,7 +5,7 @@ verdicts; the store decides.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,7 +17,16 @@ from tasks.store import node_rows, records
 from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.index import Index, IndexFailed
-from tasks.store.layout import GATES, RECORDS, gate_of, nodes_key, record_key, report_key, verdict_key
+from tasks.store.layout import (
+    GATES,
+    RECORDS,
+    gate_of,
+    nodes_key,
+    outcome_key,
+    record_key,
+    report_key,
+    verdict_key,
+)
 from tasks.store.node_rows import GateNodes, NodeHistory, history_of, with_nodes
 from tasks.store.open import identity
 from tasks.store.records import Record, record_of, stamped_at
@@ -25,11 +34,14 @@ from tasks.store.records import Record, record_of, stamped_at
 
 @dataclass(frozen=True)
 class Listed:
-    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete."""
+    """Verdicts, oldest first; `problems` says what could not be read, so that nobody takes the list for complete. `unjudged` are the
+    ids of the gates that ended without a verdict, by time; none where nobody looked for them.
+    """
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
     index_problem: str = ""
+    unjudged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,14 +88,18 @@ def listed(store: Store, index: Index, whole: bool = True) -> Listed:
     name, rows, said = _indexed(store, index) if ids else ("", {}, "")
     problems: list[str] = []
     missing = list(_read(store, (gate_id for gate_id in ids if gate_id not in rows), problems))
-    problems += _without_record(store, set(ids)) if whole else ()
+    gates = kept_gates(store) if whole else {}
+    problems += _without_record(store, gates, set(ids))
+    unjudged = tuple(
+        one for one, keys in gates.items() if outcome_key(one) in keys and verdict_key(one) not in keys
+    )
     if missing and not said:
         try:
             index.write(name, missing)
         except IndexFailed as error:
             said = str(error)
     found = [*(rows[gate_id] for gate_id in ids if gate_id in rows), *missing]
-    return Listed(tuple(sorted(found, key=_turn)), tuple(problems), said)
+    return Listed(tuple(sorted(found, key=_turn)), tuple(problems), said, unjudged)
 
 
 def known_nodes(
@@ -169,9 +185,9 @@ def _indexed(store: Store, index: Index) -> tuple[str, dict[str, Record], str]:
         return name, {}, str(error)
 
 
-def _without_record(store: Store, ids: set[str]) -> Iterator[str]:
+def _without_record(store: Store, gates: Mapping[str, list[str]], ids: set[str]) -> Iterator[str]:
     """Report gates without a record, which are not listed: they were cut short, or an older version kept them."""
-    for gate_id, keys in kept_gates(store).items():
+    for gate_id, keys in gates.items():
         if gate_id not in ids and verdict_key(gate_id) in keys:
             yield f"{gate_id}: it has a verdict, and no record: make one with {rebuild_command(store)}"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.gate import _show
+from flows.cli.gate import _show, warn_of_time
 from flows.cli.gate_output import interrupted
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Ending, Outcome
 from tasks.gate.progress import LiveProgress, Progress
-from tasks.gate_file.request import GateRequest
+from tasks.gate_file.request import Advanced, GateRequest
 from tests.flows.gates import write_gate
 
 
@@ -63,3 +63,19 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
     assert f"{path}, line {line}: training.command: training script: it is not there." in err
     assert f'file="{path}" line="{line}"' in (tmp_path / "j.xml").read_text()
     assert f"line {line}" in (tmp_path / "s.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("waits", "limit", "warned"), [(240, "90", True), (240, "240", True), (60, "90", False), (240, "", False), (0, "90", False)]
+)  # fmt: skip
+def test_a_pipeline_that_does_not_wait_for_machines_is_warned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], waits: int, limit: str, warned: bool
+) -> None:
+    """Its time would be up before the gate has waited as long as its file says."""
+    overrides = (f"cluster.capacity_wait_minutes={waits}",)
+    request = GateRequest(
+        gate_file=str(write_gate(tmp_path, fake=False)), advanced=Advanced(overrides=overrides)
+    )
+    warn_of_time(open_gate_context(request), limit)
+
+    assert ("capacity_wait_minutes is 240" in capsys.readouterr().err) is warned

@@ -17,7 +17,7 @@ from tests.flows.gates import write_gate
     ("old", "new", "form"),
     [
         ("nodes = 2", 'nodes = "2"', "expected a whole number, found text '2'. Write nodes = 2"),
-        ("nodes = 2", 'nodes = "two"', "Write nodes = 1"),
+        ("nodes = 2", 'nodes = "two"', "Write for example nodes = 1"),
         ('profile = "quick"', 'profile = "quick"\nskip = "disk.io"', 'Write skip = ["disk.io"]'),
         (
             'profile = "quick"',
