@@ -10,19 +10,17 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
 from tasks.approve import ask_for_approval, load_resumed_verdict, rerun_checks
+from tasks.cancel import end_cancelled_gate, end_run_from_outside, note_interruption
 from tasks.collect import collect_report, wait_for_checks
 from tasks.expire import close_expired_gate
 from tasks.finish import (
     SESSION_ERRORS,
     checked_outcome,
     defect_outcome,
-    end_cancelled_gate,
-    end_run_from_outside,
     failed_outcome,
     finish_gate,
     launched_outcome,
     may_launch,
-    note_interruption,
     refused_outcome,
     reject_request,
 )
@@ -30,7 +28,6 @@ from tasks.gate.approval.wait import was_resumed
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.context import run_title
 from tasks.gate.outcome import JudgedReport, Outcome
-from tasks.gate.progress import report_end
 from tasks.gate.session import REJECTIONS, Session, open_session
 from tasks.gate_file.request import GateRequest, Wait
 from tasks.in_job import (
@@ -116,7 +113,7 @@ async def gate(request: GateRequest) -> State[Any]:
         try:
             return await finish_gate(session, outcome)
         except asyncio.CancelledError:
-            report_end(outcome)
+            note_interruption(session, outcome)
             raise
 
 

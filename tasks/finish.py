@@ -9,62 +9,48 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Completed, Failed
 
-from checks.documents.report import digest, dump_plain, load
+from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.judge.verdict import unreadable
 from checks.model import Answer, Level
-from checks.value_types import DecodeError
 from tasks import judge
 from tasks.approve import needs_approval
-from tasks.collect import keep_logs
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
-from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.outcome import (
-    MOST_LOGS,
-    NOT_STARTED,
     Decision,
     Ending,
     JudgedReport,
     Outcome,
-    Training,
-    cancelled_by,
     ended_otherwise,
-    first_line,
-    keep_outcome,
     outcome_summary,
     refusal_decision,
     with_ending,
     without_training,
 )
-from tasks.gate.progress import LISTENER, Progress, report_end, report_progress
+from tasks.gate.progress import Progress, report_end, report_progress
 from tasks.gate.question import AnswerChannel, ApprovalAnswer
-from tasks.gate.session import Session, end_run
+from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
-from tasks.gate_file.request import GateRequest
 from tasks.launch import LaunchResult, PoolLost, pool_cost_so_far
 from tasks.launchers.base import JobState, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
-from tasks.orchestration.events import emit_cancelled, emit_end
+from tasks.orchestration.events import emit_end
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
-from tasks.publish import PublishedReport, publish_ending, put_pages, store_pages, with_past
+from tasks.publish import PublishedReport, publish_ending, with_past
 from tasks.render.headline import headline
 from tasks.store.base import StoreError
-from tasks.store.layout import html_key, outcome_key, report_key
+from tasks.store.layout import outcome_key
 from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
 LOG = get_logger("prelaunch")
 SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
-IN_PREFECT = "in Prefect"
-FROM_OUTSIDE = "in Prefect, or with the process of its worker"
 FAILED_NAMES = {
     Decision.NOT_LAUNCHED: "NotLaunched",
     Decision.REFUSED: "Refused",
@@ -145,7 +131,7 @@ def launched_outcome(
         made = _outcome(session, Ending.VERDICT, decision, seen.rechecked, published, said)
         return dataclasses.replace(made, training=seen.training)
     overridden = answer is not None and answer.override
-    decision = _launch(session, answer) if seen.ran else Decision.NOT_LAUNCHED
+    decision = launch_decision(session, answer) if seen.ran else Decision.NOT_LAUNCHED
     reason = headline(judged.verdict, name)
     if judged.reused:
         reason += f" (PASS of {judged.reused} reused)"
@@ -161,24 +147,11 @@ def launched_outcome(
     return dataclasses.replace(made, training=seen.training)
 
 
-def _launch(session: Session, answer: ApprovalAnswer | None) -> Decision:
+def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision:
     """The decision of a gate that started the training."""
     if session.setting.gate.policy.mode is Mode.OBSERVE:
         return Decision.OBSERVED
     return Decision.OVERRIDDEN if answer is not None and answer.override else Decision.LAUNCHED
-
-
-def cancelled_outcome(session: Session) -> Outcome:
-    """The outcome of a gate that somebody cancelled, as far as it had come; who did it is for the caller to say (`cancelled_by`)."""
-    job = session.training or (session.keeper.lease.job(TRAIN) if session.trained else "")
-    judged = session.judged
-    if judged is not None and session.launches and not job:
-        judged = dataclasses.replace(
-            judged, context=dataclasses.replace(judged.context, training=NOT_STARTED)
-        )
-    decision = _launch(session, session.answer) if job else None
-    made = _outcome(session, Ending.CANCELLED, decision, judged, None, "")
-    return dataclasses.replace(made, training=Training(job, JobState.CANCELLED) if job else None)
 
 
 def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
@@ -269,81 +242,6 @@ def reject_request(error: Exception) -> State[Any]:
     report_end(Outcome("", Ending.REJECTED, None, None, None, str(error)))
     why = ClusterBusy if isinstance(error, LeaseHeld) else NotLaunched
     return Failed(name="Rejected", message=str(error), data=why(str(error)))
-
-
-async def end_cancelled_gate(session: Session) -> State[Any]:
-    """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
-    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
-    said = first_line(outcome, session.setting.gate.name)
-    emit_cancelled(session, said)
-    report_end(await run_to_end(_end_and_keep, session, outcome))
-    return Cancelled(message=said)
-
-
-def note_interruption(session: Session) -> None:
-    """Hand the outcome of an interrupted flow to the command that runs it, which knows what did it; in a worker's process, keep it."""
-    outcome = cancelled_outcome(session)
-    if LISTENER.get() is not None:
-        report_end(outcome)
-    else:
-        _end_and_keep(session, cancelled_by(outcome, FROM_OUTSIDE))
-
-
-def _end_and_keep(session: Session, outcome: Outcome) -> Outcome:
-    """Its training is ended before its logs are kept. A failure is logged."""
-    if outcome.training is not None:
-        session.end_now(outcome.training.job_id)
-    try:
-        return keep_cancelled(session.setting, outcome, outcome.code)
-    except StoreError as error:
-        LOG.error("how the gate ended could not be stored: %s", error)
-        return outcome
-
-
-def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
-    """Keep how a cancelled gate ended: its outcome, its pages if it had a verdict, and the logs of its training. Returns it with the
-    places of the report. Raises StoreError.
-    """
-    store, gate_id = setting.store, outcome.gate_id
-    keep_outcome(store, outcome, code, setting.gate.cluster.name)
-    judged = with_ending(outcome, setting.gate.name).judged
-    if judged is not None and store.get(report_key(gate_id)) is not None:
-        places = store.place(report_key(gate_id)), store.place(html_key(gate_id))
-        outcome = dataclasses.replace(outcome, report=places[0], html=places[1])
-        put_pages(setting, gate_id, judged, judged.context)
-    if outcome.training is not None:
-        keep_logs(setting, gate_id, outcome.training.job_id, setting.declared.node_names[:MOST_LOGS])
-    return outcome
-
-
-def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool) -> None:
-    """End the jobs of a run whose process is gone; of one that was cancelled, keep how it ended. Idempotent."""
-    setting = open_gate_context(request)
-    held = leases.lease_of_run(setting.store, flow_run_id)
-    end_run(request, flow_run_id)
-    if held is None or not cancelled:
-        return
-    try:
-        if setting.store.get(outcome_key(held.lease.gate_id)) is None:
-            _keep_cancelled_run(Session(setting, LeaseRenewal(setting.store, held), request.launch))
-    except (StoreError, LaunchError, DecodeError) as error:
-        LOG.error("how %s ended could not be stored: %s", held.lease.gate_id, error)
-
-
-def _keep_cancelled_run(session: Session) -> None:
-    store, gate_id, job = session.setting.store, session.gate_id, session.keeper.lease.job(TRAIN)
-    data = store.get(report_key(gate_id))
-    if data is not None:
-        session.judged = judge.report_verdict(session, load(data), digest(data))
-        begun = not session.in_job and not session.setting.launcher.state(job).absent
-        session.training = job if begun else ""
-    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
-    keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)
-    judged = with_ending(outcome, session.setting.gate.name).judged
-    if judged is not None:
-        store_pages(session, judged)
-    if session.training:
-        keep_logs(session.setting, gate_id, job, session.setting.declared.node_names[:MOST_LOGS])
 
 
 def failed_state(outcome: Outcome, name: str) -> State[Any]:

@@ -109,7 +109,7 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
         if outcome.judged is None:
             keep_outcome(setting.store, outcome, code, setting.gate.cluster.name)
             return outcome
-        from tasks.finish import (
+        from tasks.cancel import (
             keep_cancelled,
         )  # Prefect's client takes a second to import: the flow has done it
 
@@ -118,7 +118,7 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     try:
         return limited(KEEP_S, keep)
     except (StoreError, LaunchError, TimeoutError) as error:
-        write_stderr(f"prelaunch: how the gate ended could not be stored: {error}")
+        write_stderr(f"prelaunch: not all of how the gate ended could be stored: {error}")
         return outcome
 
 

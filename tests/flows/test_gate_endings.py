@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.finish import end_run_from_outside
+from tasks.cancel import end_run_from_outside
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, Outcome
 from tasks.launchers.base import JobHandle, NoCapacity, Plan

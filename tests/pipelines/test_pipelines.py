@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -397,3 +398,27 @@ def test_zizmor_finds_nothing(tmp_path: Path) -> None:
 
     assert 0 == clean.returncode, clean.stdout
     assert 0 != loose.returncode and "unpinned-uses" in loose.stdout
+
+
+def test_the_page_names_every_variable_of_the_script() -> None:
+    """Whoever writes a pipeline reads the page, and not a comment in a script that is included."""
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    variables = re.findall(r"^#   (PRELAUNCH\w*) ", SCRIPT.read_text(), re.MULTILINE)
+
+    assert len(variables) > 6 and [] == [name for name in variables if f"| `{name}` |" not in page]
+
+
+def test_a_gate_before_a_job_that_trains_launches_nothing_in_the_examples() -> None:
+    """Or every GO would be trained on twice."""
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    header = "".join(
+        line.removeprefix("#")
+        for line in GITLAB.read_text().partition(".prelaunch-gate:")[0].splitlines(keepends=True)
+    )
+    examples = [
+        block for block in page.split("```yaml\n") if "needs: [gate]" in block.partition("```")[0]
+    ] + [header]
+
+    assert 2 == len(examples)
+    assert all('PRELAUNCH_CHECK_ONLY: "true"' in block.partition("```")[0] for block in examples)
+    assert all(re.search(r"^ +timeout: ", block, re.MULTILINE) for block in examples)

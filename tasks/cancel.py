@@ -1,0 +1,158 @@
+"""The end of a gate that somebody cancels: what is kept of it, so that whoever looks later sees that it was, and how far it had come.
+
+A command that runs the flow in its own process knows which signal it was, and keeps it itself (`flows/cli/gate_output.py`). A worker's
+process, or a hook when that is gone, keeps it here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.logging import get_logger
+from prefect.states import Cancelled
+
+from checks.documents.report import digest, load
+from checks.exit_codes import Exit
+from checks.value_types import DecodeError
+from tasks.collect import keep_logs
+from tasks.finish import launch_decision
+from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate.lease import lease as leases
+from tasks.gate.lease.lease import TRAIN
+from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.outcome import (
+    MOST_LOGS,
+    NOT_STARTED,
+    Ending,
+    Outcome,
+    Training,
+    cancelled_by,
+    first_line,
+    keep_outcome,
+    with_ending,
+)
+from tasks.gate.progress import LISTENER, report_end
+from tasks.gate.session import Session, end_run
+from tasks.gate_file.request import GateRequest
+from tasks.judge import report_verdict
+from tasks.launchers.base import JobState, LaunchError
+from tasks.orchestration.events import emit_cancelled
+from tasks.publish import put_pages, store_pages
+from tasks.store.base import StoreError
+from tasks.store.layout import html_key, outcome_key, report_key
+
+LOG = get_logger("prelaunch")
+IN_PREFECT = "in Prefect"
+FROM_OUTSIDE = "in Prefect, or with the process of its worker"
+
+
+def cancelled_outcome(session: Session) -> Outcome:
+    """The outcome of a gate that somebody cancelled, as far as it had come; who did it is for the caller to say (`cancelled_by`)."""
+    job = session.training or (session.keeper.lease.job(TRAIN) if session.trained else "")
+    judged = session.judged
+    if judged is not None and session.launches and not job:
+        judged = replace(judged, context=replace(judged.context, training=NOT_STARTED))
+    return Outcome(
+        session.gate_id,
+        Ending.CANCELLED,
+        launch_decision(session, session.answer) if job else None,
+        judged,
+        Training(job, JobState.CANCELLED) if job else None,
+        "",
+        placement=session.placed,
+        answer=session.answer,
+    )
+
+
+async def end_cancelled_gate(session: Session) -> State[Any]:
+    """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
+    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
+    said = first_line(outcome, session.setting.gate.name)
+    emit_cancelled(session, said)
+    report_end(await run_to_end(_end_and_keep, session, outcome))
+    return Cancelled(message=said)
+
+
+def note_interruption(session: Session, ended: Outcome | None = None) -> None:
+    """Hand the outcome of an interrupted flow to the command that runs it, which knows what did it; in a worker's process, keep it.
+
+    `ended`: the gate had ended, and only its last messages were interrupted.
+    """
+    if ended is not None:
+        report_end(ended)
+        _keep_end(session, ended)
+        return
+    outcome = cancelled_outcome(session)
+    if LISTENER.get() is not None:
+        report_end(outcome)
+    else:
+        _end_and_keep(session, cancelled_by(outcome, FROM_OUTSIDE))
+
+
+def _keep_end(session: Session, outcome: Outcome) -> None:
+    store, cluster = session.setting.store, session.setting.gate.cluster.name
+    try:
+        if store.get(outcome_key(outcome.gate_id)) is None:
+            keep_outcome(store, outcome, outcome.code, cluster)
+    except StoreError as error:
+        LOG.error("the outcome could not be stored: %s", error)
+
+
+def _end_and_keep(session: Session, outcome: Outcome) -> Outcome:
+    """Its training is ended before its logs are kept. A failure is logged."""
+    if outcome.training is not None:
+        session.end_now(outcome.training.job_id)
+    try:
+        return keep_cancelled(session.setting, outcome, outcome.code)
+    except StoreError as error:
+        LOG.error("how the gate ended could not be stored: %s", error)
+        return outcome
+
+
+def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
+    """Keep how a cancelled gate ended: its outcome, its pages if it had a verdict, and the logs of its training. Returns it with the
+    places of the report. Raises StoreError.
+    """
+    store, gate_id = setting.store, outcome.gate_id
+    keep_outcome(store, outcome, code, setting.gate.cluster.name)
+    judged = with_ending(outcome, setting.gate.name).judged
+    if judged is not None and store.get(report_key(gate_id)) is not None:
+        places = store.place(report_key(gate_id)), store.place(html_key(gate_id))
+        outcome = replace(outcome, report=places[0], html=places[1])
+        put_pages(setting, gate_id, judged, judged.context)
+    if outcome.training is not None:
+        keep_logs(setting, gate_id, outcome.training.job_id, setting.declared.node_names[:MOST_LOGS])
+    return outcome
+
+
+def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool) -> None:
+    """End the jobs of a run whose process is gone; of one that was cancelled, keep how it ended. Idempotent."""
+    setting = open_gate_context(request)
+    held = leases.lease_of_run(setting.store, flow_run_id)
+    end_run(request, flow_run_id)
+    if held is None or not cancelled:
+        return
+    try:
+        if setting.store.get(outcome_key(held.lease.gate_id)) is None:
+            _keep_cancelled_run(Session(setting, LeaseRenewal(setting.store, held), request.launch))
+    except (StoreError, LaunchError, DecodeError) as error:
+        LOG.error("how %s ended could not be stored: %s", held.lease.gate_id, error)
+
+
+def _keep_cancelled_run(session: Session) -> None:
+    store, gate_id, job = session.setting.store, session.gate_id, session.keeper.lease.job(TRAIN)
+    data = store.get(report_key(gate_id))
+    if data is not None:
+        session.judged = report_verdict(session, load(data), digest(data))
+        begun = not session.in_job and not session.setting.launcher.state(job).absent
+        session.training = job if begun else ""
+    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
+    keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)
+    judged = with_ending(outcome, session.setting.gate.name).judged
+    if judged is not None:
+        store_pages(session, judged)
+    if session.training:
+        keep_logs(session.setting, gate_id, job, session.setting.declared.node_names[:MOST_LOGS])
