@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -75,7 +74,6 @@ def test_what_the_gate_refuses_is_not_trained_on(
     assert (["NO-GO test: node-1, rank 3"] if code else []) == [
         line.rpartition("::")[2].partition(" computes")[0] for line in shown
     ]
-    assert ("\nprelaunch: do: " in played.said) is (code == 1)
 
 
 def _script(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -117,15 +115,6 @@ def test_one_of_two_has_to_be_named(tmp_path: Path, named: dict[str, str]) -> No
     assert document["error"]["message"].endswith(said)
     assert "1" == ElementTree.parse(out / "junit.xml").getroot().get("errors")
     assert all(said in (out / name).read_text() for name in RESULTS)
-
-
-def test_a_mistake_of_the_variables_is_shown_on_github(tmp_path: Path) -> None:
-    """As an annotation, and on the page of the step."""
-    page = tmp_path / "page"
-    done = _script(tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
-
-    assert "::error title=Prelaunch rejected the request::name a gate file" in done.stderr
-    assert page.read_text() == (tmp_path / "prelaunch-results" / "summary.md").read_text()
 
 
 @pytest.mark.parametrize("named", ["PRELAUNCH_GATE_FILE", "PRELAUNCH_DEPLOYMENT"])
@@ -398,27 +387,3 @@ def test_zizmor_finds_nothing(tmp_path: Path) -> None:
 
     assert 0 == clean.returncode, clean.stdout
     assert 0 != loose.returncode and "unpinned-uses" in loose.stdout
-
-
-def test_the_page_names_every_variable_of_the_script() -> None:
-    """Whoever writes a pipeline reads the page, and not a comment in a script that is included."""
-    page = (ROOT / "docs" / "pipelines.md").read_text()
-    variables = re.findall(r"^#   (PRELAUNCH\w*) ", SCRIPT.read_text(), re.MULTILINE)
-
-    assert len(variables) > 6 and [] == [name for name in variables if f"| `{name}` |" not in page]
-
-
-def test_a_gate_before_a_job_that_trains_launches_nothing_in_the_examples() -> None:
-    """Or every GO would be trained on twice."""
-    page = (ROOT / "docs" / "pipelines.md").read_text()
-    header = "".join(
-        line.removeprefix("#")
-        for line in GITLAB.read_text().partition(".prelaunch-gate:")[0].splitlines(keepends=True)
-    )
-    examples = [
-        block for block in page.split("```yaml\n") if "needs: [gate]" in block.partition("```")[0]
-    ] + [header]
-
-    assert 2 == len(examples)
-    assert all('PRELAUNCH_CHECK_ONLY: "true"' in block.partition("```")[0] for block in examples)
-    assert all(re.search(r"^ +timeout: ", block, re.MULTILINE) for block in examples)

@@ -20,7 +20,6 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
-from flows.cli.main import main
 from flows.cli.plan import examples_of
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
@@ -263,20 +262,6 @@ def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ["MISSING", "OK", "OK", "WARNING"] == words(blocked) and "Set PREFECT_API_URL" in blocked[0].remedy
 
 
-def test_an_owner_whom_nobody_notifies_is_a_warning(tmp_path: Path) -> None:
-    """Where somebody is notified about hardware; who wants a log for both gets it."""
-    pager = NOTIFY.format(reference="env:MY_KEY", url="http://127.0.0.1:9")
-    log = '\n[notify]\norder = ["log"]\n'
-    warned = [
-        [line.subject for line in doctor._notifiers(setting(tmp_path, text), send_test=False)].count(
-            "notifiers (owner)"
-        )
-        for text in (pager, log)
-    ]
-
-    assert [1, 0] == warned
-
-
 def test_a_test_notification_is_sent_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,16 +338,6 @@ def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
 
     assert () == own
     assert (2, "MISSING") == (code, found[example.place]), found
-
-
-def test_what_init_copied_is_a_warning_until_it_is_replaced(tmp_path: Path) -> None:
-    """It is right by chance at most. Also the channel of the example, which another shipped file has."""
-    words = ("--engine", "slurm", "--instance-type", "p5.48xlarge", "--nodes", "2", "--notify", "slack")
-    assert 0 == main(["init", str(tmp_path / "gate.toml"), *words])
-    _, found, _ = look(tmp_path, "gate.toml")
-    warned = {place.partition(" ")[0] for place, word in found.items() if word == "WARNING"}
-
-    assert {"training.command", "notify.slack.channel"} <= warned, found
 
 
 def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:

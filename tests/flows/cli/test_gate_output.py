@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flows.cli.gate import _show, warn_of_time
 from flows.cli.gate_output import interrupted
+from flows.cli.output import write_remedy
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Ending, Outcome
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import Advanced, GateRequest
+from tasks.render.context import NO_CONTEXT
 from tests.flows.gates import write_gate
+from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,20 @@ def test_a_pipeline_that_does_not_wait_for_machines_is_warned(
     warn_of_time(open_gate_context(request), limit)
 
     assert ("capacity_wait_minutes is 240" in capsys.readouterr().err) is warned
+
+
+def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line of the worst finding, inert whatever it says."""
+    report = wrong_sums(healthy(), "node-1/rank-3")
+    verdict = verdict_of(report, POLICY)
+    write_remedy(verdict, NO_CONTEXT)
+    hostile = replace(verdict, findings=(replace(verdict.findings[0], remedy="a\n::error::b\x1b[31m"),))
+    write_remedy(hostile, NO_CONTEXT)
+    first, second, *more = capsys.readouterr().err.splitlines()
+
+    assert (
+        first.startswith("prelaunch: do: Do not train on")
+        and second.startswith("prelaunch: do: a")
+        and [] == more
+    )
+    assert "\x1b" not in second

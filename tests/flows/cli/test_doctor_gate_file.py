@@ -1,0 +1,33 @@
+"""What `prelaunch doctor` warns of in a gate file that could run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.cli import doctor
+from flows.cli.main import main
+from tests.flows.cli.test_doctor import NOTIFY, look, setting
+
+
+def test_what_init_copied_is_a_warning_until_it_is_replaced(tmp_path: Path) -> None:
+    """It is right by chance at most. Also the channel of the example, which another shipped file has."""
+    words = ("--engine", "slurm", "--instance-type", "p5.48xlarge", "--nodes", "2", "--notify", "slack")
+    assert 0 == main(["init", str(tmp_path / "gate.toml"), *words])
+    _, found, _ = look(tmp_path, "gate.toml")
+    warned = {place.partition(" ")[0] for place, word in found.items() if word == "WARNING"}
+
+    assert {"training.command", "notify.slack.channel"} <= warned, found
+
+
+def test_an_owner_whom_nobody_notifies_is_a_warning(tmp_path: Path) -> None:
+    """Where somebody is notified about hardware; who wants a log for both gets it."""
+    pager = NOTIFY.format(reference="env:MY_KEY", url="http://127.0.0.1:9")
+    log = '\n[notify]\norder = ["log"]\n'
+    warned = [
+        [line.subject for line in doctor._notifiers(setting(tmp_path, text), send_test=False)].count(
+            "notifiers (owner)"
+        )
+        for text in (pager, log)
+    ]
+
+    assert [1, 0] == warned
