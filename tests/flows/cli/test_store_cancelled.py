@@ -7,7 +7,8 @@ import re
 
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key
-from tests.flows.cli.test_store import Run, document, gate_id, run, store
+from tests.flows.cli.test_store import Run, document, run, store
+from tests.tasks.kept_gates import gate_id
 
 __all__ = ["run", "store"]
 
