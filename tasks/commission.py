@@ -128,7 +128,9 @@ def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
     copy = "aws s3 cp" if "://" in place else "cp"
     named = setting.gate.policy.baseline
     if not named:
-        return f"No gate uses it yet. To use it, name a copy in {setting.file}, [policy] baseline"
+        name = f"{setting.gate.cluster.name}.baseline.json"
+        command = f"{copy} {shlex.quote(place)} {shlex.quote(str(setting.here / name))}"
+        return f'No gate uses it yet. To use it: {command}, then write into {setting.file}: [policy] baseline = "{name}"'
     if setting.baseline is not None and digest_of(setting.baseline) == digest_of(made):
         return "The gate already uses this baseline"
     file = shlex.quote(str(setting.here / named))

@@ -32,7 +32,7 @@ from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.training_script import preflight
 from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
-from tasks.notifiers.registry import guarded, notifier_for, notifiers_for
+from tasks.notifiers.registry import guarded, notifier_for
 from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
@@ -56,6 +56,7 @@ WORDS = {
 STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
 PYTHONS = ((3, 11), (3, 15))
 ANSWER_S = 20.0
+SIDES = {Audience.ONCALL: "hardware on-call", Audience.OWNER: "owner"}
 NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 TORCH = "PyTorch"
 NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
@@ -260,18 +261,27 @@ def _notifiers(setting: GateContext | None, send_test: bool) -> Iterator[Preflig
     """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
     if setting is None:
         return
-    notify = setting.gate.notify
-    for side, who in ((Audience.ONCALL, "hardware on-call"), (Audience.OWNER, "owner")):
-        for one in notifier_reach(notify, side, os.environ):
-            name = f"notifier {one.notifier} ({who})"
-            wrong = [line for need in one.needs if (line := _secret(name, need.reference)) is not None]
-            yield from wrong
-            if not wrong and not send_test:
-                yield _ok(name, f"configured{f', to {one.to}' if one.to else ''}")
-        if send_test:
-            yield from (_sent(notify, name, side, who, setting) for name in notifiers_for(notify, side))
-    oncall, owner = (set(notifiers_for(notify, side)) for side in (Audience.ONCALL, Audience.OWNER))
-    if owner == {"log"} != oncall:
+    notify, needed = setting.gate.notify, dict[tuple[str, str], list[str]]()
+    reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
+    for side, one in reach:
+        for need in one.needs:
+            needed.setdefault((one.notifier, need.reference), []).append(SIDES[side])
+    lacks = set[tuple[str, str]]()
+    for key, who in needed.items():  # a secret that both sides need has one line
+        if line := _secret(f"notifier {key[0]} ({', '.join(who)})", key[1]):
+            lacks.add(key)
+            yield line
+    for side, one in reach:
+        if lacks.isdisjoint((one.notifier, need.reference) for need in one.needs):
+            to = f", to {one.to}" if one.to else ""
+            name = f"notifier {one.notifier} ({SIDES[side]})"
+            yield (
+                _sent(notify, one.notifier, side, name, setting)
+                if send_test
+                else _ok(name, f"configured{to}")
+            )
+    kinds = [{one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)]
+    if kinds[1] == {"log"} != kinds[0]:
         said = "missing evidence and a failed training are only written to the log"
         remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
         yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
@@ -291,8 +301,7 @@ def _secret(name: str, reference: str) -> PreflightCheck | None:
     return None
 
 
-def _sent(notify: Notify, name: str, side: Audience, who: str, setting: GateContext) -> PreflightCheck:
-    subject = f"notifier {name} ({who})"
+def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: GateContext) -> PreflightCheck:
     gate = setting.gate
     text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
     page = Notification(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
+import shlex
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -142,7 +145,14 @@ def test_go_reports_alone_teach_the_baseline(tmp_path: Path) -> None:
 
     made = load((tmp_path / "taught" / "store" / "baselines" / "taught.json").read_bytes())
     assert ("Passed", 2) == (state.name, len(made.reports))
-    assert "from 2 go reports" in rows[0]["baseline"] and "[policy] baseline" in rows[0]["baseline"]
+    assert "from 2 go reports" in rows[0]["baseline"]
+    copy, line = re.findall(r"To use it: (cp .*), then write into .*: \[policy\] (.*)", rows[0]["baseline"])[
+        0
+    ]
+    subprocess.run(shlex.split(copy), check=True)
+    file.write_text(file.read_text().replace("[policy]\n", f"[policy]\n{line}\n"))
+    adopted = open_gate_context(GateRequest(gate_file=str(file))).baseline
+    assert adopted == made
     assert 6 == runs(tmp_path / "taught" / "store")
 
 

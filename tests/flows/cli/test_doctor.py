@@ -262,6 +262,30 @@ def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ["MISSING", "OK", "OK", "WARNING"] == words(blocked) and "Set PREFECT_API_URL" in blocked[0].remedy
 
 
+BOTH = """
+[notify]
+order = ["pagerduty"]
+owner = ["pagerduty", "log"]
+[notify.pagerduty]
+routing_key = "env:MY_KEY"
+owner_routing_key = "env:MY_KEY"
+"""
+
+
+@pytest.mark.parametrize("send_test", [False, True])
+def test_a_secret_that_is_missing_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send_test: bool
+) -> None:
+    """Not again for the other side, and not again as a notification that was not delivered."""
+    monkeypatch.delenv("MY_KEY", raising=False)
+    lines = list(doctor._notifiers(setting(tmp_path, BOTH), send_test=send_test))
+
+    assert ["notifier pagerduty (hardware on-call, owner)"] == [
+        line.subject for line in lines if doctor.WORDS[line.result] == "MISSING"
+    ]
+    assert {"notifier log (owner)"} <= {line.subject for line in lines}
+
+
 def test_a_test_notification_is_sent_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
