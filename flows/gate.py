@@ -44,6 +44,7 @@ from tasks.launchers.base import NoCapacity
 from tasks.orchestration.events import emit_rejected, emit_run_ended, emit_started
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.run_state import run_is_final
+from tasks.orchestration.stage_log import logged_stages
 from tasks.orchestration.status import publish_rejection, publish_start
 from tasks.page import check_notifiers
 from tasks.paging.live import live_messages
@@ -95,7 +96,7 @@ async def gate(request: GateRequest) -> State[Any]:
         await publish_rejection(error)
         emit_rejected(request, str(runtime.flow_run.id), error)
         return reject_request(error)
-    with session, live_messages(session):
+    with session, live_messages(session), logged_stages():
         try:
             if session.asked is None:
                 await publish_start(session)

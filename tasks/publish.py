@@ -152,6 +152,9 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
     report, verdict, published = judged.report, judged.verdict, kept.published
     said = headline(verdict, name)
+    report_progress(
+        Progress("verdict", "it is stored; its tables and pages are being written to the Prefect server")
+    )
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
     if rows := bandwidth_table(report, kept.context):

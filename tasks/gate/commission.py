@@ -47,8 +47,8 @@ class CommissionRequest(BaseModel):
         ge=1,
         le=24 * 60,
         title="Checks may take (minutes)",
-        description="A cluster's checks are ended after this time, and its verdict is CANNOT TELL. "
-        "If a gate file allows more time, that limit applies.",
+        description="A cluster's checks are ended after this time, or after that of its gate file if it is longer, and its verdict is "
+        "CANNOT TELL.",
         json_schema_extra=bounded_schema(2),
     )
     learn: bool = Field(

@@ -73,15 +73,17 @@ class ProgressListener(Protocol):
 
 LISTENER: ContextVar[ProgressListener | None] = ContextVar("prelaunch_listener", default=None)
 BOARD: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_board", default=None)
+STAGES: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_stages", default=None)
 
 
 def report_progress(progress: Progress) -> None:
-    """Hand the progress to the listener, and to the gate's messages."""
-    listener, board = LISTENER.get(), BOARD.get()
+    """Hand the progress to the listener, to the gate's messages, and to the log of its run."""
+    listener = LISTENER.get()
     if listener is not None:
         listener.progress(progress)
-    if board is not None:
-        board(progress)
+    for also in (BOARD.get(), STAGES.get()):
+        if also is not None:
+            also(progress)
 
 
 def report_end(outcome: Outcome) -> None:
@@ -160,7 +162,7 @@ class LiveProgress:
     def _end_stage(self) -> None:
         took_s = self._clock() - self._begun
         if self._status is None and self._now.stage != STARTING and took_s >= NOTED_S:
-            self._say(f"{self._now.stage}: done after {_time(took_s)}")
+            self._say(f"{self._now.stage}: ended after {_time(took_s)}")
 
     def _last(self, line: str) -> None:
         if self._status is not None:

@@ -234,7 +234,8 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
     if state is None or not state.is_running():
         name = (state.name if state is not None else None) or "unknown"
         said = waits or (state.message if state is not None else "")
-        return Progress("run", f"{name}: {said}" if said else name)
+        stage = "waiting" if state is None or state.is_scheduled() or state.is_pending() else "run"
+        return Progress(stage, f"{name}: {said}" if said else name)
     found = await _newest_progress(client, run.id)
     if found is None:
         return Progress("run", "running")

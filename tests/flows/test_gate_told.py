@@ -192,3 +192,17 @@ def test_a_block_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) ->
         NotifyError, match=r"block secret/nobody-made-it does not exist. Create it in Prefect's UI"
     ):
         secret("block:secret/nobody-made-it")
+
+
+def test_the_log_of_the_run_names_its_stages(
+    tmp_path: Path, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With their times, under the run itself: whoever diagnoses a run on a worker has nothing else."""
+    with caplog.at_level(logging.INFO, logger="prefect.flow_runs"):
+        _, outcome = gate_it(fake_gate(tmp_path))
+
+    said = [record.getMessage() for record in caplog.records if record.name == "prefect.flow_runs"]
+    assert 0 == outcome.code
+    for stage in ("start", "checks", "verdict", "training"):
+        begun = next(place for place, line in enumerate(said) if line.startswith(f"{stage}: "))
+        assert any(line.startswith(f"{stage}: ended after ") for line in said[begun + 1 :]), said

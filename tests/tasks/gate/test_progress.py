@@ -38,9 +38,9 @@ def test_in_ci_a_stage_has_a_line_when_it_begins_and_when_it_ends(capsys: pytest
         "checks: 0 of 27 observations (0 s of about 60 s)",
         "checks: 10 of 27 observations (10 s of about 60 s)",
         "checks: 20 of 27 observations (20 s of about 60 s)",
-        "checks: done after 25 s",
+        "checks: ended after 25 s",
         "verdict: GO local (0 s)",
-        "verdict: done after 3 s",
+        "verdict: ended after 3 s",
     ]
 
 
