@@ -6,6 +6,7 @@ Prefect's own lines say "Finished in state Completed()" of each task, and name n
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,6 +15,7 @@ from prefect.logging import get_run_logger
 
 from tasks.gate.progress import STAGES, Progress
 from tasks.text.inert import one_line
+from tasks.text.redact import redact
 
 DETAIL = 500
 
@@ -29,7 +31,7 @@ class StageLog:
         """Log it if a stage begins with it, or if it says something that is no state."""
         if progress.unended:
             return
-        detail = one_line(progress.detail, DETAIL)
+        detail = one_line(redact(progress.detail, os.environ), DETAIL)
         if progress.lasting:
             self._say(f"{progress.stage}: {detail}")
             return

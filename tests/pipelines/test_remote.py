@@ -103,12 +103,12 @@ def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, 
             assert started.poll() is None
             time.sleep(0.2)
         os.kill(started.pid, signal.SIGTERM)
-        _, said = started.communicate(timeout=90)
+        printed, said = started.communicate(timeout=90)
     finally:
         started.kill()
 
     assert started.returncode == 143, said
-    assert "has been cancelled" in said
+    assert "has been cancelled" in printed and "SIGTERM received: cancelling the run" in said
     assert processes_below(tmp_path) == []
     assert not list(tmp_path.glob("store/leases/*.json"))
     assert (tmp_path / "out.md").read_text().startswith("# CANCELLED gate\n\ncancelled by SIGTERM: run ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tasks.gate.progress import Progress
 from tasks.orchestration.stage_log import StageLog
 
@@ -34,3 +36,12 @@ def test_each_stage_has_a_line_as_it_begins_and_as_it_ends() -> None:
         "verdict: GO local: \\x1b[31mall is well",
         "verdict: ended after 1 s: GO local: \\x1b[31mall is well",
     ]
+
+
+def test_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine may repeat one in its error."""
+    monkeypatch.setenv("MY_TOKEN", "hunter22-of-the-test")
+    said = list[str]()
+    StageLog(said.append).progress(Progress("start", "refused: hunter22-of-the-test"))
+
+    assert ["start: refused: [removed]"] == said
