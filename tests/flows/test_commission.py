@@ -22,6 +22,7 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.session import take_lease
 from tasks.gate_file.request import GateRequest
+from tasks.orchestration import events
 from tasks.orchestration.run_state import run_is_final
 from tests.flows.commissioning import write_cluster
 from tests.flows.driving import play
@@ -80,8 +81,17 @@ def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [] == processes_below(tmp_path)
 
 
-def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path) -> None:
-    """Neither its hardware's failure nor a pass: it cannot be told, and who holds it is said."""
+def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its hardware's failure nor a pass: it cannot be told, and who holds it is said.
+
+    The gate's own run, below the commissioning, says that it has ended: no automation takes it for silent.
+    """
+    sent: list[tuple[str, str, list[str]]] = []
+
+    def keep(event: str, resource: dict[str, str], related: Any = (), **more: Any) -> Any:
+        sent.append((event, resource["prefect.resource.id"], [one["prefect.resource.id"] for one in related]))
+
+    monkeypatch.setattr(events, "emit_event", keep)
     file = write_cluster(tmp_path, "held")
     setting = open_gate_context(GateRequest(gate_file=str(file)))
     held = take_lease(setting, on_expired=close_expired_gate, run_over=run_is_final)
@@ -93,6 +103,10 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path) -> None:
 
     assert ("CannotTell", "BUSY") == (state.name, rows[0]["result"])
     assert held.lease.gate_id in rows[0]["why"] and len(children) == 1
+    ((_, _, related),) = [
+        one for one in sent if one[:2] == (events.RUN_ENDED, f"prefect.flow-run.{children[0].id}")
+    ]
+    assert "prefect.tag.prelaunch" in related
 
 
 @pytest.mark.parametrize("minutes", [0.02, 1])
