@@ -9,9 +9,8 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,24 +18,21 @@ from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
+from flows.cli.doctor_notifiers import ANSWER_S, look_at_notifiers, missing, ok, quiet_prefect
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
 from flows.cli.plan import copied_of, examples_of, plans_of
 from flows.cli.plan_text import relative_note
-from flows.cli.prefect_server import QUIET
 from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.people import Notify
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.training_script import preflight
-from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
-from tasks.notifiers.registry import guarded, notifier_for
-from tasks.notifiers.secret_refs import secret
+from tasks.notifiers.base import NotifyError
+from tasks.notifiers.registry import guarded
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
-from tasks.paging.preflight import BLOCK, notifier_reach
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.folder import LOCK
@@ -55,9 +51,6 @@ WORDS = {
 }
 STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
 PYTHONS = ((3, 11), (3, 15))
-ANSWER_S = 20.0
-SIDES = {Audience.ONCALL: "hardware on-call", Audience.OWNER: "owner"}
-NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 TORCH = "PyTorch"
 NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
 
@@ -117,10 +110,10 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             advanced = Advanced(overrides=arguments.overrides)
             setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), advanced=advanced))
         except GateFileError as error:
-            yield _missing("gate file", str(error))
+            yield missing("gate file", str(error))
             return
-        yield _ok("gate file", f"{setting.file}, policy {setting.policy.name}")
-        yield from (_missing(one.place, one.message, one.remedy) for one in examples_of(setting))
+        yield ok("gate file", f"{setting.file}, policy {setting.policy.name}")
+        yield from (missing(one.place, one.message, one.remedy) for one in examples_of(setting))
         yield from (
             PreflightCheck(one.place, PreflightResult.WARNING, one.message) for one in copied_of(setting)
         )
@@ -132,7 +125,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
         ("the store", lambda: _store(store, address, note)),
         ("the index", lambda: _index(setting)),
         ("the engine", lambda: _engine(setting)),
-        ("the notifiers", lambda: _notifiers(setting, arguments.send_test)),
+        ("the notifiers", lambda: look_at_notifiers(setting, arguments.send_test)),
         ("Prefect", lambda: _prefect(setting)),
     )
     for name, look in looks:
@@ -149,9 +142,9 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
 def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
     """Options that say nothing without a gate file."""
     if arguments.send_test:
-        yield _missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
+        yield missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
     if arguments.overrides:
-        yield _missing(
+        yield missing(
             "gate file", "--set changes a value of a gate file, and none is named", "Name a gate file."
         )
 
@@ -166,8 +159,8 @@ def _python(found: tuple[int, ...]) -> PreflightCheck:
     least, below = (".".join(map(str, one)) for one in PYTHONS)
     said = f"{'.'.join(map(str, found))} ({sys.executable})"
     if PYTHONS[0] <= found < PYTHONS[1]:
-        return _ok("Python", said)
-    return _missing(
+        return ok("Python", said)
+    return missing(
         "Python",
         f"{said} is not supported",
         f"Install Prelaunch with Python {least} or newer, below {below}.",
@@ -188,16 +181,16 @@ def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightChec
             store.delete(key)
         if (first, again, found, store.get(key)) != (True, False, data, None):
             said = f"{address} does not keep what is written to it, so a lock in it would keep no gate apart"
-            yield _missing("store", said, "Name another store in [store] path.")
+            yield missing("store", said, "Name another store in [store] path.")
         else:
             made = (
                 f"; the folder {root} does not exist yet, and the first gate makes it" if root in new else ""
             )
-            yield _ok("store", f"{address}{note}: a probe was written, read and deleted{made}")
+            yield ok("store", f"{address}{note}: a probe was written, read and deleted{made}")
     except StoreUnreachable as error:
         yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
     except StoreError as error:
-        yield _missing("store", str(error))
+        yield missing("store", str(error))
     finally:
         if not remote:
             _remove(root, key, new)
@@ -221,9 +214,9 @@ def _index(setting: GateContext | None) -> Iterator[PreflightCheck]:
         return
     try:
         setting.index.probe()
-        yield _ok("index", f"{setting.index.name}: tables could be written")
+        yield ok("index", f"{setting.index.name}: tables could be written")
     except IndexFailed as error:
-        yield _missing("index", f"{error} Until then verdicts are stored, and are not in the index.")
+        yield missing("index", f"{error} Until then verdicts are stored, and are not in the index.")
 
 
 def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
@@ -235,7 +228,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     try:
         lines = preflight(setting.launcher, plans_of(setting, 0))
     except GateFileError as error:
-        yield _missing(f"engine {launcher}", str(error))
+        yield missing(f"engine {launcher}", str(error))
         return
     yield from lines
     if any(line.result is not PreflightResult.WARNING for line in lines):
@@ -243,86 +236,18 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     if launcher == "local":
         image = setting.gate.cluster.options.get("container_image")
         nodes = f"containers of {image}" if image else "processes of this machine"
-        yield _ok("engine local", f"its nodes are {nodes}, and their Python has what the checks need")
+        yield ok("engine local", f"its nodes are {nodes}, and their Python has what the checks need")
     else:
         yield PreflightCheck(f"engine {launcher}", PreflightResult.UNSEEN, "its preflight said nothing")
 
 
 def _torch() -> PreflightCheck:
     if importlib.util.find_spec("torch") is not None:
-        return _ok(TORCH, f"version {_version('torch')}")
+        return ok(TORCH, f"version {_version('torch')}")
     said = "it is not installed here: this machine cannot run rank checks, a gate of launcher local, or prelaunch check"
-    return _missing(
+    return missing(
         TORCH, said, "Install it: pip install 'prelaunch[torch]'. A machine that only starts jobs needs none."
     )
-
-
-def _notifiers(setting: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
-    """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
-    if setting is None:
-        return
-    notify, needed = setting.gate.notify, dict[tuple[str, str], list[str]]()
-    reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
-    for side, one in reach:
-        for need in one.needs:
-            needed.setdefault((one.notifier, need.reference), []).append(SIDES[side])
-    lacks = set[tuple[str, str]]()
-    for key, who in needed.items():  # a secret that both sides need has one line
-        if line := _secret(f"notifier {key[0]} ({', '.join(who)})", key[1]):
-            lacks.add(key)
-            yield line
-    for side, one in reach:
-        if lacks.isdisjoint((one.notifier, need.reference) for need in one.needs):
-            to = f", to {one.to}" if one.to else ""
-            name = f"notifier {one.notifier} ({SIDES[side]})"
-            yield (
-                _sent(notify, one.notifier, side, name, setting)
-                if send_test
-                else _ok(name, f"configured{to}")
-            )
-    kinds = [{one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)]
-    if kinds[1] == {"log"} != kinds[0]:
-        said = "missing evidence and a failed training are only written to the log"
-        remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
-        yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
-
-
-def _secret(name: str, reference: str) -> PreflightCheck | None:
-    """What is wrong with a secret; None if it is there."""
-    if reference.startswith(BLOCK) and configured_api_url(os.environ, Path.cwd()) is None:
-        said = f"{reference} is a block of a Prefect server, and none is configured"
-        return _missing(name, said, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
-    _quiet_prefect()
-    try:
-        with without_collection():
-            guarded(partial(secret, reference), ANSWER_S)
-    except NotifyError as error:
-        return _missing(name, str(error))
-    return None
-
-
-def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: GateContext) -> PreflightCheck:
-    gate = setting.gate
-    text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
-    page = Notification(
-        f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
-        gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
-    )  # fmt: skip
-    access = NotifierAccess(
-        _shown, lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
-    )
-    try:
-        where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
-    except NotifyError as error:
-        return _missing(subject, f"the test notification was not delivered: {error}")
-    return _ok(
-        subject, f"a test notification was delivered to {where or ('stderr' if name == 'log' else name)}"
-    )
-
-
-def _shown(key: str, text: str) -> str:
-    """Where the log's text goes in a test: it is kept nowhere."""
-    return ""
 
 
 def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
@@ -330,7 +255,7 @@ def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
     try:
         release = version("prefect")
     except PackageNotFoundError:
-        yield _missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
+        yield missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
         return
     url = configured_api_url(os.environ, Path.cwd())
     if url is None:
@@ -339,18 +264,18 @@ def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
                 tempfile.TemporaryDirectory(prefix="prelaunch-doctor-") as folder,
                 embedded_server(Path(folder)),
             ):
-                yield _ok("Prefect", f"{release}; no server is configured, and the embedded one starts")
+                yield ok("Prefect", f"{release}; no server is configured, and the embedded one starts")
         except ServerError as error:
-            yield _missing("Prefect", str(error))
+            yield missing("Prefect", str(error))
         return
     try:
-        _quiet_prefect()
+        quiet_prefect()
         with without_collection():
             guarded(_read_a_run, ANSWER_S)
-        yield _ok("Prefect", f"{release}; the server at {url} answers")
+        yield ok("Prefect", f"{release}; the server at {url} answers")
     except NotifyError as error:
         remedy = "Start it, or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING; without a URL a gate uses an embedded server."
-        yield _missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
+        yield missing("Prefect", f"the server at {url} does not answer as it should: {error}", remedy)
         return
     yield from _work_pools(setting)
 
@@ -372,10 +297,10 @@ def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
         state = one.state
         if state.lack:
             said = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
-            yield _missing(subject, said, f"Run: {state.remedy}")
+            yield missing(subject, said, f"Run: {state.remedy}")
         else:
             heard = f" ({state.heard})" if state.heard else ""
-            yield _ok(subject, f"a worker is online{heard}; used by {used}{own}")
+            yield ok(subject, f"a worker is online{heard}; used by {used}{own}")
 
 
 def _read_a_run() -> None:
@@ -386,22 +311,8 @@ def _read_a_run() -> None:
         client.read_flow_runs(limit=1)
 
 
-def _quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
-    os.environ.update(
-        {key: value for key, value in {**QUIET, **NO_RETRIES}.items() if key not in environment}
-    )
-
-
 def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
         return "not known"
-
-
-def _ok(subject: str, message: str) -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.OK, message)
-
-
-def _missing(subject: str, message: str, remedy: str = "") -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)

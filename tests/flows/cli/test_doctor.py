@@ -27,7 +27,6 @@ from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.folder import FolderStore
-from tests.fakes.pagerduty import pagerduty_server
 from tests.flows.gates import write_gate
 from tests.tasks.launchers.local.test_preflight import without_packages
 
@@ -230,81 +229,6 @@ def test_nodes_without_pytorch_are_missing_something(tmp_path: Path) -> None:
     (line,) = doctor._engine(open_gate_context(GateRequest(gate_file=str(path))))
 
     assert "MISSING" == doctor.WORDS[line.result] and "install" in line.remedy
-
-
-NOTIFY = """
-[notify]
-order = ["pagerduty", "log"]
-owner = ["log"]
-[notify.pagerduty]
-routing_key = "{reference}"
-url = "{url}"
-"""
-
-
-def test_a_secret_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the environment, or in a block of a server that is configured; nobody is notified."""
-    monkeypatch.setenv("PREFECT_API_URL", "")
-    monkeypatch.chdir(tmp_path)
-    with pagerduty_server() as pagerduty:
-        key = pagerduty.service()
-        env = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
-        block = setting(tmp_path, NOTIFY.format(reference="block:secret/mine", url=pagerduty.url))
-        monkeypatch.delenv("MY_KEY", raising=False)
-        absent = list(doctor._notifiers(env, send_test=False))
-        monkeypatch.setenv("MY_KEY", key)
-        there = list(doctor._notifiers(env, send_test=False))
-        blocked = list(doctor._notifiers(block, send_test=False))
-
-        assert [] == pagerduty.incidents[key]
-    assert ["MISSING", "OK", "OK", "WARNING"] == words(absent) and "MY_KEY is not set" in absent[0].text
-    assert ["OK", "OK", "OK", "WARNING"] == words(there)
-    assert ["MISSING", "OK", "OK", "WARNING"] == words(blocked) and "Set PREFECT_API_URL" in blocked[0].remedy
-
-
-BOTH = """
-[notify]
-order = ["pagerduty"]
-owner = ["pagerduty", "log"]
-[notify.pagerduty]
-routing_key = "env:MY_KEY"
-owner_routing_key = "env:MY_KEY"
-"""
-
-
-@pytest.mark.parametrize("send_test", [False, True])
-def test_a_secret_that_is_missing_is_named_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send_test: bool
-) -> None:
-    """Not again for the other side, and not again as a notification that was not delivered."""
-    monkeypatch.delenv("MY_KEY", raising=False)
-    lines = list(doctor._notifiers(setting(tmp_path, BOTH), send_test=send_test))
-
-    assert ["notifier pagerduty (hardware on-call, owner)"] == [
-        line.subject for line in lines if doctor.WORDS[line.result] == "MISSING"
-    ]
-    assert {"notifier log (owner)"} <= {line.subject for line in lines}
-
-
-def test_a_test_notification_is_sent_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says that it is a test; a service that refuses it is missing. The store keeps nothing of it."""
-    with pagerduty_server() as pagerduty:
-        key = pagerduty.service()
-        made = setting(tmp_path, NOTIFY.format(reference="env:MY_KEY", url=pagerduty.url))
-        monkeypatch.setenv("MY_KEY", key)
-        sent = list(doctor._notifiers(made, send_test=True))
-        monkeypatch.setenv("MY_KEY", "0" * 32)
-        refused = list(doctor._notifiers(made, send_test=True))
-        (incident,) = pagerduty.incidents[key]
-
-    assert ["OK", "OK", "OK", "WARNING"] == words(sent)
-    assert incident.payload["summary"].startswith("TEST test: no action is needed")
-    assert ("info", "resolved") == (incident.payload["severity"], incident.status)
-    assert incident.dedup_key.startswith("prelaunch/") and "/test/doctor-" in incident.dedup_key
-    assert ["MISSING", "OK", "OK", "WARNING"] == words(refused)
-    assert not (tmp_path / "store").exists() and "NOTIFICATION TEST test" in capsys.readouterr().err
 
 
 def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
