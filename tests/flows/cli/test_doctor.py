@@ -20,6 +20,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.cli import doctor
+from flows.cli.doctor_notifiers import ok
 from flows.cli.plan import examples_of
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.request import GateRequest
@@ -239,7 +240,7 @@ def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "_store", broken)
-    monkeypatch.setattr(doctor, "_prefect", lambda setting: [doctor._ok("Prefect", "is there")])
+    monkeypatch.setattr(doctor, "_prefect", lambda setting: [ok("Prefect", "is there")])
     parsed = argparse.Namespace(file=None, overrides=[], send_test=False, format="json")
     lines = {line.subject: doctor.WORDS[line.result] for line in doctor._looks(parsed)}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli import doctor
+from flows.cli.doctor_notifiers import look_at_notifiers
 from flows.cli.main import main
-from tests.flows.cli.test_doctor import NOTIFY, look, setting
+from tests.flows.cli.test_doctor import look, setting
+from tests.flows.cli.test_doctor_notifiers import NOTIFY
 
 
 def test_what_init_copied_is_a_warning_until_it_is_replaced(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_an_owner_whom_nobody_notifies_is_a_warning(tmp_path: Path) -> None:
     pager = NOTIFY.format(reference="env:MY_KEY", url="http://127.0.0.1:9")
     log = '\n[notify]\norder = ["log"]\n'
     warned = [
-        [line.subject for line in doctor._notifiers(setting(tmp_path, text), send_test=False)].count(
+        [line.subject for line in look_at_notifiers(setting(tmp_path, text), send_test=False)].count(
             "notifiers (owner)"
         )
         for text in (pager, log)
