@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Annotated
 
+from checks.documents import report as documents
 from checks.documents.decode import decode
 from checks.model import Action, Cause, Declared, Part, Profile, Scope, Skip
 from checks.value_types import SPARSE, DecodeError, Range, Text, version_of
@@ -232,6 +234,11 @@ class Policy:
     max_unfit_fraction: Ratio
     checks: Mapping[str, CheckPolicy]
     false_names: Annotated[float, Range(1e-9, 1.0)] = FALSE_NAMES
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of its JSON. That of a shipped policy has 200 KB, so that it is made once."""
+        return documents.digest(documents.dump_plain(self))
 
     def for_machines(self, declared: Declared) -> Policy:
         """The policy with the rules that hold for the declared machines."""

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, field, replace
 
 from checks.documents.certificates import Certificate, Certificates, MachineState, WatchRecord, dump
-from checks.documents.report import digest, dump_plain
+from checks.documents.report import digest
 from checks.documents.report import dump as dump_report
 from checks.facts.instances import Facts, Instance
 from checks.facts.provenance import Kind, Provenance
@@ -100,7 +100,7 @@ class History:
     def record(self, until_s: float, policy: Policy) -> WatchRecord | None:
         """The record of the watch at this time."""
         state: RecordState | None = None
-        judged_by = digest(dump_plain(policy))
+        judged_by = policy.digest
         for number, ended_s, clean in self.rounds:
             if ended_s <= until_s:
                 seen = WatchRound(

@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.architecture import leftovers
 from tests.architecture.leftovers import pytest_sessionfinish as pytest_sessionfinish
@@ -132,6 +133,14 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
             whole = file if file in WHOLE_FILES else nodeid
             return f"tests.prefect_backend.{zlib.crc32(whole.encode()) % 2}"
         return file if file in WHOLE_FILES else nodeid
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget a unit that is done: xdist keeps each, and counts all of them anew after each test."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(units[scope].values()):
+            del units[scope]
 
 
 @functools.cache

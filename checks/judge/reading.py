@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from checks.documents.report import clip, digest, dump_plain
+from checks.documents.report import clip, digest
 from checks.explain.reading import WHOLE, Complete, Part, Reading, ReadOptions
 from checks.facts.instances import Facts, not_for
 from checks.judge import driver_age
@@ -158,7 +158,7 @@ def _about_policy(policy: Policy, facts: Facts, asked: ReadOptions) -> Iterator[
 def _conclude(
     findings: list[Finding], coverage: Coverage, policy: Policy, facts: Facts, data: bytes
 ) -> Verdict:
-    digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     made = conclude(findings, coverage, policy, 1, digests, None)
     order = {finding: place for place, finding in enumerate([*made.findings, *findings])}
     ordered = sorted(made.findings, key=lambda f: (-f.level.rank, f.cause is Cause.EVIDENCE, order[f]))

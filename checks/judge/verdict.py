@@ -95,7 +95,7 @@ def decide(
         findings += baselines.judge(report, sound.rows, policy, baseline)
     digests = Digests(
         report_digest,
-        digest(dump_plain(whole)),
+        whole.digest,
         facts.digest,
         None if baseline is None else digest(dump_plain(baseline)),
         ENGINE,
@@ -110,7 +110,7 @@ def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdic
     finding = Finding(
         Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report cannot be read: {reason}", "", remedy
     )
-    digests = Digests(digest(data), digest(dump_plain(policy)), facts.digest, None, ENGINE)
+    digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     return conclude([finding], NOTHING, policy, 1, digests, None)
 
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from checks.documents.open_findings import OpenFindings
-from checks.documents.report import digest, dump_plain
 from checks.facts.instances import Facts
 from checks.judge.certificates.record import RecordState, WatchRound, after
 from checks.model import Outcome
@@ -25,7 +24,7 @@ class RecordFile:
     ) -> None:
         self._folder, self._boot_id, self._interval_s = state, boot_id, interval_s
         self._instance_type = instance_type
-        self._policy, self._facts = digest(dump_plain(policy)), facts.digest
+        self._policy, self._facts = policy.digest, facts.digest
         self._number, self._began_boot_s = 0, 0.0
         self._state: RecordState | None = None
         self.lost()

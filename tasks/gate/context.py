@@ -111,7 +111,7 @@ class GateContext:
                 "cluster": self.gate.cluster.model_dump(mode="json"),
                 "checks": checks,
                 "catalogue": self.bundle("fingerprint").catalogue,
-                "policy": digest(dump_plain(self.policy)),
+                "policy": self.policy.digest,
                 "facts": self.facts.digest,
                 "baseline": None if self.baseline is None else digest_of(self.baseline),
                 "topology": None if self.topology is None else digest(dump_plain(self.topology)),

@@ -68,13 +68,12 @@ NO_DECISIONS: Decisions = {}
 
 @dataclass(frozen=True)
 class GateTerms:
-    """What a gate asks for, as far as certificates depend on it. `policy_digest` is the SHA-256 of the whole policy, `facts` that of
+    """What a gate asks for, as far as certificates depend on it. `policy` is the whole one, `facts` the digest of
     the facts, and `conditions` what a certificate has to have.
     """
 
     gate_id: str
     policy: Policy
-    policy_digest: str
     facts: str
     conditions: str
     instance_type: str
@@ -84,9 +83,8 @@ def terms_of(
     gate_id: str, policy: Policy, facts: str, catalogue: str, profile: Profile, declared: Declared
 ) -> GateTerms:
     """The terms of a gate; `policy` is the whole one."""
-    policy_digest = digest(dump_plain(policy))
-    said = conditions_of(policy_digest, facts, catalogue, profile, declared)
-    return GateTerms(gate_id, policy, policy_digest, facts, said, declared.instance_type)
+    said = conditions_of(policy.digest, facts, catalogue, profile, declared)
+    return GateTerms(gate_id, policy, facts, said, declared.instance_type)
 
 
 def decisions(node: Node, offered: Sequence[Certificate], terms: GateTerms) -> dict[str, Decision]:
@@ -178,7 +176,7 @@ def _about_machine(node: Node, state: MachineState | None, terms: GateTerms) -> 
         return WhyMeasured.OPEN_FINDINGS
     record = state.record
     expected = (
-        node.identity.get("boot_id", ""), terms.instance_type, terms.policy_digest, terms.facts, ENGINE,
+        node.identity.get("boot_id", ""), terms.instance_type, terms.policy.digest, terms.facts, ENGINE,
     )  # fmt: skip
     if (record.boot_id, record.instance_type, record.policy, record.facts, record.engine) != expected:
         return WhyMeasured.OTHER_WATCH

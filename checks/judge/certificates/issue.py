@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from checks.documents.certificates import Certificate, MachineState, load_state
 from checks.documents.columns import by_check
-from checks.documents.report import digest, dump_plain
 from checks.judge.certificates.decision import conditions_of, machine_digest
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Node, Outcome, Report, Verdict, node_of
 from checks.policy import CERTIFIABLE, Policy
@@ -34,13 +33,12 @@ def issued(gates: Sequence[GateEvidence | None], policy: Policy, facts: str) -> 
     counts. A gate that found something on a machine voids whatever was measured on that machine before.
     """
     made: list[Certificate] = []
-    policy_digest = digest(dump_plain(policy))
     void, later, known = set[str](), dict[str, list[str]](), set[tuple[str, str, str]]()
     for gate in gates:
         if gate is None:
             break
         document = gate.document
-        said = conditions_of(policy_digest, facts, document.catalogue, document.profile, document.declared)
+        said = conditions_of(policy.digest, facts, document.catalogue, document.profile, document.declared)
         machines: dict[str, list[Node]] = {}
         for node in document.nodes:
             if machine := machine_digest(node.identity):

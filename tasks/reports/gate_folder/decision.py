@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.decode import parse_json
-from checks.documents.report import digest, dump_plain
+from checks.documents.report import digest
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -58,7 +58,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
             policy = read_policy(candidate)
         except PolicyError:
             continue
-        if _digest_of(policy) == verdict.digests.policy:
+        if policy.digest == verdict.digests.policy:
             return KeptBeside(verdict, "", policy, str(candidate))
     return KeptBeside(verdict, looked=str(folder))
 
@@ -148,7 +148,3 @@ def _word(verdict: KeptVerdict) -> str:
     # The level of what could not be told would read as if a machine had failed.
     level = "" if verdict.answer is Answer.CANNOT_TELL else f" ({verdict.level.value})"
     return f"{ANSWER_WORDS[verdict.answer]}{level}"
-
-
-def _digest_of(policy: Policy) -> str:
-    return digest(dump_plain(policy))
