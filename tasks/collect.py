@@ -288,11 +288,22 @@ def keep_evidence(session: Session, folder: Path) -> None:
             session.setting.store.put(evidence_key(session.gate_id, path.name), path.read_bytes())
 
 
-def keep_logs(setting: GateContext, gate_id: str, job: str, nodes: Iterable[str]) -> None:
-    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, and costs no other log."""
+def keep_logs(
+    setting: GateContext,
+    gate_id: str,
+    job: str,
+    nodes: Iterable[str],
+    seen: Callable[[str, str], None] | None = None,
+) -> None:
+    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, and costs no other log.
+
+    `seen` is given each node with the end of its log, also of one that the store did not take.
+    """
     for node in nodes:
         try:
             text = setting.launcher.logs(job, node, LOG_BYTES)
+            if seen is not None:
+                seen(node, text)
             key = log_key(gate_id, job, node)
             setting.store.put(key, text.encode("utf-8", "replace"))
         except (LaunchError, StoreError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,7 @@ from tasks.gate.submission import submit_job
 from tasks.gate_file.cost_terms import price_for
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
-from tasks.launchers.log_end import last_log_line
+from tasks.launchers.log_end import NodeLog, cause_of, node_log
 from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
@@ -52,7 +53,6 @@ COMING_S = 600.0
 # How long after the training runs the engine may take to say whose the pool is.
 PROOF_S = 60.0
 IDENTITIES = (("gpu_uuids", "GPU UUIDs"), ("boot_id", "boot id"), ("pool_token", "token"))
-TAIL_BYTES = 16384
 
 
 class PoolLost(LaunchError):
@@ -346,14 +346,17 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
     except (LaunchError, OSError) as error:
         reason = str(error)
+    read: list[NodeLog] = []
+    nodes = nodes_to_log(session.setting.bundle(session.gate_id), status)
     keep_logs(
         session.setting,
         session.gate_id,
         watched.job,
-        nodes_to_log(session.setting.bundle(session.gate_id), status),
+        nodes,
+        lambda node, log: read.append(node_log(node, log)),
     )
     keep_state_history(session, watched.job, status)
-    said = watched.late or reason or _last_line(session, watched.job, status, state)
+    said = watched.late or reason or _last_words(read, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
         logs = session.setting.store.place(logs_folder(session.gate_id, watched.job))
         said = f"{status.detail}{f': {said}' if said else ''} (logs: {logs})"
@@ -377,14 +380,9 @@ def _failure(folder: Path, attempt: str) -> str:
     return ""
 
 
-def _last_line(session: Session, job: str, status: JobStatus, state: JobState) -> str:
-    """The last line of the first node's log, or of the first node that failed."""
-    failed = [node for node, code in sorted(status.exit_codes.items()) if code]
-    nodes = failed if failed and state is not JobState.SUCCEEDED else sorted(status.exit_codes)
-    nodes = nodes or list(session.setting.declared.node_names)
-    try:
-        log = session.setting.launcher.logs(job, nodes[0], TAIL_BYTES) if nodes else ""
-    except LaunchError as error:
-        return str(error)
-    said = last_log_line(log)
-    return f"{nodes[0]}: {said}" if said else ""
+def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> str:
+    """What the logs say of the end; if the training failed, those of the nodes that failed."""
+    failed = [log for log in read if status.exit_codes.get(log.node)]
+    if state is JobState.SUCCEEDED:
+        return next((f"{log.node}: {log.last}" for log in read if log.last), "")
+    return cause_of(failed or read)

@@ -1,7 +1,8 @@
-"""What the log of a node says of the end of its command, also where torchrun started its ranks. Pure.
+"""What the logs of nodes say of the end of their commands, also where torchrun started the ranks. Pure.
 
 torchrun prints a table of the ranks that failed (torch/distributed/elastic/multiprocessing/errors, ChildFailedError): the root cause
-is the one that it saw first, and stands last.
+is the one that it saw first on its node, and stands last. That may be a victim: the ranks that lose their connection to one that
+failed end as well. So the errors of all nodes are compared.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from checks.judge.culprits.silent_ranks import WAITED
+
 TORCHRUN = "torch/distributed/elastic"
 ROOT_CAUSE = "Root Cause"
 MOST_RANKS = 8
+TRACEBACK = "Traceback (most recent call last):"
+# What torch prints before each line of a rank's error, once the process group is there.
+_OF_RANK = re.compile(r"\[rank(\d{1,9})\]: ?")
+_TORCHRUN_ERROR = "torch.distributed.elastic."
 _RANK = re.compile(r"rank\s*:\s*(\d{1,9})\b")
 _EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d{1,5})\b(?:.*\((SIG[A-Z0-9+]+)\))?")
 
@@ -39,6 +46,60 @@ class RankEnd:
         return f"{who} ended{first}{',' if first else ''} with exit code {self.code}"
 
 
+@dataclass(frozen=True)
+class RankError:
+    """The last line of an error that Python printed. `rank` is None where the line names none."""
+
+    rank: int | None
+    text: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it differs from those that ranks have which lost another one."""
+        return not WAITED.search(self.text)
+
+
+@dataclass(frozen=True)
+class NodeLog:
+    """What one node's log says of the end: its last line, the last error of each rank, and how its ranks ended."""
+
+    node: str
+    last: str
+    errors: tuple[RankError, ...]
+    ends: tuple[RankEnd, ...]
+
+    @property
+    def first(self) -> RankEnd | None:
+        """The rank that ended first, where torchrun says so."""
+        return next((end for end in self.ends if end.first), None)
+
+
+def node_log(node: str, log: str) -> NodeLog:
+    """Read one log."""
+    return NodeLog(node, last_log_line(log), tuple(_errors(log)), rank_ends(log))
+
+
+def cause_of(logs: Sequence[NodeLog]) -> str:
+    """The node, the rank and the line that say most about why a command failed; "" where no log says anything.
+
+    An error of a rank's own is worth more than one that a lost connection makes, and so is a rank that was killed: it prints nothing,
+    and the others lose it. Among errors of their own that of a rank which ended first on its node counts.
+    """
+    own = [(log, error) for log in logs for error in log.errors if error.is_own]
+    if own:
+        log, error = next(
+            ((log, error) for log, error in own if log.first and log.first.rank == error.rank), own[0]
+        )
+        who = log.node if error.rank is None else f"{log.node}, rank {error.rank}"
+        return "; ".join([f"{who}: {error.text}", *_ends_of([e for e in log.ends if e.signal != "SIGTERM"])])
+    for log in logs:
+        first = log.first
+        if first and first.code < 0 and first.rank not in {error.rank for error in log.errors}:
+            words = log.last if not WAITED.search(log.last) else first.text
+            return f"{log.node}: {words}"
+    return next((f"{log.node}: {log.last}" for log in logs if log.last), "")
+
+
 def rank_ends(log: str) -> tuple[RankEnd, ...]:
     """The ranks that torchrun says failed, in the order of the ranks."""
     return tuple(sorted(_rank_ends(log), key=lambda end: -1 if end.rank is None else end.rank))
@@ -50,9 +111,28 @@ def last_log_line(log: str) -> str:
     """
     lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
     own = list(takewhile(lambda line: TORCHRUN not in line, lines))
-    ends = rank_ends(log)
+    ends = _ends_of(rank_ends(log))
+    return "; ".join([*(own if ends else own or lines)[-1:], *ends])
+
+
+def _errors(log: str) -> Iterator[RankError]:
+    """The last error of each rank, and of what names no rank."""
+    inside, found = set[int | None](), dict[int | None, str]()
+    for line in log.splitlines():
+        named = _OF_RANK.match(line)
+        rank, text = (int(named[1]), line[named.end() :]) if named else (None, line)
+        if text.startswith(TRACEBACK):
+            inside.add(rank)
+        elif rank in inside and text and not text[0].isspace():
+            inside.discard(rank)
+            if not text.startswith(_TORCHRUN_ERROR) and TORCHRUN not in text:
+                found[rank] = text.strip()
+    return (RankError(rank, text) for rank, text in found.items())
+
+
+def _ends_of(ends: Sequence[RankEnd]) -> list[str]:
     more = [f"{len(ends) - MOST_RANKS} more ranks failed"] if len(ends) > MOST_RANKS else []
-    return "; ".join([*(own or lines)[-1:], *(end.text for end in _shown(ends)), *more])
+    return [*(end.text for end in _shown(ends)), *more]
 
 
 def _shown(ends: Sequence[RankEnd]) -> list[RankEnd]:

@@ -35,9 +35,9 @@ REACHABILITY = "network.reachability"
 # How the check of a rank that waited for others ended.
 WAITING = (ErrorKind.RAISED, ErrorKind.DEADLINE, ErrorKind.NOT_RUN)
 # What gloo, NCCL and torch's store print in ranks that wait. Seen: torch 2.13 (gloo's pair.cc and unbound_buffer.cc);
-# NCCL: "remote process exited or there was a network error" (ncclRemoteError); TCPStore: "wait timeout after".
+# NCCL: "remote process exited or there was a network error" (ncclRemoteError); TCPStore: "wait timeout after", "got 0 bytes".
 WAITED = re.compile(
-    r"(?i)timed out|timeout|connection (?:closed|reset|refused)|remote process exited|ncclRemoteError"
+    r"(?i)timed out|timeout|connection (?:closed|reset|refused)|got 0 bytes|remote process exited|ncclRemoteError"
     r"|broken pipe|socket|connectFullMesh|heartbeat|Work\w+\("
 )
 PLACE_IN_SOURCE = re.compile(r"\[[^\]]*:\d+\] ")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tasks.launchers.log_end import MOST_RANKS, last_log_line, rank_ends
+from tasks.launchers.log_end import MOST_RANKS, NodeLog, cause_of, last_log_line, node_log, rank_ends
 
 HEAD = "E1127 01:46:54.844000 22907 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0\n"
 RULE = "-" * 60
@@ -58,3 +60,82 @@ def test_of_many_ranks_a_few_are_named() -> None:
 
     assert len(rank_ends(log)) == 64 and said.count("with exit code") == MOST_RANKS
     assert said.endswith(f"rank 63 ended first, with exit code 7; {64 - MOST_RANKS} more ranks failed")
+
+
+RECORDED = Path(__file__).parents[2] / "recordings/torchrun"
+
+
+def read(name: str) -> list[NodeLog]:
+    """The logs of both nodes of a recorded training."""
+    return [
+        node_log(node, (RECORDED / f"{name}.{node}.txt").read_text("utf-8")) for node in ("node-0", "node-1")
+    ]
+
+
+def test_the_rank_with_an_error_of_its_own_is_the_cause() -> None:
+    """Rank 1 raised an error; the other three lost their connections to it, and one of them stands last in the first log."""
+    assert (
+        "node-0, rank 1: RuntimeError: my loss exploded; rank 1 ended first, with exit code 1"
+        == cause_of(read("raised"))
+        == cause_of(read("raised")[::-1])
+    )
+
+
+def test_a_victim_that_aborted_is_not_the_cause() -> None:
+    """Rank 3 of the second node raised the error; on the first node a rank lost its connection, and aborted for that."""
+    assert "node-1, rank 3: RuntimeError: my loss exploded; rank 3 ended first, with exit code 1" == cause_of(
+        read("victims_abort")
+    )
+
+
+def raised(error: str, rank: int | None = None) -> str:
+    """What a rank prints of an error; before it is in a process group, it names no rank."""
+    mark = "" if rank is None else f"[rank{rank}]: "
+    return f"{mark}Traceback (most recent call last):\n{mark}  x()\n{mark}{error}\n"
+
+
+KILLED = table(root=entry(1, "-9 (pid: 12)  (SIGKILL)"))
+LOST = raised("RuntimeError: Connection closed by peer", 0)
+STORE = raised(
+    "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."
+)
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+BOTH = table(entry(0, "1 (pid: 1)"), root=entry(1, "1 (pid: 2)"))
+
+
+@pytest.mark.parametrize(
+    ("logs", "expected"),
+    [
+        ([], ""),
+        ([("a", "")], ""),
+        ([("a", "no loss\n"), ("b", "other\n")], "a: no loss"),
+        ([("a", ""), ("b", "other\n")], "b: other"),
+        # Nobody prints a line for SIGKILL; the ranks that talked to it do.
+        (
+            [("a", LOST + table(root=entry(0, "1 (pid: 3) "))), ("b", KILLED)],
+            "b: rank 1 was ended first by SIGKILL",
+        ),
+        ([("a", LOST + KILLED), ("b", LOST)], "a: rank 1 was ended first by SIGKILL"),
+        ([("a", "step 8\n" + KILLED)], "a: step 8; rank 1 was ended first by SIGKILL"),
+        ([("a", LOST), ("b", LOST)], "a: [rank0]: RuntimeError: Connection closed by peer"),
+        ([("a", LOST), ("b", raised("KeyError: 'x'"))], "b: KeyError: 'x'"),
+        ([("a", LOST), ("b", raised("KeyError: 'x'", 7))], "b, rank 7: KeyError: 'x'"),
+        # What torchrun prints of its own end is no error of a rank, and neither is a store that the other node closed.
+        ([("a", HEAD + raised(CHILD))], f"a: {CHILD}"),
+        (
+            [("a", STORE), ("b", "Segmentation fault\n" + KILLED)],
+            "b: Segmentation fault; rank 1 was ended first by SIGKILL",
+        ),
+        # The error that ended a rank, not the one that it was handling.
+        ([("a", raised("KeyError: 'x'") + HANDLING + raised("KeyError: 'y'"))], "a: KeyError: 'y'"),
+        # Both have one: that of the rank which ended first counts.
+        (
+            [("a", raised("KeyError: 'y'", 0) + raised("KeyError: 'x'", 1) + BOTH)],
+            "a, rank 1: KeyError: 'x'; rank 0 ended with exit code 1; rank 1 ended first, with exit code 1",
+        ),
+    ],
+)
+def test_the_log_that_says_most(logs: list[tuple[str, str]], expected: str) -> None:
+    """An error of its own, then a rank that was killed, then the first log."""
+    assert expected == cause_of([node_log(node, log) for node, log in logs])
