@@ -26,6 +26,12 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
+# What people try as well -> what has the answer.
+REMEDIES = {
+    "| NVIDIA-SMI ": "This is the table for people. Run nvidia-smi -q -x, which prints all that the driver knows.",
+    "Traceback (most recent call last):": "The log of a program says nothing about the machine: give the node's kernel log "
+    "(journalctl -k) or what a tool printed, or test the node with prelaunch check.",
+}
 STUMBLED = "the reader failed:"
 OURS = "This is an error in Prelaunch, and says nothing about the machine: read the output by hand, and report the error."
 
@@ -82,7 +88,10 @@ def claimed_by(text: str) -> str:
     kinds = ", ".join(kind.value for name in claims or MODULES for kind in MODULES[name])
     if claims:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
-    raise Unrecognised(f"it is none of {kinds}, or its beginning was lost. Name the kind with --kind.")
+    raise Unrecognised(
+        f"it is none of {kinds}, or its beginning was lost",
+        next((remedy for begins, remedy in REMEDIES.items() if begins in text), "Name the kind with --kind."),
+    )
 
 
 def claims(kind: Kind, text: str) -> bool:

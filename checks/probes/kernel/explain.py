@@ -44,6 +44,8 @@ NAMED = 4
 # Each takes some 50 us, so that a second is spent on them; whoever has more has seen enough to look at the machine.
 MOST_LINES = 20_000
 _DRIVER = re.compile(r"NVRM: \w|nvidia-nvswitch\d+: ")
+# A kernel's time stamp as a rule has a fraction: a number alone may be the rank of whoever prints it.
+_NUMBER = re.compile(r"\[ *\d+\]")
 # A serial console mixes what two processors print at once; a finder looks at a line's beginning alone.
 _WITHIN = re.compile(r".(?:NVRM: Xid \(|nvidia-nvswitch\d+: SXid \()")
 # What a line of the kernel's holds as a rule, for logs that begin with other programs' lines.
@@ -92,7 +94,7 @@ def detect(text: str) -> bool:
     marks = [mark.decode() for mark in _MARKS]
     later = (line for line in lines[LOOKED_AT:] if any(mark in line for mark in marks))
     return any(
-        _speaks(line)
+        _DRIVER.match(line.message) or (line.tagged and not _NUMBER.match(raw))
         for part in (lines[:LOOKED_AT], later)
         for raw in part
         if (line := read_line(raw[:LINE_BYTES], now)) is not None
@@ -254,7 +256,8 @@ class _Explainer:
         }
         if self.shown.first_record is None and not log.records_lost:
             del metrics["records_lost"]  # only /dev/kmsg numbers its records
-        if (covers_s := self.shown.covers_s) is not None:
+        covers_s = self.shown.covers_s
+        if covers_s is not None and not self.shown.left_out():  # what is missing is said once, of the text
             metrics["covers_s"] = covers_s
         return Part(family.check.name, metrics, measured.lines, measured.evidence)
 

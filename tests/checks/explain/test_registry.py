@@ -39,6 +39,21 @@ def test_no_reader_claims_a_stranger(text: str) -> None:
         registry.claimed_by(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0 |\n", "nvidia-smi -q -x"),
+        ((ROOT / "tests/recordings/torchrun/raised.node-0.txt").read_text("utf-8"), "journalctl -k"),
+    ],
+)
+def test_what_people_try_first_has_a_remedy_of_its_own(text: str, remedy: str) -> None:
+    """The table of nvidia-smi, and the log of a training that failed."""
+    with pytest.raises(registry.Unrecognised) as error:
+        registry.claimed_by(text)
+
+    assert remedy in error.value.remedy
+
+
 @pytest.mark.parametrize("name", registry.MODULES)
 @pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
 def test_a_stranger_that_is_forced_upon_a_reader_is_refused(name: str, text: str) -> None:

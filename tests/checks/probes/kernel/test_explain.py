@@ -165,11 +165,18 @@ def test_a_kernel_that_speaks_late_is_recognised() -> None:
         "hello\nworld\n",
         "host:194:710 [0] NCCL INFO Using network Socket\n",
         "Jan 13 12:34:56 host cron[1]: NVRM: Xid (PCI:0000:b9:00): 79\n",
+        "[1] the loss of rank 1 is 3.2\n[1]:\n",
+        (RECORDINGS.parent / "torchrun/raised.node-0.txt").read_text(encoding="utf-8"),
     ],
 )
 def test_other_text_is_not_claimed(text: str) -> None:
     """No line of it shows that the kernel wrote it."""
     assert not explain.detect(text)
+
+
+def test_a_number_in_brackets_is_the_kernels_before_a_message_of_a_driver() -> None:
+    """Some logs have whole seconds; other programs number their ranks so."""
+    assert explain.detect(f"[1] the loss of rank 1 is 3.2\n[123] {XID}\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n \n"])
