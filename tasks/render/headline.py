@@ -156,6 +156,9 @@ def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
         return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
+    if culprits[0].check in failed_everywhere(verdict):
+        share = f"all {verdict.coverage.nodes.required} nodes fail {culprits[0].check}"
+        return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
     return f"{sentence(culprits[0])}{rest}"
 
 
@@ -175,9 +178,12 @@ def culprits(verdict: Verdict) -> tuple[str, ...]:
         return (CLUSTER,)
     if verdict.condemned:
         return verdict.condemned
+    if verdict.answer not in (Answer.NO_GO, Answer.ASK):
+        return ()
+    alike = failed_everywhere(verdict)
     blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
-    found = dict.fromkeys(place for finding in blamed for place in places(finding.subject))
-    return tuple(found) if verdict.answer in (Answer.NO_GO, Answer.ASK) else ()
+    found = dict.fromkeys(place for f in blamed if f.check not in alike for place in places(f.subject))
+    return tuple(found) or ((CLUSTER,) if alike else ())
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

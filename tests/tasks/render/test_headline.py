@@ -10,7 +10,14 @@ from checks.judge.not_measured import not_measured
 from checks.model import Cause, Finding, Level
 from checks.model_details import Unmeasured
 from tasks.render.findings import gathered
-from tasks.render.headline import explanation, failed_everywhere, headline, sentence, without_coverage
+from tasks.render.headline import (
+    culprits,
+    explanation,
+    failed_everywhere,
+    headline,
+    sentence,
+    without_coverage,
+)
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
 
@@ -91,3 +98,19 @@ def test_what_every_node_fails_speaks_against_none_of_them(causes: tuple[Cause, 
     assert failed_everywhere(verdict) == (("compute.gemm",) if alike else ())
     assert ("All 2 nodes fail compute.gemm: suspect the policy" in explanation(verdict)) is alike
     assert failed_everywhere(verdict_of(wrong_sums(healthy()))) == ()
+    assert culprits(verdict) == (("cluster",) if alike else ("node-0",))
+    headed = (
+        "suspect image or policy: all 2 nodes fail compute.gemm, first 2 ranks: reaches 103.3"
+    )
+    assert (headed in headline(verdict, "p5")) is alike
+
+
+def test_a_node_that_fails_what_others_pass_is_to_blame_all_the_same() -> None:
+    """Beside a threshold that nobody meets."""
+    verdict = verdict_of(wrong_sums(healthy()))
+    alike = [
+        replace(_found(f"node-{n}", "has 19 GiB", "host.memory"), cause=Cause.CONFIGURATION) for n in range(2)
+    ]
+    own = replace(_found("node-1", "has ECC off", is_predicate=True), cause=Cause.CONFIGURATION)
+
+    assert culprits(replace(verdict, condemned=(), findings=(*alike, own))) == ("node-1",)
