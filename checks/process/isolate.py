@@ -18,7 +18,7 @@ from checks.model import ErrorKind, Observation
 from checks.process.fork_server import Child
 from checks.process.observe import errored
 from checks.process.stderr import silence
-from checks.process.tree import end_tree
+from checks.process.tree import end_tree, how_it_ended
 from checks.value_types import DecodeError
 
 OUTPUT_BYTES = 1 << 20
@@ -112,21 +112,17 @@ def _end(child: Child) -> None:
 
 
 def _read(check: str, subject: str, result: Path, code: int, output: Output) -> Observation:
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    how = f"the check's process {how_it_ended(code)}"
     try:
         data = result.read_bytes()
     except OSError:
-        return errored(
-            check, subject, f"the check's process ended with {how} and left no result", 0.0, output.text()
-        )
+        return errored(check, subject, f"{how} and left no result", 0.0, output.text())
     try:
         row = decode(Observation, parse_json(data, RESULT_BYTES))
     except DecodeError as error:
         return errored(check, subject, f"the check's result cannot be read: {error}", 0.0, output.text())
     if code:
-        return errored(
-            check, subject, f"the check's process ended with {how} after the measurement", 0.0, output.text()
-        )
+        return errored(check, subject, f"{how} after the measurement", 0.0, output.text())
     if (row.check, row.subject) != (check, subject):
         return errored(
             check, subject, f"the result belongs to {row.check} on {row.subject}", 0.0, output.text()

@@ -27,6 +27,15 @@ KILL_S = 10.0
 Members = dict[int, int]
 
 
+def how_it_ended(code: int) -> str:
+    """ "ended with exit code 7", "was ended by SIGKILL" of a return code as subprocess gives it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    hint = " (out of memory, or somebody ended it)" if code == -signal.SIGKILL else ""
+    return f"was ended by {names.get(-code, f'signal {-code}')}{hint}"
+
+
 @dataclass(frozen=True)
 class Process:
     """One process in /proc: `started` is in clock ticks since boot, `state` is the kernel's letter."""

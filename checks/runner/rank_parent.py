@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from checks.process import own_packages
 from checks.process.stderr import say
-from checks.process.tree import die_with_parent
+from checks.process.tree import die_with_parent, how_it_ended
 from checks.runner import rank_process
 
 TORCHRUN = "torch.distributed.run"
@@ -181,8 +181,9 @@ def _wait(given: argparse.Namespace, ranks: Mapping[int, int]) -> bool:
         if local is None or code == 0:
             continue
         failed = True
-        how = f"signal {-code} ended it" if code < 0 else f"it ended with exit code {code}"
-        say(f"checks: rank {given.node_rank * given.nproc_per_node + local} (process {pid}): {how}")
+        say(
+            f"checks: rank {given.node_rank * given.nproc_per_node + local} (process {pid}) {how_it_ended(code)}"
+        )
     return failed
 
 

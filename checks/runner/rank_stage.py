@@ -24,7 +24,7 @@ from checks.model import Declared, Observation, Scope, rank_subject
 from checks.process import own_packages
 from checks.process.isolate import Output, piped
 from checks.process.observe import errored
-from checks.process.tree import KILL_S, end_tree, start_ticks, with_pdeathsig
+from checks.process.tree import KILL_S, end_tree, how_it_ended, start_ticks, with_pdeathsig
 from checks.runner.deadline import CheckProgress
 from checks.runner.journal import JournalWriter
 from checks.runner.node_context import NodeContext
@@ -208,7 +208,7 @@ def _watch(
             kept = len(rows)
             keep(rows)
         if not running:
-            how = f"the process that starts the ranks ended with exit code {child.returncode}"
+            how = f"the process that starts the ranks {how_it_ended(child.returncode)}"
             return "" if states else f"{ALL} did not start: {how}"
         if node_context.deadline.left_s() <= 0:
             keep(given_up(node_context, states))

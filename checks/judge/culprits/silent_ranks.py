@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,6 +42,7 @@ WAITED = re.compile(
 )
 PLACE_IN_SOURCE = re.compile(r"\[[^\]]*:\d+\] ")
 MOST_NAMED = 8
+MOST_TOLD = 300
 REMEDY = (
     "Find out what happened to that process: its node's log, dmesg (out of memory, Xid), a debugger that stopped it. "
     "Run the gate again: if the same rank is silent again, suspect its GPU or node."
@@ -109,7 +110,7 @@ def judge(report: Report, policy: Policy) -> tuple[Suspected, ...]:
         *together,
     ]  # in the order in which ranks run them
     first = {rank: _first_missing(rank, order, said, found) for rank in found.suspects}
-    return tuple(_said(report, policy, found, first, lost))
+    return tuple(_said(report, policy, found, first, lost, _told(found.suspects, said.values())))
 
 
 def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence[str]) -> _Break | None:
@@ -141,7 +142,12 @@ def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
 
 
 def _said(
-    report: Report, policy: Policy, found: _Break, first: Mapping[str, str], lost: Sequence[str]
+    report: Report,
+    policy: Policy,
+    found: _Break,
+    first: Mapping[str, str],
+    lost: Sequence[str],
+    told: Mapping[str, str],
 ) -> Iterator[Suspected]:
     declared = report.declared
     of_node: dict[str, list[str]] = {}
@@ -166,7 +172,21 @@ def _said(
         alone = subject != node
         who = found.why.value if alone else _who(ranks, node, declared.ranks_per_node, found.why)
         said = f"{who}{_waiters(found, check)}"
+        why = next((told[rank] for rank in ranks if rank in told), "")
+        if why:
+            said = f"{said} ({why})"
         yield _suspected(policy, found, check, subject, said, ranks, is_predicate=alone)
+
+
+def _told(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]:
+    """What the runner of a node says of its ranks that never reached a check, the first of each."""
+    told: dict[str, str] = {}
+    for said in checks:
+        for rank in suspects:
+            error = said.get(rank)
+            if error is not None and error.kind is ErrorKind.NOT_REACHED:
+                told.setdefault(rank, error.reason[:MOST_TOLD])
+    return told
 
 
 def _who(ranks: Sequence[str], node: str, per_node: int, why: _Why) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.process.tree import alive, end_marked, end_tree, start_ticks, with_pdeathsig
+from checks.process.tree import alive, end_marked, end_tree, how_it_ended, start_ticks, with_pdeathsig
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 10.0
@@ -100,6 +100,20 @@ def as_subreaper(code: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (7, "ended with exit code 7"),
+        (-11, "was ended by SIGSEGV"),
+        (-9, "was ended by SIGKILL (out of memory, or somebody ended it)"),
+        (-99, "was ended by signal 99"),
+    ],
+)
+def test_an_end_is_said_with_the_name_of_its_signal(code: int, said: str) -> None:
+    """Nobody knows the numbers by heart."""
+    assert said == how_it_ended(code)
 
 
 def test_a_child_that_ended_is_not_alive_before_it_is_reaped(child: Child) -> None:

@@ -109,7 +109,7 @@ def test_ranks_that_the_runner_speaks_for_never_arrived() -> None:
     (finding,) = found(report)
 
     assert (finding.subject, finding.message) == (
-        "node-1", f"none of the 2 ranks on node-1 reported; 2 other ranks waited for it in {REDUCE}",
+        "node-1", f"none of the 2 ranks on node-1 reported; 2 other ranks waited for it in {REDUCE} ({gone[2]})",
     )  # fmt: skip
 
 
