@@ -115,6 +115,16 @@ WHOLE_FILES = (
 )
 
 
+# Folders whose tests start servers, nodes or programs, and wait for them most of their time.
+WAITING = tuple(
+    f"tests/{name}/"
+    for name in (
+        "browser", "checks/runner", "checks/watch", "container", "deployments", "engines", "flows", "installation", "pipelines",
+        "sagemaker_standin", "survival", "tasks/launchers", "tasks/orchestration", "tasks/slackbot", "worlds",
+    )
+)  # fmt: skip
+
+
 class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
     """Test by test, but for the files that stay whole, and for those that share the one server of tests.world."""
 
@@ -133,6 +143,12 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
             whole = file if file in WHOLE_FILES else nodeid
             return f"tests.prefect_backend.{zlib.crc32(whole.encode()) % 2}"
         return file if file in WHOLE_FILES else nodeid
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """One worker begins at the end of the queue, where the tests stand that compute: the others wait more than they compute."""
+        if node.gateway.id == "gw0":
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Forget a unit that is done: xdist keeps each, and counts all of them anew after each test."""
@@ -212,7 +228,8 @@ def _forks_of_stand_ins_end() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what wants the machine to itself."""
+    """First what waits, then what computes; and mark what wants the machine to itself."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
