@@ -67,7 +67,7 @@ KNOWN = {
     "checks/probes/dcgm/diag_json.py": 1,
     "checks/probes/dcgm/diag_text.py": 1,
     "checks/probes/dcgm/diagnosis.py": 1,
-    "checks/probes/kernel/explain.py": 4,
+    "checks/probes/kernel/explain.py": 5,
     "checks/probes/kernel/hardware.py": 2,
     "checks/probes/kernel/log_excerpt.py": 1,
     "checks/probes/kernel/log_source.py": 5,

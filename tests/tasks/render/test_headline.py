@@ -99,9 +99,7 @@ def test_what_every_node_fails_speaks_against_none_of_them(causes: tuple[Cause, 
     assert ("All 2 nodes fail compute.gemm: suspect the policy" in explanation(verdict)) is alike
     assert failed_everywhere(verdict_of(wrong_sums(healthy()))) == ()
     assert culprits(verdict) == (("cluster",) if alike else ("node-0",))
-    headed = (
-        "suspect image or policy: all 2 nodes fail compute.gemm, first 2 ranks: reaches 103.3"
-    )
+    headed = "suspect image or policy: all 2 nodes fail compute.gemm, first 2 ranks: reaches 103.3"
     assert (headed in headline(verdict, "p5")) is alike
 
 
