@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
-from checks.model import Declared, Planned, Scope
+from checks.model import Declared, Outcome, Planned, Scope
 from checks.value_types import DecodeError, natural
 from tasks.text.inert import one_line
 
@@ -26,12 +26,15 @@ NAMED, LOG_AFTER_S = 3, 60.0
 
 @dataclass(frozen=True)
 class NodeProgress:
-    """What a node has reported of its checks; `doing` is the first one that it has not, "" where it is done."""
+    """What a node has reported of its checks: `done` of `total` observations, and `failed` that could not be made. `doing` is the
+    first check that it has not reported, "" where it is done.
+    """
 
     name: str
     done: int
     total: int
     doing: str
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,11 @@ def count_observations(bundle: Bundle, files: Mapping[str, bytes], decoded: Node
     turns = sorted(planned, key=lambda row: (row.check in last, row.scope is Scope.RANK))
     waiting = [row.check for row in turns if row.check not in seen]
     doing = waiting[0] if rows and waiting else ""
+    made = sum(row.outcome is not Outcome.ERRORED for row in rows)
     ended = sum(report.node.complete for report in reports)
     by_node = tuple(_progress_of(report, turns, declared.ranks_per_node) for report in reports)
     total = sum(per[row.scope] for row in planned)
-    return ReportCounts(len(rows), total, len(reports), ended, doing, by_node)
+    return ReportCounts(made, total, len(reports), ended, doing, by_node)
 
 
 def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> NodeProgress:
@@ -120,15 +124,16 @@ def _progress_of(report: NodeReport, turns: Sequence[Planned], ranks: int) -> No
     wanted = {
         row.check: ranks if row.scope is Scope.RANK else 1 for row in turns if row.scope is not Scope.CLUSTER
     }
-    done = Counter(row.check for row in report.observations if row.check in wanted)
-    doing = next((check for check, count in wanted.items() if done[check] < count), "")
-    ended = report.node.complete
-    return NodeProgress(report.node.name, done.total(), sum(wanted.values()), "" if ended else doing)
+    rows = [row for row in report.observations if row.check in wanted]
+    said, failed = Counter(row.check for row in rows), sum(row.outcome is Outcome.ERRORED for row in rows)
+    doing = next((check for check, count in wanted.items() if said[check] < count), "")
+    doing = "" if report.node.complete else doing
+    return NodeProgress(report.node.name, len(rows) - failed, sum(wanted.values()), doing, failed)
 
 
 def waited_for(declared: Declared, seen: ReportCounts) -> str:
-    """Which nodes the others wait for: "no report yet from n-2, n-7", "waiting for n-2 (4 of 9, now compute.gemm)"; "" while that is
-    nobody, or where no name is known.
+    """Which nodes the others wait for: "no report yet from n-2, n-7", "waiting for n-2 (4 of 9, now compute.gemm)", and before it
+    those that are done and could not measure all; "" while that is nobody, or where no name is known.
     """
     reporting = {node.name for node in seen.by_node}
     silent = [name for name in declared.node_names if name not in reporting]
@@ -138,7 +143,14 @@ def waited_for(declared: Declared, seen: ReportCounts) -> str:
     if silent or not seen.complete or not busy:
         return ""
     about = {node.name: f" ({node.done} of {node.total}, now {one_line(node.doing, 80)})" for node in busy}
-    return f"waiting for {_some([*about], about)}"
+    failed = {
+        n.name: f" could not measure {n.failed} of {n.total}"
+        for n in seen.by_node
+        if n.failed and not n.doing
+    }
+    return "; ".join(
+        [*([_some([*failed], failed)] if failed else []), f"waiting for {_some([*about], about)}"]
+    )
 
 
 def _some(names: Sequence[str], about: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -17,7 +17,7 @@ from checks.documents.certificates import NO_CERTIFICATES
 from checks.documents.decode import decode
 from checks.documents.report import NodeReport, dump_plain
 from checks.facts.builtin import builtin
-from checks.model import Declared, Node, Observation, Outcome, Profile
+from checks.model import Declared, ErrorKind, Node, Observation, Outcome, Profile
 from checks.policy import OnWarn, Policy
 from tasks import collect
 from tasks.collect import CheckDeadline, merge_reports, poll_action
@@ -83,10 +83,12 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def report(rank: int, complete: bool = True) -> bytes:
+def report(rank: int, complete: bool = True, outcome: Outcome = Outcome.MEASURED) -> bytes:
     """What a node wrote."""
     name = f"node-{rank}"
-    row = Observation("system.clock", name, Outcome.MEASURED, 0.1, {"year": 2026})
+    row = Observation("system.clock", name, outcome, 0.1, {"year": 2026})
+    if outcome is Outcome.ERRORED:
+        row = replace(row, metrics={}, reason="not reached: killed", error_kind=ErrorKind.NOT_REACHED)
     node = Node(name, rank, "a1", BUNDLE.catalogue, complete, {})
     when = "2026-11-21T08:00:00+00:00"
     return dump_plain(
@@ -177,6 +179,16 @@ def test_each_node_has_its_own_progress() -> None:
     assert busy.doing in wanted and busy.doing != "system.clock"
 
 
+def test_what_could_not_be_measured_is_no_progress() -> None:
+    """The ranks of a node were killed: its report is whole, and says of each of their checks that it was not reached."""
+    files = {"node-0": report(0), "node-1": report(1, outcome=Outcome.ERRORED)}
+    seen = count_observations(BUNDLE, files, NodeReports())
+    lost = seen.by_node[1]
+
+    assert (0, 1, "") == (lost.done, lost.failed, lost.doing)
+    assert seen.done == seen.by_node[0].done
+
+
 def _counts(complete: int, *nodes: NodeProgress) -> ReportCounts:
     return ReportCounts(0, 0, len(nodes), complete, "", nodes)
 
@@ -194,6 +206,8 @@ NAMED = Declared("cpu", 12, 0, 1, tuple(f"n-{number}" for number in range(12)))
         (NAMED, _counts(0, *(replace(BUSY, name=f"n-{n}") for n in range(12))), ""),
         (NAMED, _counts(11, *(replace(DONE, name=f"n-{n}") for n in range(10)), BUSY, replace(DONE, name="n-11")),
          "waiting for n-10 (4 of 9, now compute.gemm)"),
+        (replace(NAMED, nodes=2, node_names=("n-0", "n-10")), _counts(1, replace(DONE, done=5, failed=4), BUSY),
+         "n-0 could not measure 4 of 9; waiting for n-10 (4 of 9, now compute.gemm)"),
         (replace(NAMED, node_names=()), _counts(1, DONE), ""),
         (replace(NAMED, nodes=1, node_names=("n-0",)), _counts(1, DONE), ""),
     ],
