@@ -69,9 +69,9 @@ lint: .venv/all
 	$(BIN)/ruff check .
 	@# At once: each uses one core. Whoever collects the tests first compiles their files; otherwise each worker would.
 	{ $(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/node checks container; \
-	  $(BIN)/python .ci/compiled.py || said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; false; }; } & nodes=$$!; \
-	all=0; $(BIN)/mypy || all=$$?; wait $$nodes && exit $$all
-	$(BIN)/lint-imports
+	  $(BIN)/python .ci/compiled.py || said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; false; }; \
+	  $(BIN)/lint-imports; } & others=$$!; \
+	all=0; $(BIN)/mypy || all=$$?; wait $$others && exit $$all
 
 test-long: setup parallelcluster
 	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)

@@ -223,8 +223,9 @@ def test_every_recording_is_mutated() -> None:
     # What Prelaunch itself wrote is no tool's output: tests/tasks/test_version_0_1_0.py reads the first folder,
     # tests/checks/judge/culprits/test_packet_loss.py the second, tests/worlds/test_worlds.py the third.
     # What Slurm shows of nodes is no evidence of a check: tests/tasks/machines/test_slurm_nodes.py reads it.
+    # Logs of trainings say nothing of a machine: tests/tasks/launchers/test_log_end.py.
     # NVML's answers and reports of gates of a real H100 and H200: tests/checks/probes/gpu/test_a_real_h100.py.
-    ours = ("version_0_1_0/", "pairs/", "worlds/", "slurm/", "h100/", "h200/")
+    ours = ("version_0_1_0/", "pairs/", "worlds/", "slurm/", "h100/", "h200/", "torchrun/")
     assert not sorted(
         path for path in there - broken if not path.endswith(".SOURCE.txt") and not path.startswith(ours)
     )

@@ -61,6 +61,18 @@ def test_a_node_that_slurm_does_not_resume_yet_is_resumed_later(ready_after: int
     assert [1.0] * 3 == waited
 
 
+def test_a_node_that_is_resumed_although_slurm_refused_is_not_resumed_again() -> None:
+    """22.05 refuses it for a node that its own work after a reboot has just made idle: nothing but the reservation holds it then."""
+    slurm = fenced()
+    resume = ("scontrol", "update", "nodename=n1", "state=resume")
+    slurm.refuse[resume] = Said(1, "", "slurm_update error: Invalid node state specified")
+
+    def pause(seconds: float) -> None:
+        slurm.nodes["n1"].flags, slurm.nodes["n1"].reason = ["IDLE"], ""
+
+    assert ("n1",) == SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest("n1", (), MARK).nodes
+
+
 def test_a_node_that_somebody_takes_meanwhile_is_left_to_him() -> None:
     """Each try looks at the node again."""
     slurm = fenced()
