@@ -58,6 +58,7 @@ LOG_BYTES = 1 << 18
 EVIDENCE_FILES = 10_000
 LOGGED_NODES = 8
 TAIL_BYTES = 2048
+Seen = Callable[[str, str], None]  # a node, and the end of its log
 STORY_CHARACTERS = 1200
 
 
@@ -289,16 +290,9 @@ def keep_evidence(session: Session, folder: Path) -> None:
 
 
 def keep_logs(
-    setting: GateContext,
-    gate_id: str,
-    job: str,
-    nodes: Iterable[str],
-    seen: Callable[[str, str], None] | None = None,
+    setting: GateContext, gate_id: str, job: str, nodes: Iterable[str], seen: Seen | None = None
 ) -> None:
-    """The end of each node's log -> gates/<gate id>/logs/<job>. A log that cannot be kept is said, and costs no other log.
-
-    `seen` is given each node with the end of its log, also of one that the store did not take.
-    """
+    """The end of each node's log -> gates/<gate id>/logs/<job>, and to `seen`. One that cannot be kept is said, and costs no other."""
     for node in nodes:
         try:
             text = setting.launcher.logs(job, node, LOG_BYTES)

@@ -70,7 +70,9 @@ def test_a_node_that_is_resumed_although_slurm_refused_is_not_resumed_again() ->
     def pause(seconds: float) -> None:
         slurm.nodes["n1"].flags, slurm.nodes["n1"].reason = ["IDLE"], ""
 
-    assert ("n1",) == SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest("n1", (), MARK).nodes
+    assert ("n1",) == SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest(
+        "n1", (), MARK
+    ).nodes
 
 
 def test_a_node_that_somebody_takes_meanwhile_is_left_to_him() -> None:
