@@ -61,12 +61,12 @@ else
     [[ -n $minutes ]] && command=(timeout --foreground --preserve-status --kill-after=5m "${minutes}m" "${command[@]}")
 fi
 
-# A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it.
+# A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it. Always by SIGTERM: what a
+# script starts in the background ignores SIGINT (POSIX, 2.11 Signals and Error Handling), which GitHub sends first.
 "${command[@]}" >"$out/prelaunch.json" &
 child=$!
 told=
-trap 'told=1; kill -TERM "$child" 2>/dev/null' TERM HUP
-trap 'told=1; kill -INT "$child" 2>/dev/null' INT
+trap 'told=1; kill -TERM "$child" 2>/dev/null' TERM HUP INT
 while true; do
     wait "$child"
     code=$?

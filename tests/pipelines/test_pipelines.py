@@ -144,8 +144,9 @@ while :; do sleep 0.05; done
 """
 
 
-def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path) -> None:
-    """SIGTERM reaches the gate, and its exit code is the pipeline's."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path, number: signal.Signals) -> None:
+    """Whichever signal it is (GitHub sends SIGINT first), the gate is told, and its exit code is the pipeline's."""
     command = tmp_path / "prelaunch"
     command.write_text(CANCELLED)
     command.chmod(0o755)
@@ -156,7 +157,7 @@ def test_a_cancelled_pipeline_tells_the_gate_and_waits_for_it(tmp_path: Path) ->
         while not (tmp_path / "began").exists() and time.monotonic() < until:
             assert running.poll() is None
             time.sleep(0.02)
-        running.send_signal(signal.SIGTERM)
+        running.send_signal(number)
         _, said = running.communicate(timeout=60)
     finally:
         running.kill()

@@ -41,7 +41,11 @@ KEYS = {
     "gate_id",
     "reason",
 }
-SLEEP = ("{python}", "-c", "import time; open('began', 'a').write('x'); time.sleep(3); print('trained')")
+SLEEP = (
+    "{python}",
+    "-c",
+    "import time; print('step 1', flush=True); open('began', 'a').write('x'); time.sleep(3); print('trained')",
+)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -276,7 +280,7 @@ def _says_go_and_cancelled(folder: Path, said: dict[str, Any], by: str) -> None:
     for page in (folder / "page.html", store / "report.html"):
         assert "CANCELLED" in page.read_text()
     assert [line.partition(": ")[2]] == [one.get("message") for one in suite.iter("failure")]
-    assert "-train-1, node-0" in (folder / "logs.txt").read_text()
+    assert "-train-1, node-0 <==\nstep 1\n" in (folder / "logs.txt").read_text()
 
 
 def killed(path: Path, when: Callable[[], object], **more: str) -> None:
