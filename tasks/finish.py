@@ -141,8 +141,8 @@ def launched_outcome(
     ending = Ending.VERDICT
     if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
-        said = judged.verdict.answer.value
-        reason = f"the verdict was {said}, but training {seen.training.state.value}: {seen.training.detail}"
+        state = "" if seen.training.state is JobState.FAILED else f"{seen.training.state.value}: "
+        reason = f"{state}{seen.training.detail}; the verdict before it was {judged.verdict.answer.value}"
     made = _outcome(session, ending, decision, judged, published, reason)
     return dataclasses.replace(made, training=seen.training)
 

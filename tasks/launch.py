@@ -359,7 +359,7 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     said = watched.late or reason or _last_words(read, status, state)
     if state is not JobState.SUCCEEDED and status.detail and not reason:
         logs = session.setting.store.place(logs_folder(session.gate_id, watched.job))
-        said = f"{status.detail}{f': {said}' if said else ''} (logs: {logs})"
+        said = f"{said} ({status.detail}; logs: {logs})" if said else f"{status.detail} (logs: {logs})"
     return LaunchResult(Training(watched.job, state, one_line(said, 500)), rechecked)
 
 

@@ -84,7 +84,7 @@ def ends() -> dict[str, Outcome]:
         ),
         "training failed": end(
             Decision.LAUNCHED, healthy(), ending=Ending.JOB_FAILED, training=failed,
-            reason="the verdict was go, but training failed: exit code 1",
+            reason="node-1, rank 3: RuntimeError: my loss exploded (node-1 exited 1); the verdict before it was go",
         ),
         "cancelled during the training": cancelled_by(
             end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "by SIGTERM"
