@@ -74,7 +74,7 @@ def test_a_refusal_from_the_form_reaches_everybody_and_a_go_ends_it(world: World
         assert refused["state"]["type"] == "FAILED"
         assert refused["parameters"]["request"]["reason"] == "before the big one"
         assert message.text.startswith("NO-GO test: ") and "node-1" in message.text.splitlines()[0]
-        assert "rank-3" in shown or "rank-3" in message.text
+        assert "rank 3" in shown and "rank 3" in message.text
         # PagerDuty called somebody: Slack is brought up to date, and calls nobody.
         assert len(thread) >= 1 and not any(reply.broadcast for reply in thread)
         assert len(pictures) == 1
