@@ -36,6 +36,7 @@ extra = {extra}
 file = "{policy}"
 [training]
 command = ["{{python}}", "-c", "raise SystemExit('nobody may start this')"]
+distributed = "none"
 max_runtime_minutes = 1
 [notify]
 order = ["pagerduty"]

@@ -35,7 +35,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
 
     assert (2, "", 1) == (code, out, err.count("\n"))
-    assert err.startswith("prelaunch: ") and "gate.toml: " in err
+    assert err.startswith("prelaunch: ") and re.search(r"gate\.toml(, line [0-9]+)?: ", err)
     return err
 
 
