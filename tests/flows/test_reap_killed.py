@@ -31,7 +31,7 @@ def test_a_gate_that_dies_with_its_worker_is_reaped(world: World, tmp_path: Path
         until(lambda: (tmp_path / "store" / "pages").is_dir(), 20, world.log, "somebody is paged")
         crashed = world.wait_events("prelaunch.gate.crashed", run)
 
-    assert "no sign of life" in ended["state"]["message"]
+    assert "has sent no heartbeat" in ended["state"]["message"]
     assert [] == processes_below(tmp_path)
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
     assert (1, 1) == (len(list((tmp_path / "store" / "pages").iterdir())), len(crashed))
