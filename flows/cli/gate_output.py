@@ -151,7 +151,10 @@ def _after(outcome: Outcome) -> list[str]:
             f"Answer:   {answer.action.value} by {answer.by}{f': {one_line(why, 500)}' if why else ''}"
         )
     if training is not None:
-        detail = f" ({training.detail})" if training.detail else ""
+        # Of a training that failed the first line says it already.
+        detail = (
+            f" ({training.detail})" if training.detail and outcome.ending is not Ending.JOB_FAILED else ""
+        )
         lines.append(f"Training: {training.job_id} {training.state.value}{detail}")
     if outcome.placement is not None and (outcome.placement.proof or training is not None):
         lines.append(f"Machines: {one_line(str(outcome.placement), 500)}")

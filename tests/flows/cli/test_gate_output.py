@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from flows.cli.gate import _show, warn_of_time
-from flows.cli.gate_output import interrupted
+from flows.cli.gate_output import interrupted, show
 from flows.cli.output import write_remedy
 from tasks.gate.context import open_gate_context
-from tasks.gate.outcome import Ending, Outcome
+from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import Advanced, GateRequest
+from tasks.launchers.base import JobState
 from tasks.render.context import NO_CONTEXT
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
@@ -46,6 +47,23 @@ def test_an_end_says_what_was_ended_and_what_was_not(
 
     document = json.loads(capsys.readouterr().out)
     assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"), [(Ending.JOB_FAILED, JobState.FAILED), (Ending.VERDICT, JobState.RUNNING)]
+)
+def test_why_a_training_failed_is_said_once(
+    capsys: pytest.CaptureFixture[str], ending: Ending, state: JobState
+) -> None:
+    """In the first line; below it what is known of a training that did not fail."""
+    judged = JudgedReport(healthy(), verdict_of(healthy()))
+    training = Training("g-1-train-1", state, "node-0 exited 7 (logs: /x)")
+    reason = training.detail if ending is Ending.JOB_FAILED else "GO"
+    outcome = Outcome("g-1", ending, Decision.LAUNCHED, judged, training, reason)
+    show(argparse.Namespace(format="text", junit=None, summary=None, html=None), "test", outcome)
+
+    out = capsys.readouterr().out
+    assert 1 == out.count("node-0 exited 7 (logs: /x)") and f"Training: g-1-train-1 {state.value}" in out
 
 
 def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
