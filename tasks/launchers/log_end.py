@@ -17,6 +17,7 @@ from checks.judge.culprits.silent_ranks import WAITED
 TORCHRUN = "torch/distributed/elastic"
 ROOT_CAUSE = "Root Cause"
 MOST_RANKS = 8
+MOST_CHARACTERS = 1000  # of a line that is kept: of a thousand nodes each is
 TRACEBACK = "Traceback (most recent call last):"
 # What torch prints before each line of a rank's error, once the process group is there.
 _OF_RANK = re.compile(r"\[rank(\d{1,9})\]: ?")
@@ -76,7 +77,7 @@ class NodeLog:
 
 def node_log(node: str, log: str) -> NodeLog:
     """Read one log."""
-    return NodeLog(node, last_log_line(log), tuple(_errors(log)), rank_ends(log))
+    return NodeLog(node, last_log_line(log)[:MOST_CHARACTERS], tuple(_errors(log)), rank_ends(log))
 
 
 def cause_of(logs: Sequence[NodeLog]) -> str:
@@ -126,7 +127,7 @@ def _errors(log: str) -> Iterator[RankError]:
         elif rank in inside and text and not text[0].isspace():
             inside.discard(rank)
             if not text.startswith(_TORCHRUN_ERROR) and TORCHRUN not in text:
-                found[rank] = text.strip()
+                found[rank] = text.strip()[:MOST_CHARACTERS]
     return (RankError(rank, text) for rank, text in found.items())
 
 
