@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from checks.model import Level
 from flows.cli.gate import _show, warn_of_time
 from flows.cli.gate_output import interrupted, show
-from flows.cli.output import write_remedy
+from flows.cli.output import annotate_end, write_remedy
 from tasks.gate.context import open_gate_context
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.gate.progress import LiveProgress, Progress
@@ -118,3 +119,34 @@ def test_what_to_do_first_is_in_a_log_whose_stdout_is_a_file(capsys: pytest.Capt
         and [] == more
     )
     assert "\x1b" not in second
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "word"),
+    [
+        (0, Level.PASS, ""),
+        (0, None, ""),
+        (0, Level.WARN, "::warning "),
+        (1, Level.FAIL, "::error "),
+        (3, Level.FAIL, "::error "),
+        (4, Level.PASS, "::error "),
+        (143, None, "::error "),
+    ],
+)
+def test_github_shows_every_end_that_somebody_has_to_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    level: Level | None,
+    word: str,
+) -> None:
+    """A clean GO has no annotation, and nothing has one elsewhere."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    annotate_end("NO-GO a: b", code, level)
+    elsewhere = capsys.readouterr().err
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    annotate_end("NO-GO a: b", code, level)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert "" == elsewhere
+    assert (1 if word else 0) == len(lines) and all(line.startswith(word) for line in lines)
