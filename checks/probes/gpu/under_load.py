@@ -59,6 +59,7 @@ FAULT_REASONS = {
 }
 CLOCKS = (*FAULT_REASONS, "thermal_s", "power_brake_s", "clock_ratio", "gpus")
 THERMAL = ("margin_c", "temperature_c", "memory_temperature_c", "gpus")
+LEAST_SAMPLES = 2  # of one there is no difference
 PCIE = ("pcie_generation", "pcie_width", "replays", "gpus")
 
 
@@ -175,7 +176,7 @@ def _sampled(module: Any, handle: Any, index: int, load: Load, seconds: float) -
     try:
         worker.wait(min(WARM_UP_S, seconds))
         before, end = _violations(module, handle), time.monotonic() + seconds
-        while not samples or time.monotonic() < end:
+        while len(samples) < LEAST_SAMPLES or time.monotonic() < end:
             samples.append(nvml.of_handle(module, handle, index, FIELDS))
             worker.wait(min(PAUSE_S, seconds / 4))
         after = _violations(module, handle)
@@ -342,10 +343,10 @@ def pcie(context: Context) -> Measurement | Skipped:
 
 
 def pcie_metrics(seen: LoadSamples) -> dict[str, Value]:
-    """The metrics of what was seen under load; a replay counter that went backwards says nothing."""
+    """The metrics of what was seen under load; a replay counter that went backwards, or was read once, says nothing."""
     generation, width = seen.series("pcie_generation"), seen.series("pcie_width")
     replays = seen.series("pcie_replays")
-    step = replays[-1] - replays[0] if replays else -1
+    step = replays[-1] - replays[0] if replays and len(replays) >= LEAST_SAMPLES else -1
     return {
         "pcie_generation": (max(generation) if generation else None,),
         "pcie_width": (min(width) if width else None,),

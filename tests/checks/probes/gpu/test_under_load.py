@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -10,6 +11,17 @@ from checks.probes.gpu import nvml, under_load
 from checks.probes.gpu.record import Gpu
 from checks.probes.gpu.under_load import LoadError, LoadSamples
 from tests.fakes import gpu_node
+
+
+class Work:
+    """A load without work."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+
+    def step(self) -> None:
+        """Some tens of milliseconds."""
+        time.sleep(0.02)
 
 
 def sample(**values: float) -> Gpu:
@@ -47,6 +59,23 @@ def test_a_load_that_did_nothing_is_no_load() -> None:
 def test_a_series_with_a_gap_is_none() -> None:
     """What was not read in one sample may have been the fault."""
     assert LoadSamples((sample(draw_w=1.0), sample()), {}, 1).series("draw_w") is None
+
+
+def test_one_sample_of_a_counter_is_no_difference() -> None:
+    """A machine that is too busy for a second one has not shown that nothing was replayed."""
+    seen = LoadSamples((sample(pcie_replays=150, pcie_generation=5, pcie_width=16),), {}, 1)
+
+    assert (None,) == under_load.pcie_metrics(seen)["replays"]
+
+
+def test_there_are_two_samples_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time was over after the first one."""
+    monkeypatch.setattr(under_load, "require_load", lambda seen: seen)  # the stand-in's GPU does not work
+    with gpu_node.nvml(gpu_node.module()), nvml.session() as module:
+        handle, index = under_load.find(module, module.uuid_of(5))
+        seen = under_load._sampled(module, handle, index, Work(module.uuid_of(5)), 0.0)
+
+    assert 2 == len(seen.samples)
 
 
 def test_a_counter_that_went_backwards_is_left_out() -> None:
