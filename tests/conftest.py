@@ -74,9 +74,10 @@ SYSTEM_PATH = os.pathsep.join(
 def pytest_configure(config: pytest.Config) -> None:
     """Mark this session's processes, and let tests find what only root's PATH has."""
     os.environ["PATH"] = SYSTEM_PATH
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A job in a script's background starts so, and would hand it to every program that a test interrupts.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A job in a script's background, or under nohup, starts so, and would hand it to every program that a test interrupts.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     os.environ.setdefault("PRELAUNCH_GATES", "")  # gate files of tests lie anywhere: a form takes their paths
     leftovers.pytest_configure(config)
 
