@@ -147,6 +147,23 @@ def test_the_outcome_of_a_training(
     assert (decision, code, seen.training) == (outcome.decision, outcome.code, outcome.training)
 
 
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (JobState.FAILED, "exit 7; the verdict before it was go"),
+        (JobState.CANCELLED, "cancelled: exit 7; the verdict before it was go"),
+        (JobState.UNKNOWN, "unknown: exit 7; the verdict before it was go"),
+    ],
+)
+def test_the_reason_begins_with_what_became_of_the_training(
+    tmp_path: Path, state: JobState, reason: str
+) -> None:
+    """Its heading says that it failed; where it did something else, the reason says what."""
+    seen = LaunchResult(Training(TRAIN_JOB, state, "exit 7"))
+
+    assert reason == launched_outcome(session(tmp_path), GO, PUBLISHED, None, seen).reason
+
+
 def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
     """And a PASS that was reused names its gate."""
     by = launched_outcome(session(tmp_path / "a"), NO_GO, PUBLISHED, replace(YES, override=True), RUNS)
