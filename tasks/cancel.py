@@ -34,7 +34,7 @@ from tasks.gate.outcome import (
     keep_outcome,
     with_ending,
 )
-from tasks.gate.progress import LISTENER, report_end
+from tasks.gate.progress import LISTENER, Progress, report_end, report_progress
 from tasks.gate.session import Session, end_run
 from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict
@@ -47,11 +47,16 @@ from tasks.store.layout import html_key, outcome_key, report_key
 LOG = get_logger("prelaunch")
 IN_PREFECT = "in Prefect"
 FROM_OUTSIDE = "in Prefect, or with the process of its worker"
+TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
 
 
-def cancelled_outcome(session: Session) -> Outcome:
-    """The outcome of a gate that somebody cancelled, as far as it had come; who did it is for the caller to say (`cancelled_by`)."""
+def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
+    """The outcome of a gate that somebody cancelled, as far as it had come; who did it is for the caller to say (`cancelled_by`).
+
+    `ended`: whether its training was ended; by default whether it ends with the session.
+    """
     job = session.training or (session.keeper.lease.job(TRAIN) if session.trained else "")
+    state = JobState.CANCELLED if (session.may_run(job) if ended is None else ended) else JobState.UNKNOWN
     judged = session.judged
     if judged is not None and session.launches and not job:
         judged = replace(judged, context=replace(judged.context, training=NOT_STARTED))
@@ -60,7 +65,7 @@ def cancelled_outcome(session: Session) -> Outcome:
         Ending.CANCELLED,
         launch_decision(session, session.answer) if job else None,
         judged,
-        Training(job, JobState.CANCELLED) if job else None,
+        Training(job, state) if job else None,
         "",
         placement=session.placed,
         answer=session.answer,
@@ -69,10 +74,10 @@ def cancelled_outcome(session: Session) -> Outcome:
 
 async def end_cancelled_gate(session: Session) -> State[Any]:
     """End the jobs of a run that somebody cancelled, keep how it ended, and return the final state."""
-    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
+    outcome = await run_to_end(_end_and_keep, session, IN_PREFECT)
     said = first_line(outcome, session.setting.gate.name)
     emit_cancelled(session, said)
-    report_end(await run_to_end(_end_and_keep, session, outcome))
+    report_end(outcome)
     return Cancelled(message=said)
 
 
@@ -85,11 +90,12 @@ def note_interruption(session: Session, ended: Outcome | None = None) -> None:
         report_end(ended)
         _keep_end(session, ended)
         return
-    outcome = cancelled_outcome(session)
-    if LISTENER.get() is not None:
-        report_end(outcome)
-    else:
-        _end_and_keep(session, cancelled_by(outcome, FROM_OUTSIDE))
+    if LISTENER.get() is None:
+        _end_and_keep(session, FROM_OUTSIDE)
+        return
+    if session.keeper.lost.is_set():
+        report_progress(Progress("end", TAKEN, unended=True))
+    report_end(cancelled_outcome(session))
 
 
 def _keep_end(session: Session, outcome: Outcome) -> None:
@@ -101,10 +107,15 @@ def _keep_end(session: Session, outcome: Outcome) -> None:
         LOG.error("the outcome could not be stored: %s", error)
 
 
-def _end_and_keep(session: Session, outcome: Outcome) -> Outcome:
-    """Its training is ended before its logs are kept. A failure is logged."""
-    if outcome.training is not None:
-        session.end_now(outcome.training.job_id)
+def _end_and_keep(session: Session, by: str) -> Outcome:
+    """End the jobs, and only then keep how it ended: a store that hangs leaves no machines running. A failure is logged.
+
+    Where another run has the lock, it has adopted the gate: the jobs and their end are its own, and nothing is kept here.
+    """
+    outcome = cancelled_outcome(session)
+    if not session.end_jobs():
+        return cancelled_by(outcome, by, TAKEN)
+    outcome = cancelled_by(outcome, by, "; ".join(session.unreleased))
     try:
         return keep_cancelled(session.setting, outcome, outcome.code)
     except StoreError as error:
@@ -132,24 +143,24 @@ def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool
     """End the jobs of a run whose process is gone; of one that was cancelled, keep how it ended. Idempotent."""
     setting = open_gate_context(request)
     held = leases.lease_of_run(setting.store, flow_run_id)
-    end_run(request, flow_run_id)
+    unended = end_run(request, flow_run_id)
     if held is None or not cancelled:
         return
     try:
         if setting.store.get(outcome_key(held.lease.gate_id)) is None:
-            _keep_cancelled_run(Session(setting, LeaseRenewal(setting.store, held), request.launch))
+            _keep_cancelled_run(Session(setting, LeaseRenewal(setting.store, held), request.launch), unended)
     except (StoreError, LaunchError, DecodeError) as error:
         LOG.error("how %s ended could not be stored: %s", held.lease.gate_id, error)
 
 
-def _keep_cancelled_run(session: Session) -> None:
+def _keep_cancelled_run(session: Session, unended: str) -> None:
     store, gate_id, job = session.setting.store, session.gate_id, session.keeper.lease.job(TRAIN)
     data = store.get(report_key(gate_id))
     if data is not None:
         session.judged = report_verdict(session, load(data), digest(data))
         begun = not session.in_job and not session.setting.launcher.state(job).absent
         session.training = job if begun else ""
-    outcome = cancelled_by(cancelled_outcome(session), IN_PREFECT)
+    outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
     keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)
     judged = with_ending(outcome, session.setting.gate.name).judged
     if judged is not None:

@@ -220,6 +220,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     heard = needs_notification(outcome) or bool(session.unreleased or session.excluded)
     tell = notify_outcome if heard else note_good_end
     told = await tell(session, opaque(outcome))
+    session.told = len(session.unreleased)
     try:
         if outcome.code is not Exit.GO:
             await run_to_end(judge.void_pass, session)  # a PASS whose training failed proves less than it did

@@ -21,6 +21,8 @@ from flows.cli.output import (
     write_unjudged,
 )
 from tasks.gate.context import GateContext
+from tasks.gate.lease.lease import LeaseError, lease_of_cluster
+from tasks.gate.lease.owner import this_process
 from tasks.gate.outcome import (
     ENDING_WORDS,
     Ending,
@@ -106,6 +108,9 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
     """The outcome with the places of its report, after it was kept; who cancels a pipeline does not wait for a store that hangs."""
 
     def keep() -> Outcome:
+        held = lease_of_cluster(setting.store, setting.gate.cluster.name)
+        if held is not None and held.gate_id == outcome.gate_id and not held.owner.is_me(this_process()):
+            return outcome  # another run has adopted the gate, and keeps how it ends
         if outcome.judged is None:
             keep_outcome(setting.store, outcome, code, setting.gate.cluster.name)
             return outcome
@@ -117,7 +122,7 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
 
     try:
         return limited(KEEP_S, keep)
-    except (StoreError, LaunchError, TimeoutError) as error:
+    except (StoreError, LeaseError, LaunchError, TimeoutError) as error:
         write_stderr(f"prelaunch: not all of how the gate ended could be stored: {error}")
         return outcome
 

@@ -191,9 +191,17 @@ def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
         return replace(
             outcome, reason=f"cancelled {who}; {unended or 'the jobs that it had started were ended'}"
         )
-    word = ANSWER_WORDS[outcome.judged.verdict.answer]
-    left = "the training that it had started was ended" if outcome.training else "no training was started"
-    return replace(outcome, reason=f"cancelled {who} after the verdict {word}; {unended or left}")
+    word, training, left = (
+        ANSWER_WORDS[outcome.judged.verdict.answer],
+        outcome.training,
+        "no training was started",
+    )
+    if training is not None:
+        training = replace(training, state=JobState.UNKNOWN) if unended else training
+        was = "ended" if training.state is JobState.CANCELLED else "left alone"
+        left = f"the training that it had started was {was}"
+    said = f"cancelled {who} after the verdict {word}; {unended or left}"
+    return replace(outcome, training=training, reason=said)
 
 
 def with_ending(outcome: Outcome, name: str) -> Outcome:

@@ -1,8 +1,8 @@
 """Progress of a gate while it runs: a listener for whoever starts a flow in its own process, and live progress on stderr.
 
 Nobody has to listen. A terminal shows the stage and the nodes with the time that has passed, anew several times a second. Anything
-else, such as the log of CI, gets a line when a stage begins and when it ends, and meanwhile one every 10 s at most: where nothing
-has changed, after 10, 20, 40 s and so on, five minutes at most.
+else, such as the log of CI, gets a line when a stage begins and when it ends, and one every 10 s meanwhile. A long sentence that was
+said already is cut then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tasks.text.inert import one_line
 if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
-PLAIN_EVERY_S, PLAIN_LONGEST_S = 10.0, 300.0
+PLAIN_EVERY_S = 10.0
+SAID, SAID_AGAIN = 300, 60  # characters of a detail, and of one that was said already
 TICK_S = 0.5
 SHORT_S, MINUTE_S = 120.0, 60.0
 STARTING = "start"
@@ -107,7 +108,7 @@ class LiveProgress:
         self._status, self._clock, self._lock = status, clock, threading.Lock()
         self._now, self._begun = Progress(STARTING, "starting"), clock()
         self._said, self._said_at = "", self._begun
-        self._shown, self._pause_s = self._now, PLAIN_EVERY_S
+        self._shown = ""
 
     def progress(self, progress: Progress) -> None:
         """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
@@ -131,16 +132,10 @@ class LiveProgress:
                 self._say_now()
 
     def tick(self) -> None:
-        """Say what is new every 10 s, and what is not at growing intervals. A terminal shows the time by itself."""
+        """Be silent for 10 s at most. A terminal shows the time by itself."""
         with self._lock:
-            if self._status is not None:
-                return
-            silent_s = self._clock() - self._said_at
-            changed = (self._now.stage, self._now.detail) != (self._shown.stage, self._shown.detail)
-            if silent_s >= (PLAIN_EVERY_S if changed else self._pause_s):
-                pause_s = PLAIN_EVERY_S if changed else min(2 * self._pause_s, PLAIN_LONGEST_S)
+            if self._status is None and self._clock() - self._said_at >= PLAIN_EVERY_S:
                 self._say_now()
-                self._pause_s = pause_s
 
     def ended(self, outcome: Outcome) -> None:
         """Keep the outcome for the command line."""
@@ -154,10 +149,10 @@ class LiveProgress:
 
         return Text("\n".join((self._line(), *node_lines(self._now.nodes))))
 
-    def _line(self) -> str:
+    def _line(self, most: int = SAID) -> str:
         took = _time(self._clock() - self._begun)
         of = f" of about {_time(self._now.expected_s)}" if self._now.expected_s is not None else ""
-        return f"{self._now.stage}: {one_line(self._now.detail)} ({took}{of})"
+        return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took}{of})"
 
     def _end_stage(self) -> None:
         took_s = self._clock() - self._begun
@@ -171,8 +166,8 @@ class LiveProgress:
             self._say(line)
 
     def _say_now(self) -> None:
-        self._shown, self._pause_s = self._now, PLAIN_EVERY_S
-        self._say(self._line())
+        self._say(self._line(SAID_AGAIN if self._now.detail == self._shown else SAID))
+        self._shown = self._now.detail
 
     def _say(self, line: str) -> None:
         self._said, self._said_at = line, self._clock()

@@ -49,11 +49,11 @@ class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
     A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what
-    was seen of the placement; `unreleased` says which machines may still be billing. Without `launches` nothing follows
-    a go. `rounds` counts how often the checks began, `waiting_since` is when the engine first had no machines, None once it had
-    some. `training` is its job once it was submitted, and `trained` says that it was seen to run. `answer` is
-    a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked` leaves
-    everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
+    was seen of the placement; `unreleased` says which machines may still be billing, and `told` of how many of these people were
+    notified. Without `launches` nothing follows a go. `rounds` counts how often the checks began, `waiting_since` is when the engine
+    first had no machines, None once it had some. `training` is its job once it was submitted, and `trained` says that it was seen to
+    run. `answer` is a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked`
+    leaves everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
     went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks.
     """
 
@@ -72,7 +72,7 @@ class Session:
         self._patient = setting.store if isinstance(setting.store, PatientStore) else None
         self._answer_by = math.inf
         self._ending: list[threading.Thread] = []
-        self.training, self.trained = "", False
+        self.training, self.trained, self.told = "", False, 0
         self.announcement: UUID | None = None
         lease = keeper.lease
         self.answer: ApprovalAnswer | None = None
@@ -144,6 +144,19 @@ class Session:
         if self._cancel(job):
             self.let_go(job)
 
+    def may_run(self, job: str) -> bool:
+        """Whether this job may still run, and ends with the gate."""
+        return job in self._jobs
+
+    def end_jobs(self) -> bool:
+        """End what may still run. False where another run has the lock: the jobs are its own then, and none is touched."""
+        self.ends()
+        if not self._ours():
+            return False
+        for job in tuple(self._jobs):
+            self.end_now(job)
+        return True
+
     def end_soon(self, job: str) -> None:
         """The same in a thread of its own, for a job whose end the verdict must not wait for; `ends` waits for it."""
         self._ending.append(threading.Thread(target=self.end_now, args=(job,), daemon=True))
@@ -201,20 +214,16 @@ class Session:
     ) -> None:
         # Nothing here awaits: a second cancellation cannot get in between.
         if self.parked:
-            remove_folder(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
             self.keeper.park()
             return
-        self.ends()
-        told = len(self.unreleased)
         try:
-            if self._ours():
-                for job in self._jobs:
-                    self._cancel(job)
+            if self.end_jobs():
                 self.release_machines()
-            if len(self.unreleased) > told:
-                notify_unreleased(self.setting, self.gate_id, tuple(self.unreleased[told:]))
+            if untold := self.unreleased[self.told :]:
+                notify_unreleased(self.setting, self.gate_id, tuple(untold))
         finally:
-            remove_folder(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
             with _said("the cluster's lock could not be released; it expires by itself"):
                 self.keeper.release()
 
@@ -246,19 +255,10 @@ def take_lease(setting: GateContext, *, on_expired: ExpiryHandler, run_over: Run
     now = time.time()
     gate = setting.gate
     wanted = Lease(
-        schema_version=1,
-        cluster=gate.cluster.name,
-        gate_id=new_gate_id(gate.name, now),
-        attempt=1,
-        digest=setting.digest,
-        gate_file=setting.file,
-        adopted=False,
-        engine=setting.engine,
-        owner=this_process(),
-        taken_at=now,
-        renewed_at=now,
+        schema_version=1, cluster=gate.cluster.name, gate_id=new_gate_id(gate.name, now), attempt=1, digest=setting.digest,
+        gate_file=setting.file, adopted=False, engine=setting.engine, owner=this_process(), taken_at=now, renewed_at=now,
         expires_at=now + TTL_S,
-    )
+    )  # fmt: skip
 
     def cancel(lease: Lease) -> None:
         try:
@@ -363,32 +363,29 @@ def cancel_jobs(lease: Lease) -> None:
         raise LaunchError(" ".join(map(str, failures)))
 
 
-def end_run(request: GateRequest, flow_run_id: str) -> None:
+def end_run(request: GateRequest, flow_run_id: str) -> str:
     """End the run's jobs, and release its machines and its lock. A hook calls this in another process. Idempotent.
 
-    If that fails people are notified, and the lock stays: the next gate of the cluster ends the jobs first.
+    If that fails people are notified, and the lock stays: the next gate of the cluster ends the jobs first. Returns what could not be
+    ended, "" for nothing.
     """
     setting = open_gate_context(request)
     held = leases.lease_of_run(setting.store, flow_run_id)
     if held is None:
-        return
+        return ""
     try:
         cancel_jobs(held.lease)
     except LaunchError as error:
         LOG.error("the jobs of %s could not be ended: %s", held.lease.gate_id, error)
         notify_unreleased(setting, held.lease.gate_id, (str(error),))
-        return
+        return str(error)
     leases.release(setting.store, held)
+    return ""
 
 
 def notify_unreleased(setting: GateContext, gate_id: str, said: tuple[str, ...]) -> None:
     """Notify people that machines of this gate may still run or be kept, and may still be billing."""
     still_paid(setting.gate, setting.file, setting.store, gate_id, said)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder of copies; what cannot be removed stays."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -61,6 +61,10 @@ class GateFileError(Exception):
                 self.line = line_of(Path(self.file).read_text(encoding="utf-8"), self.path)
 
 
+class OverrideError(GateFileError):
+    """The same of an override, which was typed: `file` says so, and names no file."""
+
+
 def _sentence(text: str) -> str:
     return text if text.endswith("?") else f"{text.rstrip('.')}."
 
@@ -160,11 +164,11 @@ def _assign(table: dict[str, Any], assignment: str) -> None:
     dotted = ".".join(keys)
     why = _why_locked(keys, table, value)
     if why:
-        raise GateFileError(OVERRIDES, dotted, f"cannot be set here: {why}. Change it in the gate file")
+        raise OverrideError(OVERRIDES, dotted, f"cannot be set here: {why}. Change it in the gate file")
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
-            raise GateFileError(OVERRIDES, dotted, f"{key} is no table")
+            raise OverrideError(OVERRIDES, dotted, f"{key} is no table")
     table[keys[-1]] = value
 
 
@@ -172,21 +176,21 @@ def _split(assignment: str) -> tuple[list[str], object]:
     """ "a.b=2" -> (["a", "b"], 2). The value is TOML; what is not valid TOML is text."""
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip() or not assignment.isprintable():
-        raise GateFileError(OVERRIDES, key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
+        raise OverrideError(OVERRIDES, key.strip(), f"{assignment!r:.80} is not of the form a.b=value")
     try:
         made = tomllib.loads(f"{key} = {text}")
     except tomllib.TOMLDecodeError:
         try:
             made = tomllib.loads(f"{key} = {json.dumps(text)}")
         except tomllib.TOMLDecodeError as error:
-            raise GateFileError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
+            raise OverrideError(OVERRIDES, key.strip(), f"{key.strip()!r:.80} is no dotted key") from error
     keys: list[str] = []
     value: object = made
     while isinstance(value, dict) and len(value) == 1 and len(keys) < 8:
         keys.append(next(iter(value)))
         value = value[keys[-1]]
     if isinstance(value, dict):
-        raise GateFileError(OVERRIDES, ".".join(keys), "is a table: set one of its keys")
+        raise OverrideError(OVERRIDES, ".".join(keys), "is a table: set one of its keys")
     if keys[:2] == ["checks", "timeouts_s"] and len(keys) > 2:
         keys = [*keys[:2], ".".join(keys[2:])]  # the names of checks have dots of their own
     return keys, value
@@ -221,7 +225,8 @@ def plain_error(
     """
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    return GateFileError(file, *_in_words(first, model, by_option))
+    kind = OverrideError if by_option else GateFileError
+    return kind(file, *_in_words(first, model, by_option))
 
 
 def _unknown(

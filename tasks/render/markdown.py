@@ -20,10 +20,10 @@ from tasks.text.inert import clean, one_line
 FINDINGS, NODES, EVIDENCE, PAST = 30, 50, 1200, 8
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
-# Prefect shows references in tables as they are, to people and through its API: there is none where no markup can begin. A link, an
-# image or a definition needs a bracket with one of ([: behind it, an item of a list a space.
+# Prefect shows references in tables as they are, to people and through its API: a number has none, because an item of a list needs a
+# space. No link or image begins without a bracket, so what follows one may stand.
 _BEGINS = re.compile(
-    r"[\\`*<>&~@]|\](?=[(\[:])|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|"
+    r"[\\`*\[\]<>&~@]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]|"
     + "|".join(rf"(?<=^\d{{{digits}}})[.)](?=\s|$)" for digits in range(1, 10)),
     re.IGNORECASE,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from checks.exit_codes import RejectionKind
-from tasks.gate_file.read import OVERRIDES, GateFileError
+from tasks.gate_file.read import GateFileError, OverrideError
 from tasks.render.html import HERE, security
 from tasks.render.markdown import escape
 from tasks.text.inert import one_line
@@ -33,7 +33,8 @@ LATER = "Nothing has to be corrected: run the gate again when the other one has 
 class Rejection:
     """What was wrong, and where: `path` is a dotted key. "" and None where there is no such place.
 
-    `word` heads it; `meaning` says what it means for the machines, and `remedy` what to do.
+    `word` heads it; `meaning` says what it means for the machines, and `remedy` what to do. `is_file`: `file` is one, and not the
+    words for what was typed.
     """
 
     file: str
@@ -44,12 +45,14 @@ class Rejection:
     word: str = WORD
     meaning: str = MEANING
     remedy: str = REMEDY
+    is_file: bool = True
 
 
 def of(error: Exception | str, kind: RejectionKind | None = None) -> Rejection:
     """The rejection that an error is, or that is known only in words."""
     if isinstance(error, GateFileError):
-        return Rejection(error.file, error.line, error.path, error.message, error.nearest)
+        place = error.file, error.line, error.path, error.message, error.nearest
+        return Rejection(*place, is_file=not isinstance(error, OverrideError))
     remedy = LATER if kind is RejectionKind.BUSY else REMEDY
     return Rejection("", None, "", str(error), None, remedy=remedy)
 
@@ -80,8 +83,8 @@ def junit(one: Rejection, name: str) -> str:
     suite = xml.Element("testsuite", name=one_line(f"prelaunch {name}", 200))
     suite.attrib |= {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
     case = xml.SubElement(suite, "testcase", classname="request", name=one_line(name, 200), time="0.000")
-    case.attrib |= {"file": one_line(one.file, 400)} if _is_file(one) else {}
-    case.attrib |= {"line": str(one.line)} if one.line and _is_file(one) else {}
+    case.attrib |= {"file": one_line(one.file, 400)} if one.file and one.is_file else {}
+    case.attrib |= {"line": str(one.line)} if one.line and one.is_file else {}
     said = sentence(one)
     xml.SubElement(case, "error", type=one.word, message=said).text = f"{said}\n{one.meaning} {one.remedy}"
     xml.indent(suite)
@@ -107,7 +110,7 @@ def annotation(one: Rejection, workspace: str) -> str:
 
     As docs.github.com, "Workflow commands for GitHub Actions", writes them: a property may hold no comma and no colon.
     """
-    file = one.file if _is_file(one) else ""
+    file = one.file if one.is_file else ""
     if workspace and Path(file).is_absolute():
         file = os.path.relpath(file, workspace)
     if file.startswith(".."):
@@ -126,11 +129,6 @@ def end_annotation(line: str, *, is_error: bool) -> str:
     """The workflow command with which GitHub shows the first line about the end of a gate."""
     word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
     return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(one_line(line, 1000))}"
-
-
-def _is_file(one: Rejection) -> bool:
-    """Whether it is about a file, and not about the command line."""
-    return bool(one.file) and not one.file.endswith(OVERRIDES)
 
 
 def _said(one: Rejection) -> str:

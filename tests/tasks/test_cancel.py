@@ -12,10 +12,13 @@ import pytest
 
 from tasks import cancel
 from tasks.cancel import end_cancelled_gate, note_interruption
+from tasks.gate import session as sessions
 from tasks.gate.outcome import Decision, Ending, Outcome
-from tasks.store.layout import outcome_key, report_key, summary_key
+from tasks.gate.progress import LISTENER, LiveProgress
+from tasks.gate.session import Session
+from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.sample_reports import healthy, wrong_sums
-from tests.tasks.sessions import TRAIN_JOB, judged, session
+from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
 GO = judged(healthy(2, 1))
 NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
@@ -42,6 +45,8 @@ def test_a_cancelled_run_keeps_how_it_ended(
     monkeypatch.setattr(cancel, "emit_cancelled", lambda session, why: None)
     one = session(tmp_path)
     one.judged, one.training = judged_as, TRAIN_JOB if trains else ""
+    if trains:
+        one.remember(TRAIN_JOB)
     one.setting.store.put(report_key(one.gate_id), b"{}")
     state = asyncio.run(end_cancelled_gate(one))
     kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
@@ -53,6 +58,91 @@ def test_a_cancelled_run_keeps_how_it_ended(
         summary.decode().splitlines()[0].removeprefix("# ") if summary else None
     )
     assert (("cancel", TRAIN_JOB) in one.setting.launcher.calls) is trains  # type: ignore[attr-defined]
+
+
+def cancelled(one: Session, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The message of a run that was cancelled in Prefect; its session is over."""
+    monkeypatch.setattr(cancel, "emit_cancelled", lambda session, why: None)
+    with one:
+        return str(asyncio.run(end_cancelled_gate(one)).message)
+
+
+@pytest.mark.parametrize("job", [CHECK_JOB, TRAIN_JOB])
+def test_the_jobs_are_ended_before_anything_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """A store that hangs must not leave machines running."""
+    one, engine = session(tmp_path), FakeEngine()
+    one.setting.launcher = engine  # type: ignore[assignment, misc]
+    one.remember(job)
+    ended: list[list[tuple[str, str]]] = []
+    put = one.setting.store.put
+
+    def kept(key: str, data: bytes) -> None:
+        ended.append(list(engine.calls))
+        put(key, data)
+
+    monkeypatch.setattr(one.setting.store, "put", kept)
+    cancelled(one, monkeypatch)
+
+    assert ended and all(("cancel", job) in calls for calls in ended)
+
+
+def test_what_cannot_be_ended_is_said_and_people_are_notified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message of the run, what is kept of it, and a notification: machines may still be billed."""
+    notified: list[str] = []
+    monkeypatch.setattr(sessions, "notify_unreleased", lambda setting, gate_id, lines: notified.extend(lines))
+    one = session(tmp_path, FakeEngine(broken={TRAIN_JOB}))
+    one.judged, one.training = GO, TRAIN_JOB
+    one.remember(TRAIN_JOB)
+    said = cancelled(one, monkeypatch)
+    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+
+    assert f"job {TRAIN_JOB} could not be ended" in said and "was ended" not in said
+    assert f"job {TRAIN_JOB} could not be ended" in kept["reason"]
+    assert "unknown" == kept["training"]["state"]
+    assert 1 == len(notified) and TRAIN_JOB in notified[0]
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_gate_whose_lock_was_taken_away_leaves_the_jobs_and_their_end_to_the_other_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_command: bool
+) -> None:
+    """Another run has adopted both: a training that goes on is not ended, and not called cancelled in the store."""
+    engine = FakeEngine()
+    one = session(tmp_path, engine)
+    one.judged, one.training = GO, TRAIN_JOB
+    one.remember(TRAIN_JOB)
+    one.setting.store.put(lease_key("c"), b"{}")
+    assert not one.keeper.ours()
+    shown = LiveProgress(None)
+    if by_command:
+        token = LISTENER.set(shown)
+        with one:
+            note_interruption(one)
+        LISTENER.reset(token)
+        said = "; ".join(shown.unended)
+    else:
+        said = cancelled(one, monkeypatch)
+
+    assert "another run has the lock" in said and "was ended" not in said
+    assert [] == engine.calls
+    assert one.setting.store.get(outcome_key(one.gate_id)) is None
+
+
+def test_a_training_that_is_to_outlive_its_gate_is_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was let go a moment before somebody cancelled the gate."""
+    engine = FakeEngine()
+    one = session(tmp_path, engine)
+    one.judged, one.training = GO, TRAIN_JOB
+    said = cancelled(one, monkeypatch)
+
+    assert [] == engine.calls
+    assert said.endswith("after the verdict GO; the training that it had started was left alone")
 
 
 def test_a_gate_that_had_ended_is_kept_as_it_ended(tmp_path: Path) -> None:

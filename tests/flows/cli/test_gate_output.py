@@ -10,16 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from checks.documents.report import dump_plain
 from checks.model import Level
 from flows.cli.gate import _show, warn_of_time
 from flows.cli.gate_output import interrupted, show
 from flows.cli.output import annotate_end, write_remedy
 from tasks.gate.context import open_gate_context
+from tasks.gate.lease.lease import LauncherAddress, Lease
+from tasks.gate.lease.owner import this_process
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import JobState
 from tasks.render.context import NO_CONTEXT
+from tasks.store.layout import lease_key, outcome_key
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
@@ -48,6 +52,25 @@ def test_an_end_says_what_was_ended_and_what_was_not(
 
     document = json.loads(capsys.readouterr().out)
     assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_gate_of_another_run_is_not_called_cancelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], taken: bool
+) -> None:
+    """It has adopted the gate, and keeps how that ends; a lock of this process that could not be released keeps nobody from it."""
+    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    owner = this_process()
+    held = Lease(
+        1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", "{}", "/nonexistent"),
+        replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
+    )  # fmt: skip
+    setting.store.put(lease_key("test"), dump_plain(held))
+    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None)
+    interrupted(arguments, "g-1", signal.SIGTERM, setting, LiveProgress(None))
+    capsys.readouterr()
+
+    assert (setting.store.get(outcome_key("g-1")) is None) is taken
 
 
 @pytest.mark.parametrize(

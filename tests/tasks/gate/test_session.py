@@ -74,6 +74,7 @@ def test_machines_that_cannot_be_released_are_told_to_people(tmp_path: Path, not
             one.remember(job)
         one.ended("kept")
         one.release_machines()
+        one.told = len(one.unreleased)
     LISTENER.reset(token)
 
     assert [("cancel", "first"), ("cancel", "second")] == [

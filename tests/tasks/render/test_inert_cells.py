@@ -24,22 +24,34 @@ PIECES = (
         "3.527",
         "12.5 GB/s",
         "6.18.44-fc",
-        "[policy] baseline",
-        "node [0-3], rank 1",
+        "node-0, rank 1",
         "3 of 4 (75 %)",
         "2026.11",
     ],
 )
-def test_numbers_versions_and_brackets_stay_as_they_are(text: str) -> None:
+def test_numbers_and_versions_stay_as_they_are(text: str) -> None:
     """They come from the API as people wrote them."""
     assert text == inert(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["[a](/b)", "![a](/b)", "[a]: /b", "[a][b]", "1. x", "123456789. x", "7) x", "- x", "1.", "==="]
+    "text",
+    [
+        "[policy] baseline",
+        "[a](/b)",
+        "![a](/b)",
+        "[a]: /b",
+        "[a][b]",
+        "1. x",
+        "123456789. x",
+        "7) x",
+        "- x",
+        "1.",
+        "===",
+    ],
 )
 def test_what_begins_something_does_not(text: str) -> None:
-    """Links, images, definitions and lists."""
+    """Links, images, definitions and lists, and every bracket: readers differ in what they make of one."""
     assert text != inert(text)
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from checks.exit_codes import RejectionKind
-from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.read import GateFileError, OverrideError, read_gate_file
 from tasks.render.rejected import (
     Rejection,
     annotation,
@@ -73,7 +73,7 @@ def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
 @pytest.mark.parametrize("file", ["overrides (--set)", "gates/a.toml with overrides (--set)"])
 def test_the_command_line_is_no_file(file: str) -> None:
     """GitHub and JUnit get no path that does not exist; the sentence says where it was."""
-    typed = Rejection(file, None, "cluster.declared.nodes", "expected a whole number", None)
+    typed = of(OverrideError(file, "cluster.declared.nodes", "expected a whole number"))
 
     assert "file=" not in annotation(typed, "/w/repo") and file in annotation(typed, "/w/repo")
     assert "file" not in xml.fromstring(junit(typed, "alpha")).find("testcase").attrib  # type: ignore[union-attr]
