@@ -106,6 +106,6 @@ fi
 logs=
 [[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
 said=${word:-nothing was decided}
-[[ -z $cancelled && $(head -c 11 "$out/summary.md" 2>/dev/null) != "# CANCELLED" ]] || said=cancelled
+[[ -z $cancelled ]] || said=cancelled
 echo "prelaunch: $said, exit code $code, results in $out$logs" >&2
 exit "$code"
