@@ -75,7 +75,8 @@ def test_the_printed_batch_script_is_one_that_slurm_takes(
     gate.write_text(
         text.replace('placement = "in_job"', f'placement = "in_job"\npython = "{sys.executable}"')
     )
-    before = set(slurm.run("squeue", "-h", "-o", "%i").split())  # a job of another test may be completing
+    # A job of another test may be completing.
+    before = set(slurm.run("squeue", "-h", "-o", "%i %j").splitlines())
     code = command(["plan", str(gate), "--format", "shell"])
     script = tmp_path / "job.sbatch"
     script.write_text(capsys.readouterr().out)
@@ -83,7 +84,5 @@ def test_the_printed_batch_script_is_one_that_slurm_takes(
 
     assert (code, script.read_text()[:12]) == (0, "#!/bin/bash\n")
     assert "to start at" in said and "on nodes n[0-1]" in said
-    assert set(slurm.run("squeue", "-h", "-o", "%i").split()) <= before and set(tmp_path.iterdir()) == {
-        gate,
-        script,
-    }
+    assert set(slurm.run("squeue", "-h", "-o", "%i %j").splitlines()) <= before
+    assert {gate, script} == set(tmp_path.iterdir())
