@@ -142,7 +142,7 @@ def launched_outcome(
     if seen.training.state in (JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN):
         ending = Ending.JOB_FAILED
         state = "" if seen.training.state is JobState.FAILED else f"{seen.training.state.value}: "
-        reason = f"{state}{seen.training.detail}; the verdict before it was {judged.verdict.answer.value}"
+        reason = f"{state}{seen.training.cause or seen.training.detail}"
     made = _outcome(session, ending, decision, judged, published, reason)
     return dataclasses.replace(made, training=seen.training)
 

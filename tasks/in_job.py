@@ -151,7 +151,7 @@ async def follow_start(
     seen = await run_to_end(training_result, session, judged, JobEnd(job, status, late))
     if seen.training.state is JobState.SUCCEEDED or not starts.said:
         return seen
-    said = f"{seen.training.detail} ({starts.said})"
+    said = "; ".join(filter(None, (seen.training.detail, starts.said)))
     return dataclasses.replace(seen, training=dataclasses.replace(seen.training, detail=said))
 
 

@@ -42,7 +42,7 @@ from tasks.gate.submission import submit_job
 from tasks.gate_file.cost_terms import price_for
 from tasks.judge import proven_pass, report_verdict
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
-from tasks.launchers.log_end import NodeLog, cause_of, node_log
+from tasks.launchers.log_end import FailureCause, NodeLog, cause_of, node_log
 from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
@@ -356,11 +356,19 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
         lambda node, log: read.append(node_log(node, log)),
     )
     keep_state_history(session, watched.job, status)
-    said = watched.late or reason or _last_words(read, status, state)
-    if state is not JobState.SUCCEEDED and status.detail and not reason:
-        logs = session.setting.store.place(logs_folder(session.gate_id, watched.job))
-        said = f"{said} ({status.detail}; logs: {logs})" if said else f"{status.detail} (logs: {logs})"
-    return LaunchResult(Training(watched.job, state, one_line(said, 500)), rechecked)
+    words = _last_words(read, status, state)
+    if state is JobState.SUCCEEDED:
+        return LaunchResult(
+            Training(watched.job, state, one_line(watched.late or reason or words.text, 500)), rechecked
+        )
+    cause = watched.late or reason or words.said or status.detail
+    more = [] if watched.late or reason else list(words.ends)
+    if status.detail and not reason:
+        more += [status.detail] if status.detail != cause else []
+        more += [f"logs: {session.setting.store.place(logs_folder(session.gate_id, watched.job))}"]
+    return LaunchResult(
+        Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300)), rechecked
+    )
 
 
 def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | None:
@@ -380,9 +388,9 @@ def _failure(folder: Path, attempt: str) -> str:
     return ""
 
 
-def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> str:
+def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> FailureCause:
     """What the logs say of the end; if the training failed, those of the nodes that failed."""
     failed = [log for log in read if status.exit_codes.get(log.node)]
     if state is JobState.SUCCEEDED:
-        return next((f"{log.node}: {log.last}" for log in read if log.last), "")
+        return next((FailureCause(f"{log.node}: {log.last}") for log in read if log.last), FailureCause())
     return cause_of(failed or read)

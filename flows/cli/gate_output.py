@@ -65,7 +65,8 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_cancelled(arguments, name, outcome.reason)
     else:
         write_unjudged(arguments, name, outcome.reason, line)
-    if outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY) or outcome.ending is Ending.CANCELLED:
+    unsaid = arguments.format != "text" or outcome.code != Exit.JOB_FAILED
+    if unsaid and (outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY) or outcome.ending is Ending.CANCELLED):
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
         write_remedy(judged.verdict, context)
@@ -156,10 +157,9 @@ def _after(outcome: Outcome) -> list[str]:
             f"Answer:   {answer.action.value} by {answer.by}{f': {one_line(why, 500)}' if why else ''}"
         )
     if training is not None:
-        # Of a training that failed the first line says it already.
-        detail = (
-            f" ({training.detail})" if training.detail and outcome.ending is not Ending.JOB_FAILED else ""
-        )
+        # Where there is no cause, the first line about a training that failed has the detail.
+        known = outcome.ending is Ending.JOB_FAILED and not training.cause
+        detail = f" ({training.detail})" if training.detail and not known else ""
         lines.append(f"Training: {training.job_id} {training.state.value}{detail}")
     if outcome.placement is not None and (outcome.placement.proof or training is not None):
         lines.append(f"Machines: {one_line(str(outcome.placement), 500)}")

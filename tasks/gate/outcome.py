@@ -29,6 +29,11 @@ from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
 OUTCOME_BYTES = 1 << 22
+# What to do about a training that failed on machines that had passed.
+TRAINING_FAILED = (
+    "This condemns no node. Read the training's log and tell its owner. If you suspect a node, run the gate again with "
+    "--check-only."
+)
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
@@ -91,11 +96,17 @@ class JudgedReport:
 
 @dataclass(frozen=True)
 class Training:
-    """The training job as it was last seen."""
+    """The training job as it was last seen. `cause` says in one sentence why it failed, `detail` what is known besides."""
 
     job_id: str
     state: JobState
     detail: str = ""
+    cause: str = ""
+
+    @property
+    def said(self) -> str:
+        """Both."""
+        return "; ".join(filter(None, (self.cause, self.detail)))
 
 
 @dataclass(frozen=True)
@@ -210,6 +221,12 @@ def with_ending(outcome: Outcome, name: str) -> Outcome:
         return outcome
     failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
     shown = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed)
+    if (
+        outcome.ending is Ending.JOB_FAILED
+        and outcome.training is not None
+        and outcome.training.state is JobState.FAILED
+    ):
+        shown = replace(shown, training=TRAINING_FAILED)
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
@@ -243,7 +260,7 @@ def outcome_summary(outcome: Outcome) -> dict[str, object]:
         "reason": outcome.reason,
         "answer": outcome.judged.verdict.answer if outcome.judged else None,
         "reused": outcome.judged.reused if outcome.judged else "",
-        "training": {"job_id": training.job_id, "state": training.state, "detail": training.detail}
+        "training": {"job_id": training.job_id, "state": training.state, "detail": training.said}
         if training
         else None,
         "placement": outcome.placement,

@@ -25,6 +25,16 @@ def interruptible() -> Iterator[threading.Event]:
         _STOP.reset(token)
 
 
+@contextlib.contextmanager
+def uninterruptible() -> Iterator[None]:
+    """What is asked in this block is asked to its end: a job that is not ended runs on, and is paid for."""
+    token = _STOP.set(None)
+    try:
+        yield
+    finally:
+        _STOP.reset(token)
+
+
 def is_interrupted() -> bool:
     """Whether this call is to stop waiting."""
     stop = _STOP.get()

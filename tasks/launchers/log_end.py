@@ -21,6 +21,8 @@ MOST_CHARACTERS = 1000  # of a line that is kept: of a thousand nodes each is
 TRACEBACK = "Traceback (most recent call last):"
 # What torch prints before each line of a rank's error, once the process group is there.
 _OF_RANK = re.compile(r"\[rank(\d{1,9})\]: ?")
+# What torchrun says about itself before anything runs.
+_NOTICE = "Setting OMP_NUM_THREADS environment variable for each process to be"
 _TORCHRUN_ERROR = "torch.distributed.elastic."
 _RANK = re.compile(r"rank\s*:\s*(\d{1,9})\b")
 _EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d{1,5})\b(?:.*\((SIG[A-Z0-9+]+)\))?")
@@ -62,12 +64,17 @@ class RankError:
 
 @dataclass(frozen=True)
 class NodeLog:
-    """What one node's log says of the end: its last line, the last error of each rank, and how its ranks ended."""
+    """What one node's log says of the end: the command's own last line, the last error of each rank, and how its ranks ended."""
 
     node: str
-    last: str
+    own: str
     errors: tuple[RankError, ...]
     ends: tuple[RankEnd, ...]
+
+    @property
+    def last(self) -> str:
+        """The command's own last line, then how each rank ended, of at most MOST_RANKS of them."""
+        return "; ".join([*filter(None, [self.own]), *_ends_of(self.ends)])[:MOST_CHARACTERS]
 
     @property
     def first(self) -> RankEnd | None:
@@ -75,13 +82,26 @@ class NodeLog:
         return next((end for end in self.ends if end.first), None)
 
 
+@dataclass(frozen=True)
+class FailureCause:
+    """Why a command failed, in one sentence, "" where no log says anything; and how the ranks ended that it does not speak of."""
+
+    said: str = ""
+    ends: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Both."""
+        return "; ".join(filter(None, (self.said, *self.ends)))
+
+
 def node_log(node: str, log: str) -> NodeLog:
     """Read one log."""
-    return NodeLog(node, last_log_line(log)[:MOST_CHARACTERS], tuple(_errors(log)), rank_ends(log))
+    return NodeLog(node, _own_line(log)[:MOST_CHARACTERS], tuple(_errors(log)), rank_ends(log))
 
 
-def cause_of(logs: Sequence[NodeLog]) -> str:
-    """The node, the rank and the line that say most about why a command failed; "" where no log says anything.
+def cause_of(logs: Sequence[NodeLog]) -> FailureCause:
+    """The node, the rank and the line that say most about why a command failed.
 
     An error of a rank's own is worth more than one that a lost connection makes, and so is a rank that was killed: it prints nothing,
     and the others lose it. Among errors of their own that of a rank which ended first on its node counts.
@@ -92,13 +112,21 @@ def cause_of(logs: Sequence[NodeLog]) -> str:
             ((log, error) for log, error in own if log.first and log.first.rank == error.rank), own[0]
         )
         who = log.node if error.rank is None else f"{log.node}, rank {error.rank}"
-        return "; ".join([f"{who}: {error.text}", *_ends_of([e for e in log.ends if e.signal != "SIGTERM"])])
+        ends = [end for end in log.ends if end.signal != "SIGTERM"]
+        return FailureCause(f"{who}: {error.text}", tuple(_ends_of(ends)))
     for log in logs:
         first = log.first
         if first and first.code < 0 and first.rank not in {error.rank for error in log.errors}:
-            words = log.last if not WAITED.search(log.last) else first.text
-            return f"{log.node}: {words}"
-    return next((f"{log.node}: {log.last}" for log in logs if log.last), "")
+            return _first_cause(log, "" if WAITED.search(log.own) else log.own)
+    return next((_first_cause(log, log.own) for log in logs if log.last), FailureCause())
+
+
+def _first_cause(log: NodeLog, own: str) -> FailureCause:
+    """What one log says: the command's own words, and the rank that ended first; without one, how all ended."""
+    first = log.first
+    others = _ends_of([end for end in log.ends if end is not first])
+    said = "; ".join(filter(None, (own, first.text if first else "")))
+    return FailureCause(f"{log.node}: {said or others.pop(0)}", tuple(others))
 
 
 def rank_ends(log: str) -> tuple[RankEnd, ...]:
@@ -106,14 +134,11 @@ def rank_ends(log: str) -> tuple[RankEnd, ...]:
     return tuple(sorted(_rank_ends(log), key=lambda end: -1 if end.rank is None else end.rank))
 
 
-def last_log_line(log: str) -> str:
-    """The line of a log that says most about its end, the command's own last one before what torchrun prints; then how each rank
-    ended, of at most MOST_RANKS of them.
-    """
-    lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*")]
+def _own_line(log: str) -> str:
+    """The line of a log that says most about its end: the last one that the command itself printed, "" if there is none."""
+    lines = [line.strip() for line in log.splitlines() if line.strip(" =-_*") and _NOTICE not in line]
     own = list(takewhile(lambda line: TORCHRUN not in line, lines))
-    ends = _ends_of(rank_ends(log))
-    return "; ".join([*(own if ends else own or lines)[-1:], *ends])
+    return next(iter((own if rank_ends(log) else own or lines)[-1:]), "")
 
 
 def _errors(log: str) -> Iterator[RankError]:

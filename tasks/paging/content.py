@@ -25,7 +25,7 @@ from tasks.notifiers.base import (
 from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, culprits, explanation, sentence
+from tasks.render.headline import coverage_text, culprits, explanation_before, sentence
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
@@ -219,7 +219,9 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict = judged.verdict
     groups = gathered(verdict.findings)
     items = items_of(verdict, judged.context)
-    meaning = " ".join(filter(None, (explanation(verdict), judged.context.training)))
+    meaning = " ".join(
+        filter(None, (explanation_before(verdict, judged.context.failed), judged.context.training))
+    )
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)))
     return replace(
         page,

@@ -27,7 +27,7 @@ from tasks.launch import (
     wait_for_pool,
 )
 from tasks.launchers.base import EngineUnavailable, Hold, JobState, JobStatus, Keeping, Placement, Trouble
-from tasks.store.layout import log_key
+from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
@@ -312,7 +312,7 @@ FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
 
 
 @pytest.mark.parametrize(
-    ("status", "late", "files", "state", "detail"),
+    ("status", "late", "files", "state", "said"),
     [
         (ENDED, "", {}, JobState.SUCCEEDED, "node-0: the last line"),
         (FAILED, "", {}, JobState.FAILED, "node-1: the last line"),
@@ -323,18 +323,26 @@ FAILED = JobStatus(JobState.FAILED, "", "abcdef12", {"node-0": 0, "node-1": 7})
     ],
 )
 def test_how_a_training_ended(
-    tmp_path: Path, status: JobStatus, late: str, files: Any, state: JobState, detail: str
+    tmp_path: Path, status: JobStatus, late: str, files: Any, state: JobState, said: str
 ) -> None:
     """The failed node's own words come before the log; one that ran too long failed. Its logs are kept."""
     found, one = result(tmp_path, FakeEngine(files=files, log="first\nthe last line\n"), status, late)
 
-    assert (state, detail, True, None) == (
-        found.training.state,
-        found.training.detail,
-        found.ran,
-        found.rechecked,
-    )
+    ended = found.training
+    assert (state, said) == (ended.state, ended.detail if state is JobState.SUCCEEDED else ended.cause)
+    assert (found.ran, found.rechecked) == (True, None)
     assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
+
+
+def test_what_is_known_besides_of_a_training_that_failed(tmp_path: Path) -> None:
+    """How the nodes ended, and where the logs are: not in the first line about it."""
+    found, one = result(
+        tmp_path, FakeEngine(files={}, log="the last line\n"), replace(FAILED, detail="node-1 exited 7")
+    )
+    logs = one.setting.store.place(logs_folder("g-1", TRAIN_JOB))
+
+    assert found.training.detail == f"node-1 exited 7; logs: {logs}"
+    assert found.training.said == f"node-1: the last line; node-1 exited 7; logs: {logs}"
 
 
 WAITS = replace(RUNNING, state=JobState.PENDING)

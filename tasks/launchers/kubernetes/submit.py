@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from checks.exchange import secret_key
 from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, Plan
+from tasks.launchers.interruption import pause
 from tasks.launchers.kubernetes import job_record, objects
 from tasks.launchers.kubernetes.api import (
     CONFIG_MAP,
@@ -140,12 +141,11 @@ def _made(api: Api, name: str, made: Object) -> bool:
 
 
 def _answered(ask: Callable[[], T]) -> T:
-    """What the API server answers, asked again while it is silent: whatever is asked may be asked twice. Raises EngineUnavailable."""
+    """What the API server answers; while it is silent it is asked again, which changes nothing twice. Raises EngineUnavailable."""
     deadline = time.monotonic() + SILENT_S
     while True:
         try:
             return ask()
         except EngineUnavailable:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not pause(AGAIN_S):
                 raise
-        time.sleep(AGAIN_S)

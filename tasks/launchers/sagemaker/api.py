@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tasks.launchers.base import EngineUnavailable, LaunchError, LaunchRejected
+from tasks.launchers.interruption import pause
 from tasks.launchers.sagemaker.errors import Refused, clean, explained, refused
 
 T = TypeVar("T")
@@ -184,13 +185,16 @@ class Clients:
             if passing.lost and done is not None and (found := _quietly(done)) is not None:
                 return found
             bound = min(self.limits.longest_pause_s, self.limits.pause_s * 2 ** (attempts - 1))
-            pause = random.uniform(0, bound)  # noqa: S311 - spreads retries
-            if time.monotonic() + pause > end:
+            wait_s = random.uniform(0, bound)  # noqa: S311 - spreads retries
+            if time.monotonic() + wait_s > end:
                 raise EngineUnavailable(
                     f"{action} in {self.region}: no answer in {within_s:g} s and {attempts} attempts, last: "
                     f"{passing.why}. Check that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."
                 )
-            time.sleep(pause)
+            if not pause(wait_s):
+                raise EngineUnavailable(
+                    f"{action} in {self.region}: no answer in {attempts} attempts, and the gate is to end; last: {passing.why}"
+                )
 
     def _new(self, service: str) -> Any:
         import boto3

@@ -21,6 +21,7 @@ from tasks.launchers.base import (
     Plan,
     PreflightCheck,
 )
+from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.sagemaker import job_states, warm_pool
 from tasks.launchers.sagemaker import submit as ending
 from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, Limits, describe, names_of
@@ -105,9 +106,10 @@ class SageMakerLauncher:
         return logs.tail(self.clients, name, node, last_bytes)
 
     def cancel(self, name: str) -> None:
-        ending.cancel(self.clients, name, self.poll_s)
-        if JOB_NAME.fullmatch(name):
-            self._remove_key(name)
+        with uninterruptible():
+            ending.cancel(self.clients, name, self.poll_s)
+            if JOB_NAME.fullmatch(name):
+                self._remove_key(name)
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         from tasks.launchers.sagemaker.preflight import look
@@ -118,7 +120,8 @@ class SageMakerLauncher:
         return warm_pool.hold(self.clients, name)
 
     def release(self, name: str) -> str:
-        return warm_pool.release(self.clients, name, self.poll_s)
+        with uninterruptible():
+            return warm_pool.release(self.clients, name, self.poll_s)
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         if not JOB_NAME.fullmatch(name) or not re.fullmatch(ATTEMPT, attempt):

@@ -79,15 +79,18 @@ def test_the_gate_of_another_run_is_not_called_cancelled(
 def test_why_a_training_failed_is_said_once(
     capsys: pytest.CaptureFixture[str], ending: Ending, state: JobState
 ) -> None:
-    """In the first line; below it what is known of a training that did not fail."""
+    """In the first line; below it what else is known, and what to do."""
     judged = JudgedReport(healthy(), verdict_of(healthy()))
-    training = Training("g-1-train-1", state, "node-0 exited 7 (logs: /x)")
-    reason = training.detail if ending is Ending.JOB_FAILED else "GO"
-    outcome = Outcome("g-1", ending, Decision.LAUNCHED, judged, training, reason)
+    failed = ending is Ending.JOB_FAILED
+    training = Training("g-1-train-1", state, "logs: /x", "KeyError: 'x'" if failed else "")
+    outcome = Outcome("g-1", ending, Decision.LAUNCHED, judged, training, training.cause or "GO")
     show(argparse.Namespace(format="text", junit=None, summary=None, html=None), "test", outcome)
 
-    out = capsys.readouterr().out
-    assert 1 == out.count("node-0 exited 7 (logs: /x)") and f"Training: g-1-train-1 {state.value}" in out
+    out, err = capsys.readouterr()
+    assert (f"TRAINING FAILED test: {training.cause}\n" in out) is failed
+    assert (out.count("KeyError: 'x'"), err) == (int(failed), "")
+    assert 1 == out.count("logs: /x") and f"Training: g-1-train-1 {state.value} (logs: /x)" in out
+    assert ("This condemns no node. Read the training's log" in out) is failed
 
 
 def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.log_end import MOST_RANKS, NodeLog, cause_of, last_log_line, node_log, rank_ends
+from tasks.launchers.log_end import MOST_RANKS, NodeLog, cause_of, node_log, rank_ends
 
 HEAD = "E1127 01:46:54.844000 22907 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0\n"
 RULE = "-" * 60
+NOTICE = (
+    "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded, "
+    "please further tune the variable for optimal performance in your application as needed. "
+)
 
 
 def entry(rank: int, code: str) -> str:
@@ -46,17 +50,20 @@ def table(*failures: str, root: str) -> str:
             "<NO_OTHER_FAILURES>; rank 3 ended first, with exit code 1",
         ),
         ("mine\nE torch/distributed/elastic failed\nexitcode  : 7\n", "mine; a rank ended with exit code 7"),
+        # torchrun prints it before anything runs, with and without the mark of a log line.
+        (f"{NOTICE}\n" + table(root=entry(0, "7 (pid: 5)")), "rank 0 ended first, with exit code 7"),
+        (f"mine\nW1127 11:36:26 9 torch/distributed/run.py:852] {NOTICE}\n", "mine"),
     ],
 )
 def test_the_end_of_a_log(log: str, expected: str) -> None:
     """The command's own last line, and one end for each rank, in the order of the ranks."""
-    assert expected == last_log_line(log)
+    assert expected == node_log("a", log).last
 
 
 def test_of_many_ranks_a_few_are_named() -> None:
     """The first that failed is among them, and the others are counted."""
     log = table(*(entry(rank, "1 (pid: 1)") for rank in range(63)), root=entry(63, "7 (pid: 1)"))
-    said = last_log_line(log)
+    said = node_log("a", log).last
 
     assert len(rank_ends(log)) == 64 and said.count("with exit code") == MOST_RANKS
     assert said.endswith(f"rank 63 ended first, with exit code 7; {64 - MOST_RANKS} more ranks failed")
@@ -76,15 +83,16 @@ def test_the_rank_with_an_error_of_its_own_is_the_cause() -> None:
     """Rank 1 raised an error; the other three lost their connections to it, and one of them stands last in the first log."""
     assert (
         "node-0, rank 1: RuntimeError: my loss exploded; rank 1 ended first, with exit code 1"
-        == cause_of(read("raised"))
-        == cause_of(read("raised")[::-1])
+        == cause_of(read("raised")).text
+        == cause_of(read("raised")[::-1]).text
     )
 
 
 def test_a_victim_that_aborted_is_not_the_cause() -> None:
     """Rank 3 of the second node raised the error; on the first node a rank lost its connection, and aborted for that."""
-    assert "node-1, rank 3: RuntimeError: my loss exploded; rank 3 ended first, with exit code 1" == cause_of(
-        read("victims_abort")
+    assert (
+        "node-1, rank 3: RuntimeError: my loss exploded; rank 3 ended first, with exit code 1"
+        == cause_of(read("victims_abort")).text
     )
 
 
@@ -138,4 +146,17 @@ BOTH = table(entry(0, "1 (pid: 1)"), root=entry(1, "1 (pid: 2)"))
 )
 def test_the_log_that_says_most(logs: list[tuple[str, str]], expected: str) -> None:
     """An error of its own, then a rank that was killed, then the first log."""
-    assert expected == cause_of([node_log(node, log) for node, log in logs])
+    assert expected == cause_of([node_log(node, log) for node, log in logs]).text
+
+
+def test_the_cause_is_said_without_the_other_ranks() -> None:
+    """It is the first line that people read; how the others ended follows."""
+    table_of = table(entry(1, "7 (pid: 2)"), root=entry(0, "7 (pid: 1)"))
+    found = cause_of([node_log("a", table_of)])
+
+    assert (found.said, found.ends) == (
+        "a: rank 0 ended first, with exit code 7",
+        ("rank 1 ended with exit code 7",),
+    )
+    error = cause_of([node_log("a", raised("KeyError: 'x'", 0) + table_of)])
+    assert (error.said, len(error.ends)) == ("a, rank 0: KeyError: 'x'", 2)

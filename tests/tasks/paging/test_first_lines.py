@@ -22,7 +22,16 @@ from checks.policy import OnWarn, Policy
 from flows.cli.gate_output import show
 from tasks.finish import failed_state, reject_request
 from tasks.gate.lease.lease import LeaseHeld
-from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training, cancelled_by, first_line
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    Training,
+    cancelled_by,
+    first_line,
+    with_ending,
+)
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.launchers.base import JobState
@@ -65,7 +74,12 @@ def answered(action: ApprovalAction, why: str, override: bool = False) -> Approv
 def ends() -> dict[str, Outcome]:
     refused = answered(ApprovalAction.BLOCK, "maintenance tonight")
     launched = answered(ApprovalAction.LAUNCH, "deadline tomorrow", override=True)
-    failed = Training("bravo-1-train", JobState.FAILED, "exit code 1")
+    failed = Training(
+        "bravo-1-train",
+        JobState.FAILED,
+        "node-1 exited 1; logs: /x",
+        "node-1, rank 3: RuntimeError: my loss exploded",
+    )
     ended = replace(failed, state=JobState.CANCELLED)
     return {
         "go": end(Decision.PASSED, healthy()),
@@ -84,7 +98,7 @@ def ends() -> dict[str, Outcome]:
         ),
         "training failed": end(
             Decision.LAUNCHED, healthy(), ending=Ending.JOB_FAILED, training=failed,
-            reason="node-1, rank 3: RuntimeError: my loss exploded (node-1 exited 1); the verdict before it was go",
+            reason="node-1, rank 3: RuntimeError: my loss exploded",
         ),
         "cancelled during the training": cancelled_by(
             end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "by SIGTERM"
@@ -183,3 +197,15 @@ def test_junit_is_not_green_where_the_training_failed() -> None:
 
     assert [one.get("failures") for one in (went, failed)] == ["0", "1"]
     assert [one.get("message") for one in failed.iter("failure")] == ["training failed: exit code 1"]
+
+
+def test_the_page_of_a_training_that_failed_says_what_to_do_and_repeats_nothing() -> None:
+    """The machines had passed: nobody drains a node for it."""
+    page = page_of(page_session(), with_ending(ends()["training failed"], NAME))
+
+    assert (
+        "Before that, the checks: PASS" in page.text
+        and "This condemns no node. Read the training's log" in page.text
+    )
+    assert f"{page.title}\n{page.text}".count("my loss exploded") == 1
+    assert "Training: job bravo-1-train failed: node-1 exited 1; logs: /x" in page.text

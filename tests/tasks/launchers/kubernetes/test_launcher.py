@@ -18,6 +18,8 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
+from tasks.launchers.interruption import interruptible
+from tasks.launchers.kubernetes import submit as submission
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
 from tests.tasks.launchers.kubernetes.jobs import SECONDS, Make, bench, job, started
@@ -249,6 +251,25 @@ def test_an_api_server_that_is_silent_is_no_end_of_a_job(
 
     assert (silent.state, silent.absent, silent.attempt) == (JobState.UNKNOWN, False, before.attempt)
     assert (after.state, after.attempt) == (JobState.RUNNING, before.attempt)
+
+
+def test_a_gate_that_is_to_end_waits_for_no_answer(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may have begun is left, known by its name."""
+    monkeypatch.setattr("tasks.launchers.kubernetes.api.READ_S", 0.3)
+    monkeypatch.setattr(submission, "SILENT_S", 60.0)
+    monkeypatch.setattr(submission, "AGAIN_S", 30.0)
+    launcher, spec = make(), job(tmp_path, SAY)
+    plan = launcher.plan(spec)
+    cluster.server.silent.set()
+    begun = time.monotonic()
+    with interruptible() as stop, pytest.raises(EngineUnavailable):
+        threading.Timer(0.5, stop.set).start()
+        launcher.submit(plan)
+    cluster.server.silent.clear()
+
+    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])

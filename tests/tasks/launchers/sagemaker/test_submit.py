@@ -20,6 +20,7 @@ from tasks.launchers.base import (
     NoCapacity,
     QuotaExceeded,
 )
+from tasks.launchers.interruption import interruptible
 from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
@@ -145,6 +146,31 @@ def test_no_route_ends_in_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"):
             aws.launcher.submit(a_plan())
         aws.sagemaker._queue.clear()
+
+
+def test_a_gate_that_is_to_end_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether something runs is not known: the gate then ends it by its name."""
+    with stubbed() as aws, interruptible() as stop:
+        stop.set()
+        calls = loses_answers(
+            aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6
+        )
+        aws.knows_none(2)
+        with pytest.raises(EngineUnavailable, match="the gate is to end"):
+            aws.launcher.submit(a_plan())
+        assert calls == ["create"]
+
+
+def test_a_job_is_ended_although_the_gate_is_to_end() -> None:
+    """A throttled StopTrainingJob is sent again: what it leaves running is paid for."""
+    with stubbed() as aws, interruptible() as stop:
+        stop.set()
+        aws.describes(described(keep_alive_s=0))
+        aws.refuses("stop_training_job", "ThrottlingException", "Rate exceeded")
+        aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+        aws.describes(ended("Stopped", keep_alive_s=0))
+        aws.describes(ended("Stopped", keep_alive_s=0))
+        aws.launcher.cancel(JOB)
 
 
 def test_a_throttling_storm_is_waited_out() -> None:
