@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.cli.output import write_stderr
+from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.orchestration.server.settings import configured_api_url
 
@@ -22,7 +22,9 @@ def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
     if configured_api_url(os.environ, Path.cwd()):
         os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
         return None
-    write_stderr("prelaunch: no Prefect server is configured (PREFECT_API_URL); using an embedded one")
+    report_progress(
+        Progress(STARTING, "no Prefect server is configured (PREFECT_API_URL): the gate starts its own")
+    )
     server = EmbeddedServer(local)
     stack.callback(server.stop)
     server.start()
