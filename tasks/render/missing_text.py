@@ -49,7 +49,7 @@ def _line(item: Group) -> str:
 
 
 def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
-    """The checks without evidence, gathered by how much of each was observed; () where they are few."""
+    """The checks that lack evidence, gathered by how much of each was observed; () where they are few."""
     found: dict[str, list[str]] = {}
     for line in lines:
         if line.state is State.UNKNOWN:
@@ -57,7 +57,7 @@ def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
     if sum(map(len, found.values())) <= MOST_ROWS:
         return ()
     return tuple(
-        f"no evidence, {seen} observed, {_checks(len(names))}: {', '.join(names)}"
+        f"cannot tell, {seen} observed, {_checks(len(names))}: {', '.join(names)}"
         for seen, names in found.items()
     )
 

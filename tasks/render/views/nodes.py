@@ -25,7 +25,7 @@ from checks.model import (
 
 
 class State(IntEnum):
-    """What a cell says, best first. UNKNOWN: no evidence, so nobody can tell."""
+    """What a cell says, best first. UNKNOWN: some or all of its evidence is missing."""
 
     SKIPPED = 0
     PASS = 1
@@ -36,7 +36,7 @@ class State(IntEnum):
     @property
     def word(self) -> str:
         """For people and screen readers."""
-        return ("skipped", "pass", "warn", "no evidence", "fail")[self]
+        return ("skipped", "pass", "warn", "cannot tell", "fail")[self]
 
     @property
     def sign(self) -> str:

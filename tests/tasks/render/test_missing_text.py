@@ -86,9 +86,9 @@ def test_checks_without_evidence_are_gathered_by_how_much_was_observed() -> None
     whole = replace(report, plan=(*report.plan, *planned))
     text = terminal(whole, verdict_of(whole), "bravo", 140)
 
-    assert "? no evidence" in few
-    assert "no evidence, 0 of 4 observed, 20 checks: own.check0, " in " ".join(text.split())
-    assert "? no evidence" not in text
+    assert "? cannot tell" in few
+    assert "cannot tell, 0 of 4 observed, 20 checks: own.check0, " in " ".join(text.split())
+    assert "? cannot tell" not in text
 
 
 def test_hostile_reasons_are_inert_and_short() -> None:

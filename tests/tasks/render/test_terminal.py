@@ -331,7 +331,7 @@ def test_junit_is_green_for_a_go_with_warnings() -> None:
 
 
 def test_the_matrix_never_says_pass_where_nothing_was_measured() -> None:
-    """A node without a row, without a finding even, is "no evidence"."""
+    """A node without a row, without a finding even, is "cannot tell"."""
     report = without_row(healthy(), "compute.gemm", "node-0/rank-1")
     silent = replace(verdict_of(healthy()), findings=())
     column = [planned.check for planned in report.plan].index("compute.gemm")
@@ -346,7 +346,7 @@ def test_node_rows_are_worst_first_and_complete() -> None:
     report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
     rows = node_rows(report, verdict_of(report))
 
-    assert [("fail", "node-1"), ("no evidence", "node-3")] == [(r["verdict"], r["node"]) for r in rows[:2]]
+    assert [("fail", "node-1"), ("cannot tell", "node-3")] == [(r["verdict"], r["node"]) for r in rows[:2]]
     assert {"pass"} == {row["verdict"] for row in rows[2:]}
     assert 1 == len({tuple(row) for row in rows})
     json.dumps(rows)
