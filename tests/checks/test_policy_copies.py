@@ -14,7 +14,7 @@ from checks.cli import LISTING
 from checks.documents.report import dump_plain
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, lacks
-from checks.model import Declared
+from checks.model import Action, Cause, Declared
 from tasks.gate_file.references import read_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,3 +107,13 @@ def test_what_a_rule_looks_at_is_always_measured(path: Path) -> None:
 def declared_as(name: str, instance: Instance) -> Declared:
     """One node of the type."""
     return Declared(name, 1, instance.gpus, max(instance.gpus, 1))
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_a_remedy_that_begins_with_a_restart_asks_for_one(path: Path) -> None:
+    """Else the text says one thing, and the plan of a repair another: that a person inspects the node."""
+    rules = [rule for check in read_policy(path).checks.values() for rule in check.rules if rule.remedy]
+    restarts = [r for r in rules if r.remedy.startswith(("Restart the node", "Reboot"))]
+    other = [r.metric for r in restarts if r.cause is Cause.HARDWARE and r.action is not Action.REBOOT]
+
+    assert restarts and not other
