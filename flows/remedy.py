@@ -14,7 +14,7 @@ from prefect.states import Failed
 from flows.gate import gate
 from tasks.finish import reject_request
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
-from tasks.gate.request_record import require_names
+from tasks.gate.record.request import require_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError

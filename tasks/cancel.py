@@ -23,6 +23,7 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import TRAIN
 from tasks.gate.lease.renewal import LeaseRenewal
+from tasks.gate.links import run_links
 from tasks.gate.outcome import (
     MOST_LOGS,
     NOT_STARTED,
@@ -40,6 +41,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict
 from tasks.launchers.base import JobState, LaunchError
 from tasks.orchestration.events import emit_cancelled
+from tasks.page import show_cancelled
 from tasks.publish import put_pages, store_pages
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, outcome_key, report_key
@@ -117,10 +119,12 @@ def _end_and_keep(session: Session, by: str) -> Outcome:
         return cancelled_by(outcome, by, TAKEN)
     outcome = cancelled_by(outcome, by, "; ".join(session.unreleased))
     try:
-        return keep_cancelled(session.setting, outcome, outcome.code)
+        outcome = keep_cancelled(session.setting, outcome, outcome.code)
     except StoreError as error:
         LOG.error("how the gate ended could not be stored: %s", error)
         return outcome
+    show_cancelled(session.setting, outcome, run_links(session))
+    return outcome
 
 
 def keep_cancelled(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
@@ -165,5 +169,6 @@ def _keep_cancelled_run(session: Session, unended: str) -> None:
     judged = with_ending(outcome, session.setting.gate.name).judged
     if judged is not None:
         store_pages(session, judged)
+    show_cancelled(session.setting, outcome, run_links(session))
     if session.training:
         keep_logs(session.setting, gate_id, job, session.setting.declared.node_names[:MOST_LOGS])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import task
@@ -339,11 +339,12 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     """How the job ended, with the end of its log, and what its nodes found if they checked again."""
     status = watched.status
     state = JobState.FAILED if watched.late else status.state
-    rechecked, reason = None, ""
+    rechecked, refused, reason = None, FailureCause(), ""
     try:
         folder = fetch_final_output(session, watched.job)
         record_confirmations(session, verdict, folder / status.attempt)
-        rechecked, reason = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
+        rechecked, refused = _rechecked(session, folder, status.attempt), _failure(folder, status.attempt)
+        reason = refused.said
     except (LaunchError, OSError) as error:
         reason = str(error)
     read: list[NodeLog] = []
@@ -366,8 +367,9 @@ def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) ->
     if status.detail and not reason:
         more += [status.detail] if status.detail != cause else []
         more += [f"logs: {session.setting.store.place(logs_folder(session.gate_id, watched.job))}"]
+    node = "" if watched.late else (refused if reason else words).node
     return LaunchResult(
-        Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300)), rechecked
+        Training(watched.job, state, one_line("; ".join(more), 700), one_line(cause, 300), node), rechecked
     )
 
 
@@ -380,12 +382,13 @@ def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | N
     return report_verdict(session, merge(bundle, attempt, files, iso_time(session.keeper.lease.taken_at)))
 
 
-def _failure(folder: Path, attempt: str) -> str:
+def _failure(folder: Path, attempt: str) -> FailureCause:
     """Why a node refused to start, in its own words."""
-    for path in sorted((folder / attempt / "failure").glob("*")) if attempt else ():
-        if path.is_file() and not path.is_symlink():
-            return f"{path.name}: {path.read_bytes()[:2000].decode('utf-8', 'replace').strip()}"
-    return ""
+    found = sorted((folder / attempt / "failure").glob("*")) if attempt else []
+    for path in (path for path in found if path.is_file() and not path.is_symlink()):
+        said = path.read_bytes()[:2000].decode("utf-8", "replace").strip()
+        return FailureCause(f"{path.name}: {said}", (), path.name if len(found) == 1 else "")
+    return FailureCause()
 
 
 def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> FailureCause:
@@ -393,4 +396,5 @@ def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> 
     failed = [log for log in read if status.exit_codes.get(log.node)]
     if state is JobState.SUCCEEDED:
         return next((FailureCause(f"{log.node}: {log.last}") for log in read if log.last), FailureCause())
-    return cause_of(failed or read)
+    cause, bad = cause_of(failed or read), [node for node, code in status.exit_codes.items() if code]
+    return replace(cause, node=bad[0]) if not cause.node and len(bad) == 1 else cause

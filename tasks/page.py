@@ -35,6 +35,7 @@ from tasks.notifiers.base import Audience, Kind, Link, Notification, PendingQues
 from tasks.notifiers.deliver import DeliveryResult, deliver, settle
 from tasks.paging.content import (
     audience_of,
+    cancelled_page,
     finish_page,
     kind_of,
     page_of,
@@ -106,6 +107,12 @@ def _after_go(session: Session, outcome: Outcome, made: Notification) -> Iterato
         yield _with_picture(session, refused, _made(session, refused))
     if session.unreleased:
         yield unreleased_page(made, tuple(session.unreleased))
+
+
+def show_cancelled(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> None:
+    """Let the messages of a gate say that it was cancelled, as what is kept of it does. Nobody is notified."""
+    if set(setting.gate.notify.notifiers) != {"log"}:
+        settle(setting.gate.notify, setting.store, cancelled_page(setting, outcome, links))
 
 
 def notify_question(

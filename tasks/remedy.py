@@ -30,7 +30,7 @@ from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Decision
-from tasks.gate.request_record import kept_request
+from tasks.gate.record.request import kept_request
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
 from tasks.machines.base import MachineError, Retest

@@ -39,6 +39,7 @@ from tasks.launchers.base import LaunchError
 from tasks.render.context import NO_CONTEXT
 from tasks.reports.command_line import OutputError
 from tasks.store.base import StoreError
+from tasks.store.layout import outcome_key
 from tasks.text.inert import one_line
 
 # GitHub kills a cancelled step ten seconds after it asked it to end.
@@ -82,13 +83,13 @@ def interrupted(
     `shown` has the outcome, the last progress of its checks, and what could not be ended.
     """
     outcome = shown.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
-    code = Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED
+    code, cancelled = Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED, False
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
     elif number or not outcome.reason:
         word = f"by {signal.Signals(number).name}" if number else "in Prefect"
         left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
-        outcome = _kept(setting, cancelled_by(outcome, word, left), code)
+        outcome, cancelled = _kept(setting, cancelled_by(outcome, word, left), code), True
     try:
         show(arguments, setting.gate.name, outcome)
     except OutputError as error:
@@ -102,7 +103,25 @@ def interrupted(
             write_stdout(f"{measured}\n")
     trained = outcome.training.job_id if outcome.training else ""
     write_logs(arguments, setting.address, gate_id, trained, code)
+    if cancelled:
+        _show_in_messages(setting, outcome)
     return int(code)
+
+
+def _show_in_messages(setting: GateContext, outcome: Outcome) -> None:
+    """Let the messages about the gate say what its kept outcome says; last, because nobody waits for a service that hangs."""
+
+    def show_there() -> None:
+        if setting.store.get(outcome_key(outcome.gate_id)) is None:
+            return  # another run has adopted the gate, or nothing could be kept
+        from tasks.page import show_cancelled  # Prefect's client, as below
+
+        show_cancelled(setting, outcome)
+
+    try:
+        limited(KEEP_S, show_there)
+    except (StoreError, TimeoutError) as error:
+        write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
 
 
 def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:

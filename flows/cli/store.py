@@ -17,7 +17,8 @@ from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.gate.outcome import Decision, Ending, KeptEnd, kept_end
+from tasks.gate.outcome import Decision, Ending
+from tasks.gate.record.end import KeptEnd, kept_end
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate.request_record import require_names
+from tasks.gate.record.request import require_names
 from tasks.gate_file.folder import gate_file_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, bounded_schema

@@ -9,7 +9,6 @@ import os
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain, plain
 from checks.exit_codes import Exit, RejectionKind
 from checks.judge.cost.cost import Cost
@@ -28,7 +27,6 @@ from tasks.text.inert import clean, one_line
 from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
-OUTCOME_BYTES = 1 << 22
 # What to do about a training that failed on machines that had passed.
 TRAINING_FAILED = (
     "This condemns no node. Read the training's log and tell its owner. If you suspect a node, run the gate again with "
@@ -96,12 +94,15 @@ class JudgedReport:
 
 @dataclass(frozen=True)
 class Training:
-    """The training job as it was last seen. `cause` says in one sentence why it failed, `detail` what is known besides."""
+    """The training job as it was last seen. `cause` says in one sentence why it failed, `detail` what is known besides; `node` is the
+    one whose log has the cause, "" where no single one has.
+    """
 
     job_id: str
     state: JobState
     detail: str = ""
     cause: str = ""
+    node: str = ""
 
     @property
     def said(self) -> str:
@@ -260,7 +261,12 @@ def outcome_summary(outcome: Outcome) -> dict[str, object]:
         "reason": outcome.reason,
         "answer": outcome.judged.verdict.answer if outcome.judged else None,
         "reused": outcome.judged.reused if outcome.judged else "",
-        "training": {"job_id": training.job_id, "state": training.state, "detail": training.said}
+        "training": {
+            "job_id": training.job_id,
+            "state": training.state,
+            "detail": training.said,
+            "node": training.node,
+        }
         if training
         else None,
         "placement": outcome.placement,
@@ -272,40 +278,6 @@ def keep_outcome(store: Store, outcome: Outcome, code: Exit, cluster: str) -> No
     """Keep how a gate ended of which nobody was notified. Raises StoreError."""
     table = {**outcome_summary(outcome), "exit_code": int(code), "cluster": cluster, "told": []}
     store.put(outcome_key(outcome.gate_id), dump_plain(table))
-
-
-@dataclass(frozen=True)
-class KeptEnd:
-    """What the store keeps of a gate's end: the decision, None if there was none; a person's answer; the training's state as the gate
-    last saw it; how it ended and why; and its cluster, "" if an older version kept none.
-    """
-
-    decision: Decision | None
-    answer: ApprovalAnswer | None
-    training: JobState | None
-    ending: Ending
-    reason: str = ""
-    cluster: str = ""
-
-
-def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
-    """How a gate ended; None where it did not end, or an older version kept something else. Raises StoreError."""
-    try:
-        data = store.get(outcome_key(gate_id))
-        table = parse_json(data, OUTCOME_BYTES) if data is not None else None
-        if not isinstance(table, dict):
-            return None
-        decision, answer, training = (table.get(key) for key in ("decision", "approval", "training"))
-        return KeptEnd(
-            None if decision is None else Decision(str(decision)),
-            None if answer is None else decode(ApprovalAnswer, answer),
-            JobState(str(training.get("state"))) if isinstance(training, dict) else None,
-            Ending(table.get("ending", Ending.VERDICT.value)),
-            str(table.get("reason") or ""),
-            str(table.get("cluster") or ""),
-        )
-    except ValueError:  # also DecodeError
-        return None
 
 
 def kept_logs(store: Store, gate_id: str, training: str) -> str:

@@ -24,7 +24,7 @@ from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import JudgedReport, PlacementProof
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.question import ApprovalAnswer
-from tasks.gate.request_record import keep_request, require_names
+from tasks.gate.record.request import keep_request, require_names
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError, Placement

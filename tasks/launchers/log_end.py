@@ -84,10 +84,13 @@ class NodeLog:
 
 @dataclass(frozen=True)
 class FailureCause:
-    """Why a command failed, in one sentence, "" where no log says anything; and how the ranks ended that it does not speak of."""
+    """Why a command failed, in one sentence, "" where no log says anything; how the ranks ended that it does not speak of; and the
+    node whose log says it, "" where others say the same.
+    """
 
     said: str = ""
     ends: tuple[str, ...] = ()
+    node: str = ""
 
     @property
     def text(self) -> str:
@@ -113,20 +116,26 @@ def cause_of(logs: Sequence[NodeLog]) -> FailureCause:
         )
         who = log.node if error.rank is None else f"{log.node}, rank {error.rank}"
         ends = [end for end in log.ends if end.signal != "SIGTERM"]
-        return FailureCause(f"{who}: {error.text}", tuple(_ends_of(ends)))
-    for log in logs:
-        first = log.first
-        if first and first.code < 0 and first.rank not in {error.rank for error in log.errors}:
-            return _first_cause(log, "" if WAITED.search(log.own) else log.own)
-    return next((_first_cause(log, log.own) for log in logs if log.last), FailureCause())
+        others = any(each.text == error.text for one, each in own if one.node != log.node)
+        return FailureCause(f"{who}: {error.text}", tuple(_ends_of(ends)), "" if others else log.node)
+    killed = [log for log in logs if _was_killed(log)]
+    for log in killed:
+        return _first_cause(log, "" if WAITED.search(log.own) else log.own, alone=len(killed) == 1)
+    found = [log for log in logs if log.last]
+    return next((_first_cause(log, log.own, alone=len(found) == 1) for log in found), FailureCause())
 
 
-def _first_cause(log: NodeLog, own: str) -> FailureCause:
+def _was_killed(log: NodeLog) -> bool:
+    """Whether a signal ended the rank that ended first, which printed no error."""
+    return log.first is not None and log.first.code < 0 and log.first.rank not in {e.rank for e in log.errors}
+
+
+def _first_cause(log: NodeLog, own: str, alone: bool) -> FailureCause:
     """What one log says: the command's own words, and the rank that ended first; without one, how all ended."""
     first = log.first
     others = _ends_of([end for end in log.ends if end is not first])
     said = "; ".join(filter(None, (own, first.text if first else "")))
-    return FailureCause(f"{log.node}: {said or others.pop(0)}", tuple(others))
+    return FailureCause(f"{log.node}: {said or others.pop(0)}", tuple(others), log.node if alone else "")
 
 
 def rank_ends(log: str) -> tuple[RankEnd, ...]:

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     OVERRIDDEN = "overridden"
     OBSERVED = "observed"
     TRAINING_FAILED = "training failed"
+    CANCELLED = "cancelled"
     NO_CAPACITY = "no capacity"
     REJECTED = "rejected"
     MACHINES = "machines still billed"
@@ -129,7 +130,8 @@ class Notification:
     b"" if none could be drawn, and then `no_picture` says why ("" if none was wanted). `said` lists the notifiers that
     failed before. `answered` says who decided what, and why (None if nobody was asked).
     `measured_s` is when its report was measured, in Unix seconds (0 without a report).
-    `lead` is the one finding that the title names, for notifiers that put it for people (None if it names none, or several).
+    `about` are the nodes, or the check, of which evidence is missing, or the node whose log says why the training failed: nobody is
+    blamed, and another fault has others. `trained` is whether a training was seen to run.
     """
 
     gate_id: str
@@ -153,6 +155,8 @@ class Notification:
     said: tuple[str, ...] = ()
     answered: AnswerLine | None = None
     measured_s: float = 0.0
+    about: tuple[str, ...] = ()
+    trained: bool = False
 
 
 @dataclass(frozen=True)

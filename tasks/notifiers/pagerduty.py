@@ -3,8 +3,8 @@
 An incident is recorded in the store before it is opened, so that none is forgotten; resolving one that never opened does no
 harm. An incident about machines that may still be billing does not depend on a verdict: no GO resolves it, a person does.
 
-Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>": the same culprit
-again is the same incident, whichever gate saw it.
+Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>", or what happened and
+to whom ("prelaunch/<cluster>/cannot-tell/node-1"): the same again is the same incident, whichever gate saw it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 
 from tasks.gate_file.people import PagerDutyTable
@@ -29,6 +29,8 @@ DEDUP = 255
 EVENT_BYTES = 256 << 10
 FIELD = 4000
 LINKS = 10
+# Of one kind so many incidents of a cluster are open at once that say to whom it happened; what comes after shares one.
+MOST_NAMED = 16
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
 ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES, Kind.TEST)
 Event = Mapping[str, object]
@@ -51,16 +53,22 @@ def resolve(dedup_key: str, routing_key: str) -> Event:
 
 
 def dedup_key(page: Notification) -> str:
-    """The incident to which a notification belongs. Several culprits make one; names too long for a key become their digest."""
+    """The incident to which a notification belongs. Several culprits, or nodes of which evidence is missing, make one; names too long
+    for a key become their digest.
+    """
     opening = f"prelaunch/{page.cluster}"
     if page.kind in ALONE:
         which = page.question.key if page.question else page.gate_id
         return f"{opening}/{_word(page.kind)}/{page.gate_id}" + ("" if which == page.gate_id else f"/{which}")
-    culprits = sorted(page.culprits)
-    key = f"{opening}/{','.join(culprits) if culprits else _word(page.kind)}"
+    if not page.culprits:
+        opening = f"{opening}/{_word(page.kind)}"
+    names = sorted(page.culprits or page.about)
+    if not names:
+        return opening
+    key = f"{opening}/{','.join(names)}"
     if len(key) <= DEDUP:
         return key
-    return f"{opening}/{len(culprits)}-nodes-{hashlib.sha256(','.join(culprits).encode()).hexdigest()[:32]}"
+    return f"{opening}/{len(names)}-nodes-{hashlib.sha256(','.join(names).encode()).hexdigest()[:32]}"
 
 
 def summary_of(page: Notification) -> str:
@@ -93,17 +101,20 @@ def _event(page: Notification, routing_key: str, items: list[dict[str, object]])
         "links": links[:LINKS],
     }
     run = [link["href"] for link in links if link["text"] == "run in Prefect"]
-    return {**event, "client_url": run[0]} if run else event
+    shown = run or [link["href"] for link in links[:1]]
+    return {**event, "client_url": shown[0]} if shown else event
 
 
 def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, object]:
     left_out = len(page.items) - len(items) + page.more_items
-    details: dict[str, object] = {key: clipped(value, FIELD) for key, value in page.facts}
+    # PagerDuty links only to what a browser opens, and shows the details in this order.
+    details: dict[str, object] = {"report": page.url or "none was made"}
+    details |= {key: clipped(value, FIELD) for key, value in page.facts}
     details |= {"findings": items} if items else {"said": clipped(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
     details |= {"cost": [clipped(line, FIELD) for line in page.costs]} if page.costs else {}
     details |= {"failed deliveries": [clipped(line, FIELD) for line in page.said]} if page.said else {}
-    return details | {"gate": page.gate, "gate id": page.gate_id, "report": page.url or "none was made"}
+    return details | {"gate": page.gate, "gate id": page.gate_id}
 
 
 def _item(item: Item) -> dict[str, object]:
@@ -152,6 +163,7 @@ class PagerDutyNotifier:
         until = time.monotonic() + self.patience.total_s
         reference = self._routing(page.audience)
         routing_key = self.means.secret(reference)
+        page = self._bounded(page)
         made = Incident(dedup_key(page), reference, page.gate_id, page.kind.value)
         untold = ""
         if page.kind is Kind.TEST:
@@ -167,13 +179,16 @@ class PagerDutyNotifier:
         return f"incident {made.dedup_key}{untold}"
 
     def settle(self, page: Notification) -> str:
-        """Resolve all open incidents of the cluster, one by one, if the gate ended in GO; no other end resolves anything."""
+        """Resolve all open incidents of the cluster, one by one, if the gate ended in GO; no other end resolves anything. That a
+        training failed is resolved only if another one was seen to run.
+        """
         if page.kind is not Kind.GO:
             return ""
         until = time.monotonic() + self.patience.total_s
         ours, done, failed = (self.table.routing_key, self.table.owner_routing_key), 0, []
         found = opened(self.means, page.cluster)
-        for incident in (one for one in found if one.routing_key in ours):
+        stay = [one for one in found if one.kind == Kind.TRAINING_FAILED.value and not page.trained]
+        for incident in (one for one in found if one.routing_key in ours and one not in stay):
             try:
                 routing_key = self.means.secret(incident.routing_key)
                 self._post(resolve(incident.dedup_key, routing_key), routing_key, until)
@@ -181,17 +196,29 @@ class PagerDutyNotifier:
                 done += 1
             except NotifyError as error:
                 failed.append(f"{incident.dedup_key}: {error}")
-        others = len([one for one in found if one.routing_key not in ours])
+        others = len([one for one in found if one.routing_key not in ours and one not in stay])
         if failed:
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
             )
         said = [f"{done} incident{'' if done == 1 else 's'} resolved"] if done else []
         said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
+        said += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
         return ", ".join(said)
 
     def show(self, status: Status) -> None:
         """Nothing to do: progress notifies nobody."""
+
+    def _bounded(self, page: Notification) -> Notification:
+        """The notification without names that would open one more of too many incidents of its kind."""
+        if page.culprits or not page.about or page.kind in ALONE:
+            return page
+        try:
+            alike = [one for one in opened(self.means, page.cluster) if one.kind == page.kind.value]
+        except NotifyError:  # reported where it is recorded
+            return page
+        known = dedup_key(page) in {one.dedup_key for one in alike}
+        return page if known or len(alike) < MOST_NAMED else replace(page, about=())
 
     def _routing(self, audience: Audience) -> str:
         reference = self.table.owner_routing_key if audience is Audience.OWNER else self.table.routing_key

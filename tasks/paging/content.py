@@ -9,8 +9,10 @@ import os
 from dataclasses import replace
 
 from checks.model import Answer, Cause, Level, Verdict
+from tasks.gate.context import GateContext
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
 from tasks.gate.session import Session
+from tasks.launchers.base import JobState
 from tasks.notifiers.base import (
     PAID,
     AnswerLine,
@@ -25,8 +27,9 @@ from tasks.notifiers.base import (
 from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, culprits, explanation_before, sentence
+from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
+from tasks.store.base import Store
 from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
@@ -37,6 +40,7 @@ EVIDENCE = 2000
 MEANING = "what it means"
 # Pages about somebody's machines; of the others none is to blame.
 BLAMING = (Kind.REFUSED, Kind.OBSERVED, Kind.OVERRIDDEN, Kind.QUESTION)
+SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
@@ -53,7 +57,9 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         kind=kind,
         audience=audience_of(outcome, kind),
         severity=severity_of(outcome, kind),
-        links=(*links, *_kept(session, outcome)),
+        links=(*links, *_kept(session.setting.store, outcome)),
+        about=about_of(outcome, kind),
+        trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
         answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
     )
     facts = (
@@ -66,6 +72,18 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
     )
     base = _judged(base, judged) if judged is not None else replace(base, facts=_meaning(kind))
     return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)
+
+
+def cancelled_page(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
+    """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
+    gate, judged = setting.gate, outcome.judged
+    base = Notification(
+        outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", judged),
+        gate=gate.name, kind=Kind.CANCELLED, audience=Audience.OWNER, severity=Severity.WARNING,
+        facts=(("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file))),
+        links=(*links, *_kept(setting.store, outcome)),
+    )  # fmt: skip
+    return finish_page(base, outcome.reason)
 
 
 def _address(page: str, judged: JudgedReport | None) -> str:
@@ -160,6 +178,8 @@ def kind_of(outcome: Outcome) -> Kind:
         return Kind.NO_CAPACITY
     if outcome.ending is Ending.JOB_FAILED:
         return Kind.TRAINING_FAILED
+    if outcome.ending is Ending.CANCELLED:
+        return Kind.CANCELLED
     if outcome.decision is Decision.OVERRIDDEN:
         return Kind.OVERRIDDEN
     answer = outcome.judged.verdict.answer if outcome.judged else Answer.CANNOT_TELL
@@ -179,6 +199,14 @@ def audience_of(outcome: Outcome, kind: Kind) -> Audience:
         return Audience.ONCALL
     blames = outcome.judged is not None and blames_hardware(outcome.judged.verdict)
     return Audience.ONCALL if blames and kind in (Kind.REFUSED, Kind.OBSERVED) else Audience.OWNER
+
+
+def about_of(outcome: Outcome, kind: Kind) -> tuple[str, ...]:
+    """The nodes, or the check, of which evidence is missing; of a training that failed, the node whose log says why."""
+    if kind is Kind.TRAINING_FAILED:
+        return (outcome.training.node,) if outcome.training is not None and outcome.training.node else ()
+    unknown = outcome.judged is not None and outcome.judged.verdict.answer is Answer.CANNOT_TELL
+    return lacking(outcome.judged.verdict) if outcome.judged is not None and unknown else ()
 
 
 def severity_of(outcome: Outcome, kind: Kind) -> Severity:
@@ -261,11 +289,11 @@ def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
     )
 
 
-def _kept(session: Session, outcome: Outcome) -> tuple[Link, ...]:
+def _kept(store: Store, outcome: Outcome) -> tuple[Link, ...]:
     """The links to what the store keeps of the gate."""
     if outcome.report is None:
         return ()
-    place, gate_id = session.setting.store.place, outcome.gate_id
+    place, gate_id = store.place, outcome.gate_id
     return (
         Link("report as JSON", browsable(outcome.report)),
         Link("logs", browsable(place(logs_folder(gate_id)))),

@@ -2,7 +2,8 @@
 
 It shows progress at once, then every 5 s at most, and every 30 s if there is no news, so that the elapsed time is right. While
 updates fail it waits longer each time, and logs the failure once. It ends with the session. A run that ends without a
-notification (cancelled, crashed) is shown as stopped; any other end has been shown by then, and is not overwritten.
+notification (crashed) is shown as stopped, and so is one that was cancelled until what is kept of it is shown; any other end has been
+shown by then, and is not overwritten.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ LOG = logging.getLogger("prelaunch")
 EVERY_S, QUIET_S, LONGEST_S = 5.0, 30.0, 300.0
 # A notifier blocks for 20 s at most: its thread is gone by then.
 END_S = 25.0
-STOPPED = "This process has no verdict: the run was cancelled, waits for approval, or crashed. The page of the run shows which."
+STOPPED = (
+    "This process no longer follows the gate: it was cancelled, waits for approval, or crashed. `prelaunch store list` and the "
+    "page of the run show which."
+)
 
 
 class LiveMessages:

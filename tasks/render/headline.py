@@ -11,6 +11,8 @@ from tasks.render.findings import Group, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
 
+# What findings about a node's whole report have for a check.
+REPORT = "report"
 # So many checks are named of those that every node fails.
 MOST_ALIKE = 3
 
@@ -146,7 +148,7 @@ def sentence(item: Group, names: bool = False) -> str:
         return f"{who} {several(message) if item.are_several else message}"
     # "report" is no check: what is said of it is about the subject as a whole. Nor is a check named twice.
     check = one_line(item.check, 80)
-    return f"{who}: {message}" if check == "report" or check in message else f"{who}: {message} ({check})"
+    return f"{who}: {message}" if check == REPORT or check in message else f"{who}: {message} ({check})"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
@@ -184,6 +186,23 @@ def culprits(verdict: Verdict) -> tuple[str, ...]:
     blamed = (f for f in verdict.findings if f.cause is not Cause.EVIDENCE and f.level is verdict.level)
     found = dict.fromkeys(place for f in blamed if f.check not in alike for place in places(f.subject))
     return tuple(found) or ((CLUSTER,) if alike else ())
+
+
+def lacking(verdict: Verdict) -> tuple[str, ...]:
+    """Of what the required evidence is missing: the nodes whose reports are, or else a check that is missing everywhere, or the nodes
+    that lack any; () if none is missing.
+    """
+    found = defaultdict[str, set[str]](set)
+    for finding in verdict.findings:
+        if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
+            found[finding.check] |= {node_of(end.strip()) for end in finding.subject.split(LINK)}
+    silent = found.get(REPORT, set()) - {CLUSTER}
+    if silent and len(silent) < verdict.coverage.nodes.required:
+        return tuple(sorted(silent))
+    for check, nodes in found.items():
+        if CLUSTER in nodes or len(nodes) >= verdict.coverage.nodes.required:
+            return (check,)
+    return tuple(sorted({node for nodes in found.values() for node in nodes}))
 
 
 def _decides(item: Group, verdict: Verdict) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tasks.gate.request_record import keep_request
+from tasks.gate.record.request import keep_request
 from tasks.store.layout import outcome_key
 from tests.flows.driving import play
 from tests.flows.test_reap import _begun, _reaped, _setting, _state, nobody_waits

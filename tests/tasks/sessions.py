@@ -19,6 +19,7 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.cost_terms import CostTerms
 from tasks.gate_file.model import Mode
+from tasks.gate_file.people import Notify
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, Placement
 from tasks.store.folder import FolderStore
 from tests.sample_reports import FACTS, POLICY, verdict_of
@@ -104,6 +105,7 @@ def session(
         approval=SimpleNamespace(on_fail=on_fail),
         checks=SimpleNamespace(max_runtime_minutes=1),
         cluster=SimpleNamespace(name="c"),
+        notify=Notify(),
     )
     setting: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,

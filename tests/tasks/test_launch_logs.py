@@ -16,4 +16,5 @@ def test_an_engine_that_says_why_and_a_log_that_says_nothing_make_one_sentence(t
     found, one = result(tmp_path, FakeEngine(log=""), status)
     logs = one.setting.store.place(logs_folder(one.gate_id, TRAIN_JOB))
 
-    assert found.training.detail == f"Slurm no longer knows the job (logs: {logs})"
+    assert found.training.cause == "Slurm no longer knows the job"
+    assert found.training.detail == f"logs: {logs}"

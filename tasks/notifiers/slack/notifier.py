@@ -80,7 +80,7 @@ class SlackNotifier:
     def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
         """The channel and the people for an audience."""
         table = self._table
-        if page.audience is Audience.OWNER and page.kind is not Kind.GO:
+        if page.audience is Audience.OWNER and page.kind not in (Kind.GO, Kind.CANCELLED):
             return table.owner_channel or table.channel, table.owner_mention
         return table.channel, table.mention
 

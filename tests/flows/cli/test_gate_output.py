@@ -22,8 +22,13 @@ from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, Training
 from tasks.gate.progress import LiveProgress, Progress
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import JobState
+from tasks.notifiers.base import Status
+from tasks.notifiers.deliver import means_of
+from tasks.notifiers.registry import notifier_for
+from tasks.paging.live import STOPPED
 from tasks.render.context import NO_CONTEXT
-from tasks.store.layout import lease_key, outcome_key
+from tasks.store.layout import lease_key, outcome_key, report_key
+from tests.fakes.slack.server import slack_server
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 
@@ -52,6 +57,49 @@ def test_an_end_says_what_was_ended_and_what_was_not(
 
     document = json.loads(capsys.readouterr().out)
     assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_message_of_a_cancelled_gate_says_what_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """The sentence of the terminal, in the message that showed the progress, and nobody is called; a gate that another run has
+    adopted goes on in that message.
+    """
+    with slack_server() as slack:
+        slack.channel("gates")
+        monkeypatch.setenv("SLACK_BOT_TOKEN", slack.token)
+        path = write_gate(tmp_path, fake=False)
+        notify = f'[notify]\norder = ["slack"]\nowner = ["slack"]\n[notify.slack]\nchannel = "#gates"\napi_url = "{slack.url}"\n'
+        path.write_text(f"{path.read_text()}\n{notify}")
+        setting = open_gate_context(GateRequest(gate_file=str(path)))
+        notifier_for("slack", setting.gate.notify, means_of(setting.store)).show(
+            Status("g-1", "test", "test", "stopped", STOPPED, 0, 0, 42.0)
+        )
+        if taken:
+            owner = this_process()
+            held = Lease(
+                1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", "{}", "/nonexistent"),
+                replace(owner, pid=owner.pid + 1), 0.0, 0.0, 1e12,
+            )  # fmt: skip
+            setting.store.put(lease_key("test"), dump_plain(held))
+        shown = LiveProgress(None)
+        judged = JudgedReport(healthy(), verdict_of(healthy()))
+        training = Training("g-1-train-1", JobState.CANCELLED)
+        shown.outcome = Outcome("g-1", Ending.CANCELLED, Decision.LAUNCHED, judged, training, "")
+        setting.store.put(report_key("g-1"), b"{}")
+        arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None)
+        interrupted(arguments, "g-1", signal.SIGTERM, setting, shown)
+        said = json.loads(capsys.readouterr().out)["first_line"]
+        message = slack.only()
+
+    assert said.endswith(
+        "cancelled by SIGTERM after the verdict GO; the training that it had started was ended"
+    )
+    assert (message.text == said) is not taken
+    assert (message.text == "stopped test, 42 s") is taken
+    assert taken or "report: " in message.shown
+    assert not any(reply.broadcast for reply in slack.thread(message))
 
 
 @pytest.mark.parametrize("taken", [True, False])

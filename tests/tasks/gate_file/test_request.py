@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from checks.model import Profile
-from tasks.gate import request_record
 from tasks.gate.commission import CommissionRequest, commission_title, gate_contexts, gate_requests
 from tasks.gate.context import open_gate_context, run_title
-from tasks.gate.request_record import keep_request
+from tasks.gate.record import request as request_record
+from tasks.gate.record.request import keep_request
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.store.folder import FolderStore

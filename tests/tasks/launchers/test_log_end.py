@@ -160,3 +160,22 @@ def test_the_cause_is_said_without_the_other_ranks() -> None:
     )
     error = cause_of([node_log("a", raised("KeyError: 'x'", 0) + table_of)])
     assert (error.said, len(error.ends)) == ("a, rank 0: KeyError: 'x'", 2)
+
+
+@pytest.mark.parametrize(
+    ("logs", "node"),
+    [
+        ([("a", LOST), ("b", raised("KeyError: 'x'", 7))], "b"),
+        ([("a", LOST + table(root=entry(0, "1 (pid: 3) "))), ("b", KILLED)], "b"),
+        ([("a", ""), ("b", "other\n")], "b"),
+        ([("a", raised("KeyError: 'x'", 0)), ("b", raised("KeyError: 'x'", 7))], ""),
+        ([("a", KILLED), ("b", KILLED)], ""),
+        ([("a", LOST), ("b", LOST)], ""),
+        ([], ""),
+    ],
+)
+def test_a_node_has_the_cause_only_where_no_other_says_the_same(
+    logs: list[tuple[str, str]], node: str
+) -> None:
+    """A script that is missing on every node is the fault of none of them."""
+    assert node == cause_of([node_log(name, log) for name, log in logs]).node

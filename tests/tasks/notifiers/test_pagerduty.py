@@ -23,7 +23,7 @@ from tasks.notifiers.base import (
     Severity,
 )
 from tasks.notifiers.incidents import Incident, opened, remember
-from tasks.notifiers.pagerduty import EVENT_BYTES, PagerDutyNotifier, Patience, dedup_key
+from tasks.notifiers.pagerduty import EVENT_BYTES, MOST_NAMED, PagerDutyNotifier, Patience, dedup_key
 from tests.fakes.pagerduty import Failure, PagerDuty, pagerduty_server
 from tests.tasks.notifiers.means import ITEM, means_in, page
 
@@ -336,3 +336,52 @@ def test_two_writers_lose_nothing(bench: Bench) -> None:
     remember(replace(bench.means, read=racing), "p5", Incident("a", "env:A", "g-1", "refused"))
 
     assert ["b", "a"] == [incident.dedup_key for incident in opened(bench.means, "p5")]
+
+
+def test_a_training_that_failed_is_resolved_by_a_training_alone(bench: Bench) -> None:
+    """A gate that only checks trains nothing, and says nothing about the training; what checks refused, it resolves."""
+    bench.send(page())
+    bench.send(page(Kind.TRAINING_FAILED, audience=Audience.OWNER))
+    said = bench.settle()
+
+    assert "1 incident resolved, 1 about a training that failed left open until a training runs" == said
+    assert ["prelaunch/p5/training-failed"] == bench.keys()
+    assert "1 incident resolved" == bench.notifier().settle(page(Kind.GO, trained=True))
+    assert [] == bench.keys()
+
+
+def test_another_fault_is_another_incident(bench: Bench) -> None:
+    """Evidence that is missing of other nodes, or of a check, notifies; the same again is added to its incident."""
+    for about in (("node-1",), ("compute.gemm",), ("node-1",), ("node-2", "node-1"), ()):
+        bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER, about=about))
+    bench.send(page(Kind.TRAINING_FAILED, audience=Audience.OWNER, about=("node-1",)))
+
+    assert [
+        "prelaunch/p5/cannot-tell/node-1",
+        "prelaunch/p5/cannot-tell/compute.gemm",
+        "prelaunch/p5/cannot-tell/node-1,node-2",
+        "prelaunch/p5/cannot-tell",
+        "prelaunch/p5/training-failed/node-1",
+    ] == bench.keys()
+    assert "5 incidents resolved" == bench.notifier().settle(page(Kind.GO, trained=True))
+
+
+def test_so_many_incidents_of_a_kind_name_what_they_are_about(bench: Bench) -> None:
+    """A cluster whose nodes fall silent in ever new groups opens no incident for each of them."""
+    for number in range(MOST_NAMED + 3):
+        bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER, about=(f"node-{number}",)))
+    bench.send(page(Kind.CANNOT_TELL, audience=Audience.OWNER, about=("node-0",)))
+
+    assert MOST_NAMED + 1 == len(bench.keys())
+    assert "prelaunch/p5/cannot-tell" == bench.keys()[-1]
+
+
+def test_the_report_is_the_first_of_the_details_also_where_no_browser_opens_it(bench: Bench) -> None:
+    """A path is no link of PagerDuty; the incident's button opens the report where there is no run."""
+    bench.send(page(url="/srv/store/gates/g-1/report.html", links=()))
+    bench.send(page(Kind.CANNOT_TELL, links=()))
+    path, url = (one.events[0] for one in bench.pagerduty.open(bench.hardware))
+    details = [next(iter(event["payload"]["custom_details"].items())) for event in (path, url)]
+
+    assert [("report", "/srv/store/gates/g-1/report.html"), ("report", "https://x.test/r.html")] == details
+    assert (None, "https://x.test/r.html") == (path.get("client_url"), url.get("client_url"))

@@ -15,6 +15,7 @@ from tasks.launchers.base import JobState
 from tasks.notifiers.base import Audience, Kind, Severity
 from tasks.paging import content
 from tasks.paging.content import (
+    about_of,
     audience_of,
     blames_hardware,
     items_of,
@@ -136,6 +137,39 @@ def test_no_missing_evidence_ever_reaches_the_hardware() -> None:
 def test_who_is_to_blame(words: tuple[str, ...], blames: bool, named: tuple[str, ...]) -> None:
     """Never a machine for missing evidence, and the cluster where too many fail alike."""
     assert (blames, named) == (blames_hardware(verdict(*words)), culprits(verdict(*words)))
+
+
+@pytest.mark.parametrize(
+    ("subjects", "about"),
+    [
+        # A silent node first: what other nodes lack follows from it.
+        ((("report", "node-1"), ("network.pairs", "node-0"), ("compute.gemm", "cluster")), ("node-1",)),
+        ((("compute.gemm", "node-2"), ("disk.io", "node-3/rank-6")), ("node-2", "node-3")),
+        (tuple(("compute.gemm", f"node-{number}/rank-{number}") for number in range(4)), ("compute.gemm",)),
+        ((("report", "cluster"),), ("report",)),
+        (tuple(("report", f"node-{number}") for number in range(4)), ("report",)),
+    ],
+)
+def test_what_cannot_be_told_names_what_lacks_evidence(
+    subjects: tuple[tuple[str, str], ...], about: tuple[str, ...]
+) -> None:
+    """Another fault has other names, and opens another incident."""
+    found = [Finding(Level.FAIL, Cause.EVIDENCE, check, subject, "no report") for check, subject in subjects]
+    made = conclude(found, WHOLE, POLICY, 4, DIGESTS, None)
+    end = Outcome("g-1", Ending.VERDICT, Decision.CANNOT_TELL, JudgedReport(healthy(), made), None, "")
+
+    assert about == about_of(end, kind_of(end))
+
+
+def test_a_training_that_failed_names_the_node_whose_log_says_why() -> None:
+    """The node of the failure, where there is one; a verdict that blames others is not about the training."""
+    training = Training("j", JobState.FAILED, "", "node-3: KeyError", "node-3")
+    ends = [
+        replace(outcome(Decision.LAUNCHED, NOTHING, Ending.JOB_FAILED), training=one)
+        for one in (training, replace(training, node=""), None)
+    ]
+
+    assert [("node-3",), (), ()] == [about_of(end, kind_of(end)) for end in ends]
 
 
 def test_a_title_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
