@@ -17,6 +17,7 @@ from tasks.reap import (
     ReapResult,
     Why,
     context_of_run,
+    crash_message,
     examine_run,
     final_state,
     gates_about,
@@ -81,7 +82,7 @@ async def _crashed(run: GateRun, setting: GateContext, why: str) -> ReapResult:
     if heir := await successor_of(run, setting):  # which notifies people of the gate's end, as of any other
         ended = await mark_ended(run, Crashed(message=f"This run {why}; {heir}."))
         return ReapResult(run.name, f"{why}; {heir}", acted=ended)
-    if not await mark_ended(run, Crashed(message=f"This run {why}.")):
+    if not await mark_ended(run, Crashed(message=crash_message(run, why))):
         return ReapResult(run.name, "has ended in the meantime", acted=False)
     done, left = await jobs_of(run, setting, paged=not run.leads)
     told = (

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         setting.store.probe()
         warn_of_time(setting, os.environ.get(TIME_LIMIT, ""))
         hold_signals()  # a lock that is taken and not yet known here could not be released
-        held = take_lease(setting, on_expired=_close, run_over=run_is_final)
+        held = take_lease(setting, request.launch, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
         return _reject(arguments, error)

@@ -247,17 +247,18 @@ class Session:
             self.unreleased.append(said)
 
 
-def take_lease(setting: GateContext, *, on_expired: ExpiryHandler, run_over: RunOver) -> HeldLease:
+def take_lease(
+    setting: GateContext, launches: bool, *, on_expired: ExpiryHandler, run_over: RunOver
+) -> HeldLease:
     """Take the cluster's lock, adopting what a dead process left; `on_expired` gets a gate whose question is over.
 
-    Raises LeaseHeld, StoreError, LaunchError.
+    A gate that only checks adopts none that `launches`: it ends it, and says so. Raises LeaseHeld, StoreError, LaunchError.
     """
-    now = time.time()
-    gate = setting.gate
+    gate, now = setting.gate, time.time()
     wanted = Lease(
         schema_version=1, cluster=gate.cluster.name, gate_id=new_gate_id(gate.name, now), attempt=1, digest=setting.digest,
         gate_file=setting.file, adopted=False, engine=setting.engine, owner=this_process(), taken_at=now, renewed_at=now,
-        expires_at=now + TTL_S,
+        expires_at=now + TTL_S, launches=launches,
     )  # fmt: skip
 
     def cancel(lease: Lease) -> None:
@@ -268,6 +269,8 @@ def take_lease(setting: GateContext, *, on_expired: ExpiryHandler, run_over: Run
             raise
         if lease.asking is not None:
             on_expired(setting, lease)
+        elif lease.launches and not launches:
+            LOG.warning("%s", leases.not_continued(lease))
 
     return leases.acquire(setting.store, wanted, running_jobs, cancel, run_over)
 
@@ -294,9 +297,8 @@ def open_session(
             f"cluster {setting.gate.cluster.name}: this run waited for approval, and its question is closed: the "
             "cluster's lock was released, or another gate took it. Nothing was launched. Start a new run."
         )
-    held = leases.bind_run(
-        setting.store, take_lease(setting, on_expired=on_expired, run_over=run_over), flow_run_id
-    )
+    held = take_lease(setting, request.launch, on_expired=on_expired, run_over=run_over)
+    held = leases.bind_run(setting.store, held, flow_run_id)
     try:
         keep_request(setting.store, held.lease.gate_id, request, flow_run_id)
     except StoreError:

@@ -25,6 +25,8 @@ NO_SLOT = "AwaitingConcurrencySlot"
 SILENT_S = 100.0
 # The same progress for so long is looked into, and not more often than that.
 QUIET_S, AGAIN_S = 60.0, 20.0
+# A worker starts the process of a run that it has taken within seconds.
+BEGINS_S = 60.0
 HOLDS = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
 
@@ -59,9 +61,25 @@ async def silence_of(client: PrefectClient, run: FlowRun) -> str:
 
 
 async def slot_holder(client: PrefectClient, run: FlowRun) -> str:
-    """Which run has the slot for which this run waits, as a sentence without its end; "" where that is not known."""
-    if run.state is None or run.state.name != NO_SLOT or run.deployment_id is None:
+    """What a run waits for that a worker has taken or will not take yet: the slot of its deployment, and which run has it, or the
+    process that should have begun it. A sentence without its end; "" where it waits for neither, or that is not known.
+    """
+    if run.state is None or run.deployment_id is None:
         return ""
+    taken_s = (datetime.now(UTC) - run.state.timestamp).total_seconds() if run.state.is_pending() else 0.0
+    if run.state.name != NO_SLOT and taken_s < BEGINS_S:
+        return ""
+    holders = await _holders(client, run)
+    if run.state.name == NO_SLOT:
+        return holders
+    said = (
+        f"a worker took this run at {run.state.timestamp:%H:%M} UTC and has not started it. If that worker is dead, reap ends the run "
+        "after 5 min, and a new run has to be started (docs/server.md, Runs that stay Pending)"
+    )
+    return f"{said}; {holders}" if holders else said
+
+
+async def _holders(client: PrefectClient, run: FlowRun) -> str:
     of_state = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(HOLDS)))
     of_deployment = FlowRunFilterDeploymentId(any_=[run.deployment_id])
     try:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import textwrap
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,45 +18,113 @@ import pytest
 
 from tasks.gate.approval.answers import GateDecision
 
+CURL = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl"
+)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "approval.md"
 
 
-class _Resumed(BaseHTTPRequestHandler):
-    """A server that takes every answer. A fake: it resumes nothing."""
+REJECTED = (
+    200,
+    {
+        "status": "REJECT",
+        "state": None,
+        "details": {"type": "abort_details", "reason": "Reason: 'launch' is not one of"},
+    },
+)
+ABORTED = (
+    200,
+    {
+        "status": "ABORT",
+        "state": None,
+        "details": {"type": "abort_details", "reason": "Cannot resume a flow run that is not"},
+    },
+)
+ACCEPTED = (201, {"status": "ACCEPT", "state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}})
+REFUSED = (401, {"exception_message": "Unauthorized"})
+PASSWORD = {"PREFECT_API_AUTH_STRING": "prelaunch:word"}
 
+
+class _Resumed(BaseHTTPRequestHandler):
+    """A server that answers as Prefect 3.8.8 does (prefect/server/api/flow_runs.py). A fake: it resumes nothing."""
+
+    answer: tuple[int, dict[str, object]] = ACCEPTED
     got: tuple[str, str, bytes] = ("", "", b"")
 
     def do_POST(self) -> None:
         """Keep what came."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         type(self).got = (self.path, self.headers.get("Authorization", ""), body)
-        self.send_response(201)
+        code, said = type(self).answer
+        self.send_response(code)
         self.end_headers()
+        self.wfile.write(json.dumps(said).encode())
 
     def log_message(self, *of: object) -> None:
         """Nothing."""
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="not installed: curl. Remedy: apt-get install curl")
-def test_the_command_sends_what_the_form_sends() -> None:
-    """With the password of the API, which no list of processes shows."""
+def _answered(
+    answer: tuple[int, dict[str, object]], own: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """The documented command, as it is written, against a server with this answer."""
     block = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
+    _Resumed.answer, _Resumed.got = answer, ("", "", b"")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Resumed) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
             address = f"http://127.0.0.1:{server.server_port}/api"
-            own = {"PREFECT_API_URL": address, "PREFECT_API_AUTH_STRING": "prelaunch:word", "RUN": "7"}
+            given = {"PATH": os.environ["PATH"], "PREFECT_API_URL": address, "RUN": "7", **own}
             argv = ("bash", "-c", textwrap.dedent(block))
-            subprocess.run(argv, env={"PATH": os.environ["PATH"], **own}, timeout=30, check=True)
+            return subprocess.run(
+                argv,
+                env=given,
+                timeout=30,
+                check=False,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+            )
         finally:
             server.shutdown()
             thread.join()
+
+
+@CURL
+def test_the_command_sends_what_the_form_sends() -> None:
+    """With the password of the API, which no list of processes shows."""
+    done = _answered(ACCEPTED, PASSWORD)
     path, allowed, body = _Resumed.got
 
-    assert ("/api/flow_runs/7/resume", "prelaunch:word") == (
-        path,
-        base64.b64decode(allowed.split()[1]).decode(),
-    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert "/api/flow_runs/7/resume" == path
+    assert "prelaunch:word" == base64.b64decode(allowed.split()[1]).decode()
     assert "block" == GateDecision.model_validate(json.loads(body)["run_input"]).action
-    assert "--user" not in block and "word" not in block.replace("password", "")
+    block = PAGE.read_text()
+    assert "--user" not in block and "prelaunch:word" not in block
+
+
+@CURL
+def test_without_a_password_none_is_sent_and_none_is_asked_for() -> None:
+    """A server on a laptop has none."""
+    done = _answered(ACCEPTED, {})
+
+    assert (0, "", "") == (done.returncode, _Resumed.got[1], done.stdout + done.stderr)
+
+
+@CURL
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (REJECTED, "not answered: Reason: 'launch' is not one of\n"),
+        (ABORTED, "not answered: Cannot resume a flow run that is not\n"),
+        (REFUSED, "curl: (22) The requested URL returned error: 401\n"),
+    ],
+)
+def test_an_answer_that_was_not_taken_is_a_failure(answer: tuple[int, dict[str, object]], said: str) -> None:
+    """Prefect says 200 of it: a script would believe that it has answered."""
+    done = _answered(answer, PASSWORD)
+
+    assert done.returncode != 0
+    assert ("", said) == (done.stdout, done.stderr)

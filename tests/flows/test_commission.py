@@ -94,7 +94,7 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(events, "emit_event", keep)
     file = write_cluster(tmp_path, "held")
     setting = open_gate_context(GateRequest(gate_file=str(file)))
-    held = take_lease(setting, on_expired=close_expired_gate, run_over=run_is_final)
+    held = take_lease(setting, True, on_expired=close_expired_gate, run_over=run_is_final)
     try:
         # Another gate of this very process: only the flow run's file tells that it is not ours.
         state, children, rows = commission(file, learn=False, busy_minutes=0)
@@ -118,7 +118,7 @@ def test_a_busy_cluster_is_waited_for(
     setting = open_gate_context(GateRequest(gate_file=str(file)))
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
     monkeypatch.setattr(commissioning, "MINUTE_S", 60.0 * minutes)
-    held = take_lease(setting, on_expired=close_expired_gate, run_over=run_is_final)
+    held = take_lease(setting, True, on_expired=close_expired_gate, run_over=run_is_final)
     free = threading.Timer(2.0, leases.release, (setting.store, held))
     if minutes == 1:
         free.start()

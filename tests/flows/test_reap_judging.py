@@ -16,7 +16,9 @@ from tasks.gate.lease import renewal as life
 from tasks.gate.lease.lease import HeldLease, Lease
 from tasks.gate.lease.owner import Owner, this_process
 from tasks.gate.lease.renewal import FRESH_S, RunLiveness, liveness_of, patience_s
-from tasks.reap import ReapAction, Why, assess_state
+from tasks.gate_file.request import GateRequest
+from tasks.orchestration.runs import GateRun
+from tasks.reap import ReapAction, Why, assess_state, crash_message
 from tasks.store.folder import FolderStore
 
 ELSEWHERE = Owner("far", "another boot pid:[1]", 7, 7, "run-1")
@@ -28,6 +30,17 @@ ENGINE = leases.LauncherAddress("local", "{}", "/nowhere")
 def test_a_run_whose_process_lives_is_left_alone(why: Why, kind: StateType) -> None:
     """Whatever the server takes it for."""
     assert ReapAction.LEAVE is assess_state(why, kind, kind.value, RunLiveness.LIVES).act
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_a_crashed_run_says_what_became_of_the_training_that_was_requested(launches: bool) -> None:
+    """Its owner asks that first; whoever only asked for checks is told nothing of a training."""
+    run = GateRun("run-1", "gate local", "Running", GateRequest(gate_file="local", launch=launches))
+
+    said = crash_message(run, "has sent no heartbeat, and its process is gone")
+
+    assert said.startswith("This run has sent no heartbeat, ") and said.endswith(" Start a new run.")
+    assert launches is ("Its training was not handed over" in said)
 
 
 @pytest.mark.parametrize(

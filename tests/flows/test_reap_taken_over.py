@@ -24,13 +24,16 @@ def test_a_gate_that_another_run_took_over_and_ended_pages_nobody(tmp_path: Path
     setting = _setting(request)
     asyncio.run(_announced(run, "test-1", setting.address))
     keep_request(setting.store, "test-1", request, str(UUID(int=7)))
-    setting.store.put(outcome_key("test-1"), json.dumps({"reason": "GO test: all is well"}).encode())
+    setting.store.put(
+        outcome_key("test-1"), json.dumps({"decision": "launched", "reason": "GO test: all is well"}).encode()
+    )
 
     first, second = _reaped(run, "silent"), _reaped(run, "crashed")
 
     assert ("Reaped", "Crashed") == (first.name, _state(run).name), first.message
+    heir = UUID(int=7)
     assert (
-        f"flow run {UUID(int=7)} has taken over its gate test-1, which ended: GO test" in _state(run).message
+        f"flow run {heir} has taken over its gate test-1 and has ended it (launched)" in _state(run).message
     )
     assert "taken over" in second.message and not (tmp_path / "store" / "pages").exists()
 

@@ -73,7 +73,7 @@ class Lease:
 
     `asking` is the question of a run that may come back for the answer; `rechecks` counts how often a person had the
     checks run again, `trainings` how often the training of this attempt was submitted: each time but the last there were no
-    machines for it. Times are Unix seconds of the owner's clock.
+    machines for it; `launches` says that it was requested to launch a training. Times are Unix seconds of the owner's clock.
     """
 
     schema_version: Version
@@ -91,6 +91,7 @@ class Lease:
     asking: OpenQuestion | None = None
     rechecks: int = 0
     trainings: int = 1
+    launches: bool = True
 
     def job(self, stage: str) -> str:
         """The name of this attempt's job: "<gate id>-check-1", or "<gate id>-train-1-2" for its second training."""
@@ -105,6 +106,10 @@ class Lease:
     def parked(self, now: float) -> bool:
         """Whether the cluster is kept for a run that waits for a person."""
         return self.asking is not None and now <= self.asking.until
+
+    def asks_the_same(self, other: Lease) -> bool:
+        """Whether both were requested to do the same: a gate that only checks must not end one that has to launch a training."""
+        return self.digest == other.digest and self.launches == other.launches
 
     def __str__(self) -> str:
         run = f", flow run {self.owner.flow_run_id}" if self.owner.flow_run_id else ""
@@ -135,7 +140,7 @@ def assume_unfinished(flow_run_id: str) -> bool:
 def acquire(
     store: Store, wanted: Lease, running: Running, cancel: Cancel, over: Over = assume_unfinished
 ) -> HeldLease:
-    """Take the cluster's lock for `wanted`, or adopt what a dead owner of the same gate file left.
+    """Take the cluster's lock for `wanted`, or adopt what a dead owner of the same gate file and the same request left.
 
     What a question left that nobody answered is ended, never adopted. Idempotent for one owner. Raises LeaseHeld, naming
     the holder; StoreError.
@@ -166,7 +171,7 @@ def _contend(
 ) -> HeldLease | None:
     """Try to take the lock; return None if it changed meanwhile."""
     now = wanted.taken_at
-    if holder.owner.is_me(wanted.owner) and holder.digest == wanted.digest:
+    if holder.owner.is_me(wanted.owner) and holder.asks_the_same(wanted):
         return _swap(store, current, dataclasses.replace(holder, owner=wanted.owner))
     if holder.parked(now):
         if not over(holder.owner.flow_run_id):
@@ -180,12 +185,13 @@ def _contend(
         holder, owner=wanted.owner, adopted=True, renewed_at=now, expires_at=wanted.expires_at, asking=None
     )
     fresh = now - holder.renewed_at < FRESH_S and holder.asking is None
-    if holder.digest == wanted.digest and (busy or fresh):
+    if holder.asks_the_same(wanted) and (busy or fresh):
         return _inherited(store, _swap(store, current, ours), holder)
     if holder.job(TRAIN) in busy:
         raise LeaseHeld(
             f"cluster {holder.cluster}: {holder} is gone, but its job {holder.job(TRAIN)} still runs. "
-            "Run that gate file again, unchanged and with the version of Prelaunch that started it: that gate adopts the job. "
+            "Run that gate file again, unchanged, without --check-only and with the version of Prelaunch that started it: "
+            "that gate adopts the job. "
             "Or wait until the job has ended, or end the job."
         )
     # Own it before its jobs are ended, replace it after: a process that dies in between leaves their names behind.
@@ -201,6 +207,15 @@ def _waits(holder: Lease) -> str:
     return (
         f"cluster {holder.cluster} is locked by gate {holder.gate_id} ({holder.gate_file}): flow run "
         f"{holder.owner.flow_run_id} waits for approval until {until}. Answer it, or cancel that run."
+    )
+
+
+def not_continued(lease: Lease) -> str:
+    """What a gate that only checks says about a dead one that was to launch a training, after it has ended its jobs."""
+    return (
+        f"{lease} was requested to launch a training, and its process is gone. This gate only checks, so it does not continue "
+        "that one: what was left of its checks was ended, and its training is not started. To start it, run that gate file "
+        "again without --check-only."
     )
 
 

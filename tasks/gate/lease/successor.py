@@ -24,8 +24,10 @@ def taken_over(store: Store, cluster: str, gate_id: str, flow_run_id: str) -> st
     if heir in ("", flow_run_id):
         return ""
     said = f"flow run {heir} has taken over its gate {gate_id}"
-    if reason := _text(store, outcome_key(gate_id), "reason"):
-        return f"{said}, which ended: {reason}"
+    # Its answer is that of the other run: quoted here, it would read as the answer of the run that died.
+    ended = outcome_key(gate_id)
+    if how := _text(store, ended, "decision") or _text(store, ended, "ending"):
+        return f"{said} and has ended it ({how.replace('_', ' ')}): prelaunch watch {heir} shows the result"
     lease = lease_of_cluster(store, cluster)
     if lease is None or lease.gate_id != gate_id or is_dead(lease.owner, lease.expires_at, time.time()):
         return ""

@@ -371,7 +371,27 @@ def test_a_question_that_nobody_answered_is_closed_before_the_next_gate(
 
     if broken:
         with pytest.raises(LaunchError):
-            take_lease(waits.setting, on_expired=expire, run_over=NEVER)
+            take_lease(waits.setting, True, on_expired=expire, run_over=NEVER)
     else:
-        assert "g-1" != take_lease(waits.setting, on_expired=expire, run_over=NEVER).lease.gate_id
+        assert "g-1" != take_lease(waits.setting, True, on_expired=expire, run_over=NEVER).lease.gate_id
     assert (["g-1"] * (not broken), broken) == (expired, bool(notified))
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_a_check_says_which_training_it_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, launches: bool
+) -> None:
+    """Another gate's process is gone, and nobody else says that its training was requested; a gate that launches is another case."""
+    dead = session(tmp_path, launches=True)
+    opened(dead, monkeypatch)
+    held = leases.lease_of_cluster(dead.setting.store, "c")
+    assert held is not None
+    path = tmp_path / "store" / "leases" / "c.json"
+    path.write_bytes(path.read_bytes().replace(f'"pid":{held.owner.pid}'.encode(), b'"pid":2000000000'))
+    dead.setting.launcher.states.clear()  # type: ignore[attr-defined]
+
+    got = take_lease(dead.setting, launches, on_expired=lambda *_: None, run_over=NEVER)
+
+    said = [line for line in caplog.messages if "its training is not started" in line]
+    assert ([] if launches else [said[0]]) == said
+    assert launches or ("g-1" in said[0] and "without --check-only" in said[0] and not got.lease.launches)

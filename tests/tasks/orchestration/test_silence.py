@@ -10,7 +10,7 @@ from uuid import UUID
 import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.states import AwaitingConcurrencySlot, Running
+from prefect.states import AwaitingConcurrencySlot, Pending, Running
 
 from tasks.gate.progress import Progress
 from tasks.orchestration import silence
@@ -76,6 +76,22 @@ def test_the_run_that_has_the_slot_is_named() -> None:
     )
     assert "" == said(Client()) == said(Client(broken=True))
     assert "" == asyncio.run(slot_holder(Client(waits), run_in(Running(), 9)))  # type: ignore[arg-type]
+
+
+def test_a_run_that_a_worker_took_and_does_not_start_says_so() -> None:
+    """After a minute, with what ends it; and with the run that still has the slot of its deployment, if there is one."""
+
+    def said(client: Any, taken_s: float) -> str:
+        return asyncio.run(slot_holder(client, run_in(Pending(), 9, taken_s)))
+
+    alone, behind = (
+        said(Client(), 70.0),
+        said(Client(run_in(Running(), 7, 300.0), beat_s=130.0), 70.0),
+    )
+
+    assert "" == said(Client(), 50.0)
+    assert "has not started it" in alone and "Runs that stay Pending" in alone and "slot" not in alone
+    assert f"run gate local ({UUID(int=7)}, Running since " in behind and "no heartbeat for 2 min" in behind
 
 
 def test_a_run_that_says_nothing_new_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

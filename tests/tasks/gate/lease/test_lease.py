@@ -90,6 +90,29 @@ def test_the_same_gate_file_adopts_what_a_dead_owner_left(store: FolderStore) ->
     assert (held.lease.gate_id, held.lease.adopted, held.lease.owner) == ("g-1", True, this_process())
 
 
+@pytest.mark.parametrize("launches", [True, False])
+def test_what_was_requested_otherwise_is_not_adopted(store: FolderStore, launches: bool) -> None:
+    """A gate that only checks must not swallow the order of a dead one to launch; nor may a launch take a mere check for its own."""
+    ended: list[str] = []
+    take(store, dataclasses.replace(lease("g-1", owner=DEAD), launches=launches))
+
+    wanted = dataclasses.replace(lease("g-2", now=NOW + 1), launches=not launches)
+    held = take(store, wanted, running=("g-1-check-1",), ended=ended)
+
+    assert (("g-2", False, not launches), ["g-1"]) == (
+        (held.lease.gate_id, held.lease.adopted, held.lease.launches),
+        ended,
+    )
+
+
+def test_a_check_leaves_a_training_that_runs_alone(store: FolderStore) -> None:
+    """Its gate is dead; only a gate that launches may continue it, and the message says so."""
+    take(store, lease("g-1", owner=DEAD))
+
+    with pytest.raises(LeaseHeld, match="still runs.*without --check-only"):
+        take(store, dataclasses.replace(lease("g-2"), launches=False), running=("g-1-train-1",))
+
+
 def test_what_ended_long_ago_is_not_adopted(store: FolderStore) -> None:
     """Old evidence says nothing about the machines of today."""
     take(store, lease("g-1", owner=DEAD))

@@ -50,17 +50,23 @@ def test_a_living_successor_goes_on_and_a_dead_one_is_none(tmp_path: Path) -> No
     assert "" == taken_over(dead, "c", "g-1", "run-1")
 
 
-def test_an_end_is_told_in_its_own_words(tmp_path: Path) -> None:
-    """Also when its successor has ended; a record that cannot be read is none."""
+def test_an_end_is_told_by_its_decision_and_the_run_that_has_the_answer(tmp_path: Path) -> None:
+    """The answer itself would read as that of the run that died; a record that cannot be read is none."""
     store = FolderStore(tmp_path)
     held(store, this_process(), "run-2")
-    store.put(outcome_key("g-1"), json.dumps({"reason": "NO-GO c: \x1b[31mnode-1"}).encode())
+    told = {
+        "decision": "not_launched",
+        "ending": "no capacity",
+        "reason": "GO c: \x1b[31mall is well (no training was requested)",
+    }
+    store.put(outcome_key("g-1"), json.dumps(told).encode())
 
     said = taken_over(store, "c", "g-1", "run-1")
+    store.put(outcome_key("g-1"), json.dumps({**told, "decision": None}).encode())
+    undecided = taken_over(store, "c", "g-1", "run-1")
     store.put(outcome_key("g-1"), b"{")
 
-    assert (
-        said.startswith("flow run run-2 has taken over its gate g-1, which ended: NO-GO c: ")
-        and "\x1b" not in said
-    )
+    begins = "flow run run-2 has taken over its gate g-1 and has ended it"
+    assert f"{begins} (not launched): prelaunch watch run-2 shows the result" == said
+    assert undecided.startswith(f"{begins} (no capacity): ")
     assert "goes on" in taken_over(store, "c", "g-1", "run-1")
