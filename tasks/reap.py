@@ -271,7 +271,9 @@ def crash_message(run: GateRun, why: str) -> str:
     """What the state of a crashed run says: what became of the training that was requested, and what to do."""
     if run.request is None or not run.request.launch:
         return f"This run {why}. Start a new run."
-    return f"This run {why}. Its training was not handed over; reap ends what it had started. Start a new run."
+    return (
+        f"This run {why}. Its training was not handed over; reap ends what it had started. Start a new run."
+    )
 
 
 async def mark_ended(run: GateRun, state: State[Any]) -> bool:

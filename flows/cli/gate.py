@@ -141,7 +141,7 @@ def _reject(arguments: argparse.Namespace, error: Exception) -> int:
 
 
 def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> int:
-    name = setting.gate.name
+    name, server = setting.gate.name, None
     with ExitStack() as stack:
         shown = stack.enter_context(live_progress())
         try:
@@ -165,16 +165,15 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
             return nothing_judged(arguments, name, gate_id, str(error))
         except Exception as error:
             stack.close()
-            if not (shown.outcome or _is_service(error)):
+            if not (shown.outcome or (fault := _service_fault(error, server))):
                 raise
             if shown.outcome is None:
-                return nothing_judged(arguments, name, gate_id, f"the Prefect server failed: {error}")
+                return nothing_judged(arguments, name, gate_id, fault)
             write_stderr(
                 f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}"
             )
     if shown.outcome is None:
-        nothing_judged(arguments, name, gate_id, "the flow ended without a result")
-        return int(Exit.CANNOT_TELL)
+        return nothing_judged(arguments, name, gate_id, "the flow ended without a result", Exit.CANNOT_TELL)
     code, trained = _show(arguments, setting, shown.outcome), shown.outcome.training
     write_logs(arguments, setting.address, gate_id, trained.job_id if trained else "", code)
     return code
@@ -243,11 +242,16 @@ def _baseline(arguments: argparse.Namespace) -> str:
     return str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
 
 
-def _is_service(error: BaseException | None) -> bool:
-    """Whether the Prefect server failed and not our code: one cause of the error is an HTTP error."""
+def _service_fault(error: BaseException | None, server: EmbeddedServer | None) -> str:
+    """What is wrong with the Prefect server, where that failed and not our code: one cause of the error is an HTTP error. Else ""."""
     httpx = sys.modules.get("httpx")
     while error is not None and httpx is not None:
-        if isinstance(error, httpx.HTTPError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+        if not isinstance(error, httpx.HTTPError):
+            error = error.__cause__ or error.__context__
+        elif server is not None:
+            return f"the gate's own Prefect server failed: {error}. Its log is {server.log}."
+        else:
+            from tasks.orchestration.follow import unanswered
+
+            return unanswered(configured_api_url(os.environ, Path.cwd()) or "", error)
+    return ""

@@ -6,6 +6,7 @@ import argparse
 import signal
 
 from checks.exit_codes import Exit
+from checks.model import ANSWER_WORDS, Answer
 from checks.runner.deadline import limited
 from flows.cli.output import (
     annotate_end,
@@ -24,7 +25,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, lease_of_cluster
 from tasks.gate.lease.owner import this_process
 from tasks.gate.outcome import (
-    ENDING_WORDS,
+    SERVICE_ERROR,
     Ending,
     Outcome,
     cancelled_by,
@@ -147,21 +148,21 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
         return outcome
 
 
-def nothing_judged(arguments: argparse.Namespace, name: str, gate_id: str, reason: str) -> int:
-    """Print that a service failed before anything was judged."""
-    line = f"{ENDING_WORDS[Ending.NO_CAPACITY]} {name}: {one_line(reason)}"
-    if arguments.format != "json":
-        write_stdout(f"{line}\n")
-    _empty(arguments, name, gate_id, reason, line)
-    return int(Exit.NO_CAPACITY)
-
-
-def _empty(arguments: argparse.Namespace, name: str, gate_id: str, reason: str, line: str) -> None:
+def nothing_judged(
+    arguments: argparse.Namespace, name: str, gate_id: str, reason: str, code: Exit = Exit.NO_CAPACITY
+) -> int:
+    """Print that a service failed before anything was judged, or (CANNOT_TELL) that a gate ended without a result."""
+    word = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
+    line = f"{word} {name}: {one_line(reason)}"
     write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
         made = ending_json(None, None, None, None, None, gate_id, reason, line)
         write_stdout(json_text(made, by_name=False))
-    write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+        write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+    else:
+        write_stdout(f"{line}\n")
+    annotate_end(line, code, None)
+    return int(code)
 
 
 def _after(outcome: Outcome) -> list[str]:

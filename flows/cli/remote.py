@@ -22,7 +22,7 @@ from flows.cli.output import (
     write_stdout,
     write_unjudged,
 )
-from tasks.gate.outcome import CANCELLED, ending_json
+from tasks.gate.outcome import CANCELLED, SERVICE_ERROR, ending_json
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, write_file
 from tasks.text.inert import one_line
@@ -59,8 +59,9 @@ def refuse(arguments: argparse.Namespace, message: str) -> int:
 def no_verdict(
     arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL, cancelled: bool = False
 ) -> int:
-    """Report that nobody can say how the run ended, that nothing was judged, or that it was cancelled."""
-    line = f"{CANCELLED if cancelled else ANSWER_WORDS[Answer.CANNOT_TELL]} gate: {one_line(reason)}"
+    """Report that nobody can say how the run ended, that a service failed before there was one, or that it was cancelled."""
+    word = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
+    line = f"{CANCELLED if cancelled else word} gate: {one_line(reason)}"
     if arguments.format == "json":
         write_stdout(json_text(ending_json(None, None, None, None, None, "", reason, line), by_name=False))
     else:

@@ -155,6 +155,8 @@ ENDING_WORDS = {
     Ending.CANCELLED: "CANCELLED",
 }
 CANCELLED = ENDING_WORDS[Ending.CANCELLED]
+# That word where Prefect failed before there was anything to decide about.
+SERVICE_ERROR = "SERVICE ERROR"
 
 
 def first_line(outcome: Outcome, name: str) -> str:

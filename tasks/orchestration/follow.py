@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from checks.model import Report
 from checks.value_types import DecodeError
 from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
+from tasks.orchestration.server.settings import configured_api_url
 from tasks.orchestration.silence import QuietRun, slot_holder
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
@@ -103,7 +105,7 @@ async def start(deployment: str, request: Mapping[str, object], once: str) -> UU
         async with get_client() as client:
             return await start_run(client, deployment, request, once)
     except httpx.HTTPError as error:
-        raise Unreachable(f"the Prefect server does not answer: {_why(error)}") from error
+        raise Unreachable(unanswered(configured_api_url(os.environ, Path.cwd()) or "", error)) from error
 
 
 async def cancel(run: UUID) -> str:
@@ -147,12 +149,12 @@ async def follow_run(
             say(await quiet.completed(client, found, await _progress(client, found, waits)))
         except httpx.HTTPError as error:
             if heard == begun and _is_unwelcome(error):
-                raise Unreachable(_unanswered(client, error)) from error
+                raise Unreachable(unanswered(str(client.api_url), error)) from error
             if not known:
                 _require_answer(client, error, run, heard, min(FIRST_ANSWER_S, limit_s))
             _require_patience(error, run, heard, say, begun + limit_s)
         except ObjectNotFound as error:
-            said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+            said = f"the server {_at(str(client.api_url))} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
             raise NoSuchRun(said) from error
         await asyncio.sleep(POLL_S)
 
@@ -177,9 +179,9 @@ async def start_run(client: PrefectClient, deployment: str, request: Mapping[str
     except httpx.HTTPStatusError as error:
         raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
     except httpx.HTTPError as error:
-        raise Unreachable(_unanswered(client, error)) from error
+        raise Unreachable(unanswered(str(client.api_url), error)) from error
     except ObjectNotFound as error:
-        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        said = f"the server {_at(str(client.api_url))} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
         raise NoSuchRun(said) from error
 
 
@@ -279,7 +281,7 @@ def _require_answer(
     """Raise Unreachable where a server that has never answered was waited for long enough."""
     silent = time.monotonic() - begun
     if silent > limit_s:
-        said = f"the Prefect server {_at(client)} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
+        said = f"the Prefect server {_at(str(client.api_url))} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
         said += (
             f"it has run {run}. Start it, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
         )
@@ -302,15 +304,18 @@ def _is_unwelcome(error: httpx.HTTPError) -> bool:
     return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
 
 
-def _unanswered(client: PrefectClient, error: httpx.HTTPError) -> str:
+def unanswered(url: str, error: httpx.HTTPError) -> str:
+    """What every command says of a server at this address that failed, and the remedy."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"the Prefect server {_at(client)} refuses: {_said(error)}"
-    return f"the Prefect server {_at(client)} does not answer: {_why(error)}"
+        return f"the Prefect server {_at(url)} refuses: {_said(error)}"
+    why = _why(error).rstrip(".")
+    remedy = "Start it, or correct PREFECT_API_URL; `prelaunch doctor` looks at it."
+    return f"the Prefect server {_at(url)} does not answer: {why}. {remedy}"
 
 
-def _at(client: PrefectClient) -> str:
+def _at(url: str) -> str:
     """The server's address without its password, with a hint about a common mistake."""
-    url = str(client.api_url).rstrip("/")
+    url = url.rstrip("/")
     hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"
     return redact(f"at {url}", os.environ) + hint
 

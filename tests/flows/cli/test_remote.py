@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import httpx
 import pytest
 
-from flows.cli.remote import show
+from checks.exit_codes import Exit
+from flows.cli import gate, gate_output
+from flows.cli.remote import no_verdict, show
 from tasks.gate.outcome import ending_json
 from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status_document import RunStatus
@@ -50,3 +53,27 @@ def test_a_request_that_was_rejected_has_a_name(tmp_path: Path, capsys: pytest.C
 
     assert (code, capsys.readouterr().out) == (2, "REJECTED gate: the store cannot be written\n")
     assert "# REJECTED gate\n" in (tmp_path / "out.md").read_text()
+
+
+def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no lack of machines, and nothing was judged; what to do is in it. The code is the documented 5."""
+    monkeypatch.setenv("PREFECT_API_URL", "http://user:word@127.0.0.1:9/api")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "user:word")
+    down = httpx.ConnectError("All connection attempts failed")
+    error = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
+    error.__cause__ = down
+    fault = gate._service_fault(error, None)
+
+    here = gate_output.nothing_judged(_arguments(tmp_path), "alpha", "", fault)
+    there = no_verdict(_arguments(tmp_path), fault, Exit.NO_CAPACITY)
+
+    said = (
+        "the Prefect server at http://[removed]@127.0.0.1:9/api does not answer: All connection attempts failed. "
+        "Start it, or correct PREFECT_API_URL; `prelaunch doctor` looks at it."
+    )
+    printed = capsys.readouterr()
+    assert (5, 5, "") == (here, there, printed.err)
+    assert f"SERVICE ERROR alpha: {said}\nSERVICE ERROR gate: {said}\n" == printed.out
+    assert "" == gate._service_fault(ValueError("ours"), None)
