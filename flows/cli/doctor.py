@@ -18,6 +18,7 @@ from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
+from flows.cli.doctor_deployments import look_at_deployments
 from flows.cli.doctor_notifiers import ANSWER_S, look_at_notifiers, missing, ok, quiet_prefect
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
 from flows.cli.plan import copied_of, examples_of, plans_of
@@ -59,7 +60,8 @@ def add_arguments(parser: Parser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
         "Looks at what a gate needs: Python, the store, the index that it names, the engine and the account, PyTorch, the notifiers, "
-        f"Prefect, and a worker for its deployments. One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
+        "Prefect, a worker for its deployments, and the gate files that deployments/prefect.yaml names. "
+        f"One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
         "Exit codes: 0 everything is there, 2 something is missing, "
         "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
     )
@@ -113,10 +115,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield missing("gate file", str(error))
             return
         yield ok("gate file", f"{setting.file}, policy {setting.policy.name}")
-        yield from (missing(one.place, one.message, one.remedy) for one in examples_of(setting))
-        yield from (
-            PreflightCheck(one.place, PreflightResult.WARNING, one.message) for one in copied_of(setting)
-        )
+        yield from _placeholders(setting)
     else:
         yield from _needs_a_file(arguments)
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
@@ -126,6 +125,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
         ("the index", lambda: _index(setting)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: look_at_notifiers(setting, arguments.send_test)),
+        ("deployments", look_at_deployments),
         ("Prefect", lambda: _prefect(setting)),
     )
     for name, look in looks:
@@ -147,6 +147,31 @@ def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
         yield missing(
             "gate file", "--set changes a value of a gate file, and none is named", "Name a gate file."
         )
+
+
+def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
+    """What is still an example's, one line for all keys of which the same has to be said."""
+    examples: dict[tuple[str, str], list[str]] = {}
+    for one in examples_of(setting):
+        examples.setdefault((one.message, one.remedy), []).append(one.place)
+    yield from (missing(", ".join(places), *said) for said, places in examples.items())
+    copied: dict[str, list[str]] = {}
+    for key in copied_of(setting):
+        copied.setdefault(key.message, []).append(key.place)
+    for message, places in copied.items():
+        yield PreflightCheck(", ".join(places), PreflightResult.WARNING, message)
+
+
+def _gathered(lines: Iterable[PreflightCheck]) -> Iterator[PreflightCheck]:
+    """The lines; all that could not be looked at because of the same other line are one, at the place of the first."""
+    kept = tuple(lines)
+    for place, line in enumerate(kept):
+        if not line.behind:
+            yield line
+        elif all(one.behind != line.behind for one in kept[:place]):
+            same = dict.fromkeys(one.subject for one in kept if one.behind == line.behind)
+            said = f"not looked at, because of the line on {line.behind}"
+            yield PreflightCheck(", ".join(same), PreflightResult.UNSEEN, said)
 
 
 def _text(line: PreflightCheck) -> str:
@@ -230,7 +255,7 @@ def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         yield missing(f"engine {launcher}", str(error))
         return
-    yield from lines
+    yield from _gathered(lines)
     if any(line.result is not PreflightResult.WARNING for line in lines):
         return
     if launcher == "local":
@@ -283,11 +308,12 @@ def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
 def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
     """Whether a worker is online for each work pool that deployments of this gate (without one: of all gates) use."""
     with without_collection():
-        from tasks.orchestration.work_pools import gate_pools
+        from tasks.orchestration.work_pools import gate_pools, without_reaper
 
-    names = None if setting is None else frozenset({Path(setting.file).stem})
+    file = None if setting is None else Path(setting.file)
     try:
-        found = guarded(lambda: asyncio.run(gate_pools(names)), ANSWER_S)
+        found = guarded(lambda: asyncio.run(gate_pools(file)), ANSWER_S)
+        unreaped = guarded(lambda: asyncio.run(without_reaper()), ANSWER_S)
     except NotifyError as error:
         yield PreflightCheck("work pools", PreflightResult.UNSEEN, f"the server did not list them: {error}")
         return
@@ -301,6 +327,9 @@ def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
         else:
             heard = f" ({state.heard})" if state.heard else ""
             yield ok(subject, f"a worker is online{heard}; used by {used}{own}")
+    if unreaped:
+        said = f"the server has no deployment of it, so nothing ends a dead run of {', '.join(unreaped)}"
+        yield PreflightCheck("reap", PreflightResult.WARNING, said, "Deploy it: docs/deployments.md, Set up.")
 
 
 def _read_a_run() -> None:

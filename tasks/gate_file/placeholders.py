@@ -80,7 +80,7 @@ class Copied(_Place):
     @property
     def message(self) -> str:
         """What is known of it."""
-        return f"it is still that of the shipped {self.shipped}: replace it, unless it is right for you too"
+        return f"still as in the shipped {self.shipped}: replace what is not right for you too"
 
     @property
     def text(self) -> str:

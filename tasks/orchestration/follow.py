@@ -154,7 +154,7 @@ async def follow_run(
                 _require_answer(client, error, run, heard, min(FIRST_ANSWER_S, limit_s))
             _require_patience(error, run, heard, say, begun + limit_s)
         except ObjectNotFound as error:
-            said = f"the server {_at(str(client.api_url))} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+            said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
             raise NoSuchRun(said) from error
         await asyncio.sleep(POLL_S)
 
@@ -181,7 +181,7 @@ async def start_run(client: PrefectClient, deployment: str, request: Mapping[str
     except httpx.HTTPError as error:
         raise Unreachable(unanswered(str(client.api_url), error)) from error
     except ObjectNotFound as error:
-        said = f"the server {_at(str(client.api_url))} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
         raise NoSuchRun(said) from error
 
 
@@ -281,7 +281,7 @@ def _require_answer(
     """Raise Unreachable where a server that has never answered was waited for long enough."""
     silent = time.monotonic() - begun
     if silent > limit_s:
-        said = f"the Prefect server {_at(str(client.api_url))} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
+        said = f"the Prefect server {_at(client)} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
         said += (
             f"it has run {run}. Start it, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
         )
@@ -307,13 +307,17 @@ def _is_unwelcome(error: httpx.HTTPError) -> bool:
 def unanswered(url: str, error: httpx.HTTPError) -> str:
     """What every command says of a server at this address that failed, and the remedy."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"the Prefect server {_at(url)} refuses: {_said(error)}"
+        return f"the Prefect server {_address(url)} refuses: {_said(error)}"
     why = _why(error).rstrip(".")
     remedy = "Start it, or correct PREFECT_API_URL; `prelaunch doctor` looks at it."
-    return f"the Prefect server {_at(url)} does not answer: {why}. {remedy}"
+    return f"the Prefect server {_address(url)} does not answer: {why}. {remedy}"
 
 
-def _at(url: str) -> str:
+def _at(client: PrefectClient) -> str:
+    return _address(str(client.api_url))
+
+
+def _address(url: str) -> str:
     """The server's address without its password, with a hint about a common mistake."""
     url = url.rstrip("/")
     hint = "" if url.endswith("/api") else "; its address in PREFECT_API_URL usually ends in /api"

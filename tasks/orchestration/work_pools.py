@@ -11,9 +11,12 @@ from typing import Any
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.objects import Worker, WorkerStatus
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
-FLOW = "gate"
+from tasks.gate_file.folder import SUFFIX, path_of
+
+FLOW, REAP = "gate", "reap"
 # Prefect 3.8.8: a worker sends a heartbeat every 30 s by default. The server's service Foreman looks every 15 s, and takes one that
 # missed three for offline (PREFECT_SERVER_SERVICES_FOREMAN_INACTIVITY_HEARTBEAT_MULTIPLE).
 EVERY_S, MISSED = 30, 3
@@ -73,23 +76,42 @@ def _heard(online: Sequence[Worker], now: datetime) -> str:
     return f"its last heartbeat was {age_s:.0f} s ago; one that was killed counts as online for {stale_s:.0f} s or a little longer"
 
 
-async def gate_pools(names: frozenset[str] | None) -> tuple[GatePool, ...]:
-    """The work pools of the configured server's deployments of gates: those whose own gate file has one of the names, or that take
-    any; with None all. One that `prelaunch serve` offers has no pool. Raises httpx.HTTPError.
+async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:
+    """The work pools of the configured server's deployments of gates: those that start this gate file, or that take any; with None
+    all. One that `prelaunch serve` offers has no pool. Raises httpx.HTTPError.
     """
     async with get_client() as client:
-        found = await client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])))
         using: dict[str, list[str]] = {}
-        for one in found:
-            if one.work_pool_name and is_for(one.parameters, names):
+        for one in await _deployed(client, FLOW):
+            if one.work_pool_name and is_for(one.parameters, file):
                 using.setdefault(one.work_pool_name, []).append(f"{FLOW}/{one.name}")
         return tuple([
             GatePool(pool, tuple(sorted(of)), await pool_state(client, pool)) for pool, of in sorted(using.items())
         ])  # fmt: skip
 
 
-def is_for(parameters: Mapping[str, Any], names: frozenset[str] | None) -> bool:
-    """Whether a deployment with these parameters may run a gate file of one of the names (with or without ".toml")."""
+async def without_reaper() -> tuple[str, ...]:
+    """The configured server's deployments of gates, if it has none of the reaper, which ends dead runs. Raises httpx.HTTPError."""
+    async with get_client() as client:
+        gates = [f"{FLOW}/{one.name}" for one in await _deployed(client, FLOW) if one.work_pool_name]
+        return tuple(sorted(gates)) if gates and not await _deployed(client, REAP) else ()
+
+
+async def _deployed(client: PrefectClient, flow: str) -> list[DeploymentResponse]:
+    return await client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[flow])))
+
+
+def is_for(parameters: Mapping[str, Any], file: Path | None) -> bool:
+    """Whether a deployment with these parameters may run this gate file; None is any. A name that leads nowhere here, where a worker
+    may have a folder of its own, is compared with the file's.
+    """
     request = parameters.get("request")
     own = str(request.get("gate_file") or "") if isinstance(request, dict) else ""
-    return names is None or not own or Path(own).name.removesuffix(".toml") in names
+    if file is None or not own:
+        return True
+    led = path_of(own)
+    return (
+        led.resolve() == file.resolve()
+        if led.is_file()
+        else led.name.removesuffix(SUFFIX) == file.name.removesuffix(SUFFIX)
+    )

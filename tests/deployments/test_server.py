@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,8 @@ def test_containers_and_units_run_the_same_commands() -> None:
 
     assert [word.replace("127.0.0.1", "0.0.0.0") for word in server] == SERVICES["server"]["command"][1:]
     assert [*worker, "--with-healthcheck"] == SERVICES["worker"]["command"][1:]
-    pool = next(line for line in README.splitlines() if "work-pool create" in line).split()[1:]
+    page = (ROOT / "docs" / "deployments.md").read_text()
+    pool = next(line for line in page.splitlines() if "work-pool create" in line).split()[1:]
     assert [word.replace("deployments/", "/opt/prelaunch/deployments/") for word in pool] == SERVICES[
         "setup"
     ]["command"][1:]
@@ -277,14 +279,23 @@ def _by_hand(folder: Path, database: Postgres) -> Iterator[World]:
     world = World(folder, database, made, mark, client["PREFECT_API_AUTH_STRING"])
     try:
         made.start(timeout_s=100)
-        for line in _commands(".venv/bin/prefect --no-prompt "):
+        for words in _deploying():
             environment = {**kept, **home, **settings_of("runner.env"), **client}
-            subprocess.run(
-                (BIN / "prefect", "--no-prompt", *line.split()), cwd=ROOT, env=environment, check=True
-            )
+            subprocess.run((BIN / "prefect", *words), cwd=ROOT, env=environment, check=True)
         yield world
     finally:
         world.close()
+
+
+def _deploying() -> list[list[str]]:
+    """The arguments of the commands of `prefect` with which docs/deployments.md makes the pool and the deployments."""
+    page = (ROOT / "docs" / "deployments.md").read_text().split("## Set up")[1]
+    block = re.findall(r"```bash\n(.*?)```", page, re.S)[0]
+    found = [shlex.split(line)[1:] for line in block.splitlines() if line.startswith("prefect ")]
+    assert [["work-pool", "create"], ["work-pool", "update"], ["deploy", "--all"]] == [
+        [word for word in words if word != "--no-prompt"][:2] for words in found
+    ]
+    return found
 
 
 def _commands(beginning: str) -> list[str]:

@@ -24,7 +24,8 @@ CURL = pytest.mark.skipif(
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "approval.md"
 
 
-REJECTED = (
+Answered = tuple[int, Mapping[str, object]]
+REJECTED: Answered = (
     200,
     {
         "status": "REJECT",
@@ -32,7 +33,7 @@ REJECTED = (
         "details": {"type": "abort_details", "reason": "Reason: 'launch' is not one of"},
     },
 )
-ABORTED = (
+ABORTED: Answered = (
     200,
     {
         "status": "ABORT",
@@ -40,15 +41,18 @@ ABORTED = (
         "details": {"type": "abort_details", "reason": "Cannot resume a flow run that is not"},
     },
 )
-ACCEPTED = (201, {"status": "ACCEPT", "state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}})
-REFUSED = (401, {"exception_message": "Unauthorized"})
+ACCEPTED: Answered = (
+    201,
+    {"status": "ACCEPT", "state": {"type": "SCHEDULED"}, "details": {"type": "accept_details"}},
+)
+REFUSED: Answered = (401, {"exception_message": "Unauthorized"})
 PASSWORD = {"PREFECT_API_AUTH_STRING": "prelaunch:word"}
 
 
 class _Resumed(BaseHTTPRequestHandler):
     """A server that answers as Prefect 3.8.8 does (prefect/server/api/flow_runs.py). A fake: it resumes nothing."""
 
-    answer: tuple[int, dict[str, object]] = ACCEPTED
+    answer: Answered = ACCEPTED
     got: tuple[str, str, bytes] = ("", "", b"")
 
     def do_POST(self) -> None:
@@ -64,9 +68,7 @@ class _Resumed(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def _answered(
-    answer: tuple[int, dict[str, object]], own: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
+def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """The documented command, as it is written, against a server with this answer."""
     block = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
     _Resumed.answer, _Resumed.got = answer, ("", "", b"")
@@ -122,7 +124,7 @@ def test_without_a_password_none_is_sent_and_none_is_asked_for() -> None:
         (REFUSED, "curl: (22) The requested URL returned error: 401\n"),
     ],
 )
-def test_an_answer_that_was_not_taken_is_a_failure(answer: tuple[int, dict[str, object]], said: str) -> None:
+def test_an_answer_that_was_not_taken_is_a_failure(answer: Answered, said: str) -> None:
     """Prefect says 200 of it: a script would believe that it has answered."""
     done = _answered(answer, PASSWORD)
 

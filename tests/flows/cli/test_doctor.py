@@ -92,6 +92,7 @@ def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
 
     here = setting(tmp_path)
     own, other = f"own-{tmp_path.name}", f"other-{tmp_path.name}"
+    monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     asyncio.run(made(own, Path(here.file).stem, "one"))
     asyncio.run(made(other, "another.toml"))
     monkeypatch.setenv("PREFECT_API_URL", prefect_backend.url)
@@ -105,6 +106,7 @@ def test_the_work_pool_of_a_gate_s_deployment_needs_a_worker(
     assert lack.remedy.startswith(f"Run: prefect worker start --pool {other} (with the settings")
     assert "its last heartbeat was " in of_file[f"work pool {own}"].message
     assert "secrets and PRELAUNCH_GATES of this shell" in of_file[f"work pool {own}"].message
+    assert ["WARNING"] == words([of_all["reap"]]) and f"gate/of-{own}" in of_all["reap"].message
 
 
 def words(lines: Iterable[PreflightCheck]) -> list[str]:

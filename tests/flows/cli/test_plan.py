@@ -198,7 +198,7 @@ def test_what_init_copied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     assert "Copied by prelaunch init, and not changed since" in text
     for key in ("cluster.options.partition", "training.command"):
-        assert re.search(rf"^- {key} \(line \d+\): it is still that of the shipped slurm", text, re.MULTILINE)
+        assert re.search(rf"^- {key} \(line \d+\): still as in the shipped slurm", text, re.MULTILINE)
     changed = re.sub(r"^partition = .*", 'partition = "CHANGE_ME"', file.read_text(), flags=re.MULTILINE)
     file.write_text(changed)
     main(["plan", str(file), "--offline", "--format", "json"])

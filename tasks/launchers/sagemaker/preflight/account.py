@@ -15,10 +15,18 @@ from typing import Any
 from checks.documents.decode import nearest
 from tasks.launchers.base import PreflightCheck
 from tasks.launchers.sagemaker.preflight.network import described
-from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, silent, unseen, wrong
+from tasks.launchers.sagemaker.preflight.probe import (
+    CREDENTIALS,
+    Clients,
+    NotVisible,
+    ask,
+    ok,
+    silent,
+    unseen,
+    wrong,
+)
 from tasks.launchers.sagemaker.preflight.requirements import Fleet, Requirements
 
-CREDENTIALS = "credentials"
 QUOTA = "quota"
 # Names as Service Quotas lists them for the service "sagemaker".
 TRAINING, SPOT, POOL = (

@@ -7,7 +7,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
@@ -83,7 +83,10 @@ def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Pre
     try:
         label = _labels(image, clients).get(LABEL)
     except NotVisible as error:
-        return unlabelled(checked, f"the image was not inspected ({error.line(WHAT).message})")
+        line = error.line(WHAT)
+        return replace(
+            unlabelled(checked, f"the image was not inspected ({line.message})"), behind=line.behind
+        )
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
     if not isinstance(label, str):
@@ -187,4 +190,5 @@ def _missing(uri: str, image: Image, error: NotVisible) -> PreflightCheck:
     if error.code == "ImageNotFoundException":
         said = f"{uri}: the repository has no such {'digest' if image.digest else 'tag'}"
         return wrong(WHAT, said, "Push it (container/create-image.sh), or correct image in the gate file.")
-    return error.line(WHAT)
+    line = error.line(WHAT)
+    return replace(line, message=f"{uri}: {line.message}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tasks.launchers.base import PreflightCheck, PreflightResult
@@ -18,6 +18,7 @@ from tasks.launchers.sagemaker.preflight.requirements import Requirements
 
 POLICY = "deployments/iam/orchestrator-preflight.json"
 DEADLINE_S = 15.0
+CREDENTIALS = "credentials"
 SAID_CHARACTERS = 160
 # EC2's and CloudWatch's words for "not allowed", beside those that the launcher knows.
 DENIED = errors.DENIED | {"AuthorizationError", "UnauthorizedException", "Forbidden"}
@@ -71,7 +72,8 @@ class NotVisible(Exception):
                 what, f"permission is missing: {self.action}", f"Attach {POLICY} to who runs the gate."
             )
         if self.no_login:
-            return unseen(what, f"no valid credentials for {self.action}", "See the line on credentials.")
+            said = f"no valid credentials for {self.action}"
+            return replace(unseen(what, said, f"See the line on {CREDENTIALS}."), behind=CREDENTIALS)
         return unseen(
             what,
             f"{self.action} has no answer: {self.said[:SAID_CHARACTERS]}",

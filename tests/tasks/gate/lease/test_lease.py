@@ -109,7 +109,7 @@ def test_a_check_leaves_a_training_that_runs_alone(store: FolderStore) -> None:
     """Its gate is dead; only a gate that launches may continue it, and the message says so."""
     take(store, lease("g-1", owner=DEAD))
 
-    with pytest.raises(LeaseHeld, match="still runs.*without --check-only"):
+    with pytest.raises(LeaseHeld, match=r"still runs.*without --check-only"):
         take(store, dataclasses.replace(lease("g-2"), launches=False), running=("g-1-train-1",))
 
 
