@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ PASSED = (
     "XDG_RUNTIME_DIR", "KRB5CCNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES",
 )  # fmt: skip
 # src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
+# The line with which a command of Slurm ends itself (src/common/log.c); the errors before it are steps on the way there.
+FATAL = re.compile(r"\w+: fatal: ")
 NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
 
@@ -37,9 +40,11 @@ class Said:
 
     @property
     def words(self) -> str:
-        """The end of what it said, its lines with "; " between them."""
+        """The end of what it said, its lines with "; " between them; of a command that gave up, its first error and the last."""
         said = (self.err.strip() or self.out.strip() or f"exit code {self.code}")[-1000:]
-        return one_line("; ".join(line.strip() for line in said.splitlines() if line.strip()), 500)
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        gave_up = len(lines) > 1 and FATAL.match(lines[-1])
+        return one_line("; ".join([lines[0], lines[-1]] if gave_up else lines), 500)
 
 
 def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:

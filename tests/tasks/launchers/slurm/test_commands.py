@@ -74,3 +74,31 @@ def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
         EngineUnavailable, match="the accounting does not answer: sacct: error: Problem talking"
     ):
         commands.accounted(5)
+
+
+@pytest.mark.parametrize(
+    ("err", "words"),
+    [
+        # As scontrol 22.05.8 prints them, without a configuration and with a file that is not there.
+        (
+            "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+            "scontrol: error: fetch_config: DNS SRV lookup failed\n"
+            "scontrol: error: _establish_config_source: failed to fetch config\n"
+            "scontrol: fatal: Could not establish a configuration source\n",
+            "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host; "
+            "scontrol: fatal: Could not establish a configuration source",
+        ),
+        (
+            "scontrol: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec\n"
+            "scontrol: error: ClusterName needs to be specified\nscontrol: fatal: Unable to process configuration file\n",
+            "scontrol: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec; "
+            "scontrol: fatal: Unable to process configuration file",
+        ),
+        ("sbatch: error: one\nsbatch: error: two\n", "sbatch: error: one; sbatch: error: two"),
+        ("scontrol: fatal: alone\n", "scontrol: fatal: alone"),
+        ("", "exit code 1"),
+    ],
+)
+def test_of_a_command_that_gave_up_the_first_error_and_the_last_are_told(err: str, words: str) -> None:
+    """The steps between them lead nobody to the cause."""
+    assert words == Said(1, "", err).words
