@@ -6,6 +6,7 @@ process, or a hook when that is gone, keeps it here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from prefect.states import Cancelled
 
 from checks.documents.report import digest, load
 from checks.exit_codes import Exit
+from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.collect import keep_logs
 from tasks.finish import launch_decision
@@ -40,13 +42,17 @@ from tasks.gate.session import Session, end_run
 from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict
 from tasks.launchers.base import JobState, LaunchError
+from tasks.launchers.log_end import NodeLog, cause_of, node_log
 from tasks.orchestration.events import emit_cancelled
 from tasks.page import show_cancelled
 from tasks.publish import put_pages, store_pages
 from tasks.store.base import StoreError
 from tasks.store.layout import html_key, outcome_key, report_key
+from tasks.text.inert import one_line
 
 LOG = get_logger("prelaunch")
+# Whoever cancels waits for it, and the jobs end after it.
+LOGS_S = 3.0
 IN_PREFECT = "in Prefect"
 FROM_OUTSIDE = "in Prefect, or with the process of its worker"
 TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
@@ -67,11 +73,31 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
         Ending.CANCELLED,
         launch_decision(session, session.answer) if job else None,
         judged,
-        Training(job, state) if job else None,
+        _training(session, job, state) if job else None,
         "",
         placement=session.placed,
         answer=session.answer,
+        started=bool(session.begun),
     )
+
+
+def _training(session: Session, job: str, state: JobState) -> Training:
+    """The training with what is known of its failure, where it had failed on a node before anybody cancelled it."""
+    status = session.seen.get(job)
+    codes = {} if status is None else {node: code for node, code in status.exit_codes.items() if code}
+    if not codes:
+        return Training(job, state)
+    logs: list[NodeLog] = []
+    try:
+        limited(LOGS_S, lambda: logs.extend(_logs(session, job, tuple(codes)[:MOST_LOGS])))
+    except (LaunchError, TimeoutError) as error:
+        LOG.warning("why the training had failed could not be read: %s", error)
+    ends = "; ".join(f"{node} ended with exit code {code}" for node, code in tuple(codes.items())[:MOST_LOGS])
+    return Training(job, state, ends, one_line(cause_of(logs).text, 300))
+
+
+def _logs(session: Session, job: str, nodes: tuple[str, ...]) -> Iterator[NodeLog]:
+    return (node_log(node, session.setting.launcher.logs(job, node)) for node in nodes)
 
 
 async def end_cancelled_gate(session: Session) -> State[Any]:
@@ -159,10 +185,12 @@ def end_run_from_outside(request: GateRequest, flow_run_id: str, cancelled: bool
 
 def _keep_cancelled_run(session: Session, unended: str) -> None:
     store, gate_id, job = session.setting.store, session.gate_id, session.keeper.lease.job(TRAIN)
+    engine = session.setting.launcher
+    session.begun.update(name for name in session.keeper.lease.jobs if not engine.state(name).absent)
     data = store.get(report_key(gate_id))
     if data is not None:
         session.judged = report_verdict(session, load(data), digest(data))
-        begun = not session.in_job and not session.setting.launcher.state(job).absent
+        begun = not session.in_job and job in session.begun
         session.training = job if begun else ""
     outcome = cancelled_by(cancelled_outcome(session, ended=True), IN_PREFECT, unended)
     keep_outcome(store, outcome, outcome.code, session.setting.gate.cluster.name)

@@ -200,7 +200,7 @@ async def follow_job(
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)
-        status = await _state(launcher, job, _patience_s(clock), status)
+        session.seen[job] = status = await _state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
         times.add(status.state, now - last)
         ran = ran or status.state is JobState.RUNNING

@@ -393,7 +393,7 @@ def _failure(folder: Path, attempt: str) -> FailureCause:
 
 def _last_words(read: Sequence[NodeLog], status: JobStatus, state: JobState) -> FailureCause:
     """What the logs say of the end; if the training failed, those of the nodes that failed."""
-    failed = [log for log in read if status.exit_codes.get(log.node)]
+    failed = [log for log in read if status.exit_codes.get(log.node) and log.node not in status.ended]
     if state is JobState.SUCCEEDED:
         return next((FailureCause(f"{log.node}: {log.last}") for log in read if log.last), FailureCause())
     cause, bad = cause_of(failed or read), [node for node, code in status.exit_codes.items() if code]

@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -74,14 +74,23 @@ def main() -> int:
         torch.cuda.set_device(device)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
     dist.init_process_group("nccl" if cuda else "gloo")
-    try:
-        first, last, start = train(options, device)
-    finally:
-        dist.destroy_process_group()
+    first, last, start = train(options, device)
+    dist.destroy_process_group()
     if int(os.environ["RANK"]) == 0:
         said = f"from step {start}" if start else "from scratch"
         print(f"trained {options.steps - start} steps {said}: loss {first:.3f} -> {last:.3f}", flush=True)
     return 0
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without the interpreter's own end.
+
+    DDP keeps the process group, so that gloo's threads outlive destroy_process_group (torch 2.13). One that drops a tensor while the
+    interpreter ends aborts the process: "terminate called without an active exception" (github.com/pytorch/pytorch/pull/179291).
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def train(options: argparse.Namespace, device: torch.device) -> tuple[float, float, int]:
@@ -188,4 +197,9 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        exit_code = main()
+    except Exception:  # noqa: BLE001 - whatever it is, it is printed, and the rank ends
+        sys.excepthook(*sys.exc_info())  # torch's own, which names the rank
+        exit_code = 1
+    leave(exit_code)

@@ -124,7 +124,8 @@ class PlacementProof:
 @dataclass(frozen=True)
 class Outcome:
     """The end of a gate. `decision` and `judged` are None if nothing was judged; `answer` is a person's, where one was asked. `key` is
-    the key of the gate file for which it was rejected, "" where it is not known.
+    the key of the gate file for which it was rejected, "" where it is not known. `started` says of a cancelled gate that a job of it
+    may have been started.
     """
 
     gate_id: str
@@ -138,6 +139,7 @@ class Outcome:
     placement: PlacementProof | None = None
     answer: ApprovalAnswer | None = None
     key: str = ""
+    started: bool = False
 
     @property
     def code(self) -> Exit:
@@ -202,18 +204,15 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
 def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
     """The outcome of a cancelled gate with its reason. `who` is such as "by SIGTERM"; `unended` is what could not be ended."""
     if outcome.judged is None:
-        return replace(
-            outcome, reason=f"cancelled {who}; {unended or 'the jobs that it had started were ended'}"
-        )
-    word, training, left = (
-        ANSWER_WORDS[outcome.judged.verdict.answer],
-        outcome.training,
-        "no training was started",
-    )
+        left = "the jobs that it had started were ended" if outcome.started else "no job had been started"
+        return replace(outcome, reason=f"cancelled {who}; {unended or left}")
+    word, training = ANSWER_WORDS[outcome.judged.verdict.answer], outcome.training
+    left = "no training was started"
     if training is not None:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
-        left = f"the training that it had started was {was}"
+        before = f". Before, it had failed: {training.said}" if training.said else ""
+        left = f"the training that it had started was {was}{before}"
     said = f"cancelled {who} after the verdict {word}; {unended or left}"
     return replace(outcome, training=training, reason=said)
 

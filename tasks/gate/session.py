@@ -54,7 +54,8 @@ class Session:
     first had no machines, None once it had some. `training` is its job once it was submitted, and `trained` says that it was seen to
     run. `answer` is a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked`
     leaves everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
-    went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks.
+    went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks. `seen` is what the engine
+    said last of each job, and `begun` are the jobs that may have been started.
     """
 
     def __init__(self, setting: GateContext, keeper: LeaseRenewal, launches: bool = True) -> None:
@@ -80,6 +81,7 @@ class Session:
         self.parked = False
         self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
         self._kept: dict[str, float] = {}
+        self.begun, self.seen = set(self._jobs), dict[str, JobStatus]()
         if self.asked is not None:
             self.ended(lease.job(CHECK))
 
@@ -122,6 +124,7 @@ class Session:
     def remember(self, job: str) -> None:
         """Record that this job may run from now on."""
         self._jobs[job] = None
+        self.begun.add(job)
 
     def ended(self, job: str) -> None:
         """Record that this job ended. If its engine keeps machines, they are released with the gate unless the training gets them."""

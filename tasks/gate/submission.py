@@ -66,6 +66,7 @@ def _submit(session: Session, plan: Plan) -> JobHandle:
         return session.setting.launcher.submit(plan)
     except NotSubmitted:
         session.let_go(plan.job.name)
+        session.begun.discard(plan.job.name)
         raise
 
 

@@ -17,6 +17,9 @@ from typing import Protocol
 
 from checks.value_types import SPARSE
 
+# Once the training has ended with an error on one node, the others have this long for errors and checkpoints of their own. Then the
+# job ends: nothing else would end it before its max runtime, and its machines cost as much as those of a training that learns.
+FAILED_NODE_GRACE_S = 30.0
 # A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
 REPLACED_S = 1800.0
 
@@ -259,7 +262,8 @@ class JobStatus:
     `attempt` is the token of the job's current start, "" while it is not known; `earlier` are those of starts before it,
     where the engine starts a job again. `history` is every state it went through, with the engine's own words. `absent` says
     that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered. `machines` is what the engine itself
-    says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything.
+    says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything. `ended` are
+    the nodes that were ended because the training had failed on another one: their exit codes say nothing.
     """
 
     state: JobState
@@ -271,6 +275,7 @@ class JobStatus:
     history: tuple[str, ...] = ()
     absent: bool = False
     machines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ended: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -57,3 +57,34 @@ def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "not the machine that was proven: boot_id was another" in done.stderr
     assert "step 1" not in done.stdout
+
+
+WRAPPED = """
+import atexit, runpy, sys
+script, *sys.argv[1:] = sys.argv[1:]
+atexit.register(print, "the interpreter ends")
+{fault}
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        ("", 0, "trained 1 steps from scratch"),
+        ("import torch; torch.manual_seed = lambda seed: 1 / 0", 1, "[rank0]: ZeroDivisionError"),
+    ],
+    ids=["well", "with an error"],
+)
+def test_a_rank_does_not_wait_for_the_end_of_the_interpreter(
+    tmp_path: Path, fault: str, code: int, said: str
+) -> None:
+    """A thread of gloo that drops a tensor then would abort the process, and the gate would say that the training failed."""
+    port = free_port("127.0.0.1")
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    argv = (sys.executable, "-c", WRAPPED.format(fault=fault), str(SCRIPT), "--steps", "1")
+    environment = {**os.environ, **alone, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150)
+
+    assert code == done.returncode, done.stderr
+    assert said in done.stdout + done.stderr and "the interpreter ends" not in done.stdout

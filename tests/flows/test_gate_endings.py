@@ -93,6 +93,7 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> 
     assert processes_below(tmp_path) == []
     kept = json.loads((tmp_path / "store" / "gates" / session.gate_id / "outcome.json").read_bytes())
     assert ("cancelled", None, 130) == (kept["ending"], kept["decision"], kept["exit_code"])
+    assert kept["reason"].endswith("; the jobs that it had started were ended")
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 

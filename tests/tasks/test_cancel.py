@@ -16,6 +16,7 @@ from tasks.gate import session as sessions
 from tasks.gate.outcome import Decision, Ending, Outcome
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
+from tasks.launchers.base import JobState, JobStatus
 from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
@@ -27,7 +28,7 @@ NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
 @pytest.mark.parametrize(
     ("judged_as", "trains", "decision", "end"),
     [
-        (None, False, None, "in Prefect; the jobs that it had started were ended"),
+        (None, False, None, "in Prefect; no job had been started"),
         (GO, False, None, "in Prefect after the verdict GO; no training was started"),
         (NO_GO, False, None, "in Prefect after the verdict NO-GO; no training was started"),
         (GO, True, "launched", "in Prefect after the verdict GO; the training that it had started was ended"),
@@ -58,6 +59,35 @@ def test_a_cancelled_run_keeps_how_it_ended(
         summary.decode().splitlines()[0].removeprefix("# ") if summary else None
     )
     assert (("cancel", TRAIN_JOB) in one.setting.launcher.calls) is trains  # type: ignore[attr-defined]
+
+
+def test_what_was_started_is_a_fact_of_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose submission is not known to have failed may run, and was ended."""
+    one = session(tmp_path)
+    one.remember(CHECK_JOB)
+
+    assert cancelled(one, monkeypatch).endswith("in Prefect; the jobs that it had started were ended")
+
+
+def test_a_training_that_had_failed_on_a_node_before_says_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever cancels a training that only seems to go on learns why it did not."""
+    log = "Traceback (most recent call last):\n  x\nRuntimeError: my loss exploded\n"
+    one = session(tmp_path, FakeEngine(log=log))
+    one.judged, one.training = GO, TRAIN_JOB
+    one.remember(TRAIN_JOB)
+    one.seen[TRAIN_JOB] = JobStatus(JobState.RUNNING, "node-1 exited 1", "abcdef12", {"node-1": 1})
+    said = cancelled(one, monkeypatch)
+    kept = json.loads(one.setting.store.get(outcome_key(one.gate_id)) or b"")
+
+    assert said.endswith(
+        "the training that it had started was ended. Before, it had failed: node-1: RuntimeError: my loss exploded; "
+        "node-1 ended with exit code 1"
+    )
+    assert (
+        "node-1: RuntimeError: my loss exploded; node-1 ended with exit code 1" == kept["training"]["detail"]
+    )
 
 
 def cancelled(one: Session, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -33,7 +33,8 @@ class NodeCommand:
 class Submission:
     """job.json. `network` is the name of the nodes' namespaces, "" on loopback.
 
-    `deadline_s` is how long a health check's nodes may run, 0 if nothing but `max_runtime_s` bounds them. `withheld`
+    `deadline_s` is how long a health check's nodes may run, 0 if nothing but `max_runtime_s` bounds them. Once the training has failed
+    on a node, the others may run for `failed_node_grace_s`, and for as long as they like where that is None. `withheld`
     names the variables whose values look secret: they reach the shepherd in its environment and
     never a file. `container_engine` is the program that runs the nodes' containers, "" where they are processes.
     """
@@ -50,6 +51,7 @@ class Submission:
     deadline_s: float = 0.0
     container_engine: str = ""
     container_label: str = ""
+    failed_node_grace_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,18 @@ class Keepers:
 
 @dataclass(frozen=True)
 class Progress:
-    """state.json. `network` says which namespaces and subnet the nodes have, empty on loopback."""
+    """state.json. `network` says which namespaces and subnet the nodes have, empty on loopback; `ended` is as in JobStatus."""
 
     state: JobState
     detail: str
     attempt: str = ""
     exit_codes: Mapping[str, int] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
+    ended: tuple[str, ...] = ()
 
     def status(self) -> JobStatus:
         """The progress as a JobStatus."""
-        return JobStatus(self.state, self.detail, self.attempt, self.exit_codes)
+        return JobStatus(self.state, self.detail, self.attempt, self.exit_codes, ended=self.ended)
 
 
 class JobFolder:
@@ -138,7 +141,7 @@ class JobFolder:
         """The job's progress."""
         try:
             table = _table(self.path / "state.json")
-            return Progress(JobState(table.pop("state")), **table)
+            return Progress(JobState(table.pop("state")), ended=tuple(table.pop("ended", ())), **table)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -2,7 +2,8 @@
 
 There are two processes, so that no single SIGKILL leaves anything behind. The guard only waits: when the shepherd dies
 before the job ended, all that the shepherd started becomes the guard's, which ends it and records FAILED. The shepherd
-starts the nodes, enforces the maximum runtime and writes state.json; when the guard dies it ends the job.
+starts the nodes, enforces the maximum runtime and writes state.json; when the guard dies it ends the job. It also ends a training that
+failed on one node, some time later: the ranks of the others may wait for those of that node for ever.
 Each node's command dies with the shepherd, too. Exit codes: 0 done, 75 the job has a shepherd already.
 """
 
@@ -33,6 +34,10 @@ BUSY = 75
 ENDS = (signal.SIGTERM, signal.SIGINT)
 LOG_END_S = 2.0
 LONGEST_SLEEP_S = 3600.0
+# A node says that its training begins with a file, for which nothing wakes this process.
+STARTED_POLL_S = 1.0
+CANCELLED = "cancelled"
+MOST_NAMED = 4
 FINAL_TRIES_S = 2.0
 
 
@@ -96,6 +101,9 @@ class Shepherd:
         self.network: Mapping[str, str] = {}
         self.asked_to_end = False
         self.grace_s = submission.grace_s
+        self.failed_at: float | None = None
+        self.until = ""
+        self.cut_off: tuple[RunningNode, ...] = ()
         self.wake = self._catch_signals()
 
     def run(self) -> None:
@@ -158,7 +166,7 @@ class Shepherd:
         while True:
             self._collect()
             if self.asked_to_end:
-                return "cancelled" if os.getppid() == self.guard else "its guard was killed"
+                return CANCELLED if os.getppid() == self.guard else "its guard was killed"
             if all(node.exit_code is not None for node in self.nodes):
                 return ""
             if time.monotonic() >= deadline:
@@ -166,10 +174,51 @@ class Shepherd:
             if time.monotonic() >= answer_by:
                 self.grace_s = 0.0  # they had their time, and whoever stands still would not use more
                 return f"its checks did not end within {self.submission.deadline_s:g} s"
-            self._sleep(min(deadline, answer_by) - time.monotonic())
+            failed_by = self._failed_by()
+            if time.monotonic() >= failed_by:
+                return self._cut_off()
+            self._sleep(min(deadline, answer_by, failed_by) - time.monotonic(), failed_by)
 
-    def _sleep(self, seconds: float) -> None:
-        if select.select([self.wake], [], [], min(max(seconds, 0.0), LONGEST_SLEEP_S))[0]:
+    def _failed_by(self) -> float:
+        """When the job ends because its training failed on a node; infinite where it has not, or only its checks have begun."""
+        grace_s = self.submission.failed_node_grace_s
+        if grace_s is None or not self._failed():
+            return math.inf
+        if self.failed_at is None and any((self.folder.out / self.attempt / "started").glob("*")):
+            self.failed_at = time.monotonic()
+            self.until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + grace_s))
+            self._save(self._progress(JobState.RUNNING, self._waits()))
+        return math.inf if self.failed_at is None else self.failed_at + grace_s
+
+    def _waits(self) -> str:
+        """Who failed, and until when the others are waited for; "" where nobody is."""
+        others = self._running()
+        if not self.until or not others:
+            return ""
+        have, who = ("has", "itself") if len(others) == 1 else ("have", "themselves")
+        return f"{self._said_failed()}; {_names(others)} {have} until {self.until} to end by {who}"
+
+    def _cut_off(self) -> str:
+        self.cut_off = self._running()
+        were = "was" if len(self.cut_off) == 1 else "were"
+        later = f"{self.submission.failed_node_grace_s:g} s later and {were} ended"
+        return f"{self._said_failed()}; {_names(self.cut_off)} still ran {later}"
+
+    def _failed(self) -> tuple[RunningNode, ...]:
+        return tuple(node for node in self.nodes if node.exit_code)
+
+    def _running(self) -> tuple[RunningNode, ...]:
+        return tuple(node for node in self.nodes if node.exit_code is None)
+
+    def _said_failed(self) -> str:
+        return "; ".join(f"{node.name} {_how(node.exit_code)}" for node in self._failed()[:MOST_NAMED])
+
+    def _sleep(self, seconds: float, failed_by: float) -> None:
+        waits_for_start = (
+            math.isinf(failed_by) and self.submission.failed_node_grace_s is not None and self._failed()
+        )
+        longest_s = STARTED_POLL_S if waits_for_start else LONGEST_SLEEP_S
+        if select.select([self.wake], [], [], min(max(seconds, 0.0), longest_s))[0]:
             os.read(self.wake, 4096)
 
     def _collect(self) -> None:
@@ -177,16 +226,20 @@ class Shepherd:
         for node in self.nodes:
             if node.pid in codes and node.exit_code is None:
                 node.ended(codes[node.pid])
-                self._save(self._progress(JobState.RUNNING, f"{node.name} {_how(codes[node.pid])}"))
+                detail = self._waits() or f"{node.name} {_how(codes[node.pid])}"
+                self._save(self._progress(JobState.RUNNING, detail))
 
     def _end(self, why: str) -> Progress:
         """End what is left; what the nodes' commands left behind gets no grace."""
+        cancelled = why == CANCELLED
+        if cancelled and self._failed():
+            why = f"{CANCELLED}, after {self._said_failed()}"
         left = end_children(self.grace_s if why else 0.0)
         self._collect()
         for node in self.nodes:
             node.log.close(LOG_END_S)
         if why:
-            state = JobState.CANCELLED if why == "cancelled" else JobState.FAILED
+            state = JobState.CANCELLED if cancelled else JobState.FAILED
             return self._progress(state, why, _left(left))
         bad = [f"{node.name} {_how(node.exit_code)}" for node in self.nodes if node.exit_code != 0]
         if bad:
@@ -195,7 +248,8 @@ class Shepherd:
 
     def _progress(self, state: JobState, detail: str, more: Sequence[str] = ()) -> Progress:
         codes = {node.name: node.exit_code for node in self.nodes if node.exit_code is not None}
-        return Progress(state, "; ".join([detail, *more]), self.attempt, codes, self.network)
+        ended = tuple(node.name for node in self.cut_off)
+        return Progress(state, "; ".join([detail, *more]), self.attempt, codes, self.network, ended)
 
     def _save(self, progress: Progress) -> None:
         try:
@@ -246,6 +300,13 @@ def _remove_keys(folder: JobFolder) -> tuple[str, ...]:
 
 def _left(pids: Sequence[int]) -> tuple[str, ...]:
     return (f"these processes cannot be ended: {', '.join(map(str, pids))}",) if pids else ()
+
+
+def _names(nodes: Sequence[RunningNode]) -> str:
+    """ "node-0", "node-0, node-2 and 5 more nodes"."""
+    more = len(nodes) - MOST_NAMED
+    named = ", ".join(node.name for node in nodes[:MOST_NAMED])
+    return f"{named} and {more} more nodes" if more > 0 else named
 
 
 def _how(code: int | None) -> str:

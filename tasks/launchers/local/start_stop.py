@@ -20,7 +20,7 @@ from pathlib import Path
 from checks.exchange import secret_key
 from checks.process.tree import alive, end_marked, end_tree, start_ticks
 from checks.runner.deadline import ANSWER_S
-from tasks.launchers.base import JobState, LaunchError, Plan
+from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, LaunchError, Plan
 from tasks.launchers.local import container, network
 from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Progress, Submission, boot_id
 from tasks.launchers.local.network import NetworkError
@@ -150,6 +150,7 @@ def _submission(plan: Plan, folder: JobFolder, options: LocalOptions) -> Submiss
         container_engine=str(options.container_engine) if options.container_image else "",
         container_label=label_value(folder.path, options),
         deadline_s=plan.job.deadline_s and plan.job.deadline_s + ANSWER_S + START_MARGIN_S,
+        failed_node_grace_s=FAILED_NODE_GRACE_S if plan.job.work.trains else None,
     )
 
 

@@ -36,7 +36,7 @@ from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        ("", "cancelled by SIGTERM; the jobs that it had started were ended"),
+        ("", "cancelled by SIGTERM; no job had been started"),
         (
             "job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer.",
             "cancelled by SIGTERM; job g-1-check-1 could not be ended; its own time limit will end it: slurmctld does not answer",

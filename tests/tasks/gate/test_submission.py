@@ -75,6 +75,7 @@ def test_what_may_run_is_ended_and_nothing_else(
         submit_job(one, JOB)
 
     assert [("submit", CHECK_JOB), ("submit", CHECK_JOB), *ended] == engine.calls
+    assert one.begun == ({CHECK_JOB} if ended else set())
 
 
 def test_a_gate_that_is_cancelled_ends_at_once(tmp_path: Path) -> None:

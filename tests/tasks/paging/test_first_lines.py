@@ -105,8 +105,9 @@ def ends() -> dict[str, Outcome]:
         ),
         "cancelled after a refusal": cancelled_by(end(None, wrong_sums(healthy()), ending=Ending.CANCELLED), "by SIGINT"),
         "cancelled without a verdict": cancelled_by(
-            end(None, None, ending=Ending.CANCELLED), "by SIGINT"
+            replace(end(None, None, ending=Ending.CANCELLED), started=True), "by SIGINT"
         ),
+        "cancelled before anything started": cancelled_by(end(None, None, ending=Ending.CANCELLED), "by SIGINT"),
         "rejected": end(
             None, None, ending=Ending.REJECTED, reason="bravo.toml: cluster.nodes: expected a whole number above 0, found 0"
         ),

@@ -1,0 +1,109 @@
+"""One node of a training fails while the others go on: they get a grace, then the job ends and says whose failure it was."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.launchers.base import JobSpec, JobState, JobStatus, Work
+from tasks.launchers.local import start_stop
+from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+
+SECONDS = 20.0
+STARTED = """
+import os, sys, time
+node, folder = os.environ["PRELAUNCH_NODE"], os.path.join(sys.argv[1], os.environ["PRELAUNCH_ATTEMPT"])
+def started():
+    os.makedirs(os.path.join(folder, "started"), exist_ok=True)
+    open(os.path.join(folder, "started", node), "w").close()
+"""
+FAILS_ALONE = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(300)"
+FAILS_BEFORE = STARTED + "if node == 'node-1': sys.exit(7)\ntime.sleep(2)"
+FAILS_BOTH = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(0.4); sys.exit(9)"
+ENDS_WELL = STARTED + "started()\nif node == 'node-1': sys.exit(0)\ntime.sleep(2)"
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
+    """Its jobs are ended afterwards."""
+    made = LocalLauncher(tmp_path / "work", LocalOptions(grace_s=0.3))
+    yield made
+    for name in os.listdir(made.root / "jobs"):
+        made.cancel(name)
+
+
+def submit(launcher: LocalLauncher, code: str, work: Work) -> None:
+    """Submit the job "two-1", whose two nodes run that code."""
+    command = ("{python}", "-S", "-c", code, "{out}")
+    launcher.submit(launcher.plan(JobSpec("two-1", command, 2, 1, 60.0, {}, {}, work=work)))
+
+
+def until(launcher: LocalLauncher, seen: Callable[[JobStatus], bool]) -> JobStatus:
+    """The first such state."""
+    deadline = time.monotonic() + SECONDS
+    while not seen(status := launcher.state("two-1")):
+        assert time.monotonic() < deadline, status
+        time.sleep(0.02)
+    return status
+
+
+def final(status: JobStatus) -> bool:
+    return status.state.final
+
+
+@pytest.mark.parametrize("work", [Work.CONFIRM, Work.GATE])
+def test_a_training_does_not_wait_for_the_others_for_ever(
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch, work: Work
+) -> None:
+    """The failed node is named, the one that was ended because of it is known as such, and no limit is blamed."""
+    monkeypatch.setattr(start_stop, "FAILED_NODE_GRACE_S", 0.5)
+    submit(launcher, FAILS_ALONE, work)
+    status = until(launcher, final)
+
+    assert (JobState.FAILED, 7, ("node-0",)) == (status.state, status.exit_codes["node-1"], status.ended)
+    assert "node-1 exited 7; node-0 still ran 0.5 s later and was ended" == status.detail
+
+
+def test_while_the_others_have_their_grace_the_state_says_who_failed_and_until_when(
+    launcher: LocalLauncher,
+) -> None:
+    """A person who looks on sees why nothing happens any more; one who cancels keeps what is known."""
+    submit(launcher, FAILS_ALONE, Work.CONFIRM)
+    status = until(launcher, lambda status: bool(status.exit_codes))
+    begun = until(launcher, lambda status: "until" in status.detail)
+    launcher.cancel("two-1")
+    after = launcher.state("two-1")
+
+    assert JobState.RUNNING is status.state and status.detail.startswith("node-1 exited 7")
+    assert begun.detail.startswith("node-1 exited 7; node-0 has until ")
+    assert (JobState.CANCELLED, "cancelled, after node-1 exited 7") == (after.state, after.detail)
+
+
+@pytest.mark.parametrize(
+    ("code", "work", "codes", "state"),
+    [
+        (FAILS_ALONE.replace("300", "2"), Work.CHECK, {"node-0": 0, "node-1": 7}, JobState.FAILED),
+        (FAILS_BEFORE, Work.GATE, {"node-0": 0, "node-1": 7}, JobState.FAILED),
+        (FAILS_BOTH, Work.CONFIRM, {"node-0": 9, "node-1": 7}, JobState.FAILED),
+        (ENDS_WELL, Work.CONFIRM, {"node-0": 0, "node-1": 0}, JobState.SUCCEEDED),
+    ],
+    ids=["checks", "before the training", "by itself", "well"],
+)
+def test_no_other_node_is_ended(
+    launcher: LocalLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    work: Work,
+    codes: dict[str, int],
+    state: JobState,
+) -> None:
+    """Healthy nodes of a health check write their reports, also within the training's job; what ends by itself was not ended."""
+    monkeypatch.setattr(start_stop, "FAILED_NODE_GRACE_S", 1.0)
+    submit(launcher, code, work)
+    status = until(launcher, final)
+
+    assert (state, codes, ()) == (status.state, dict(status.exit_codes), status.ended)
