@@ -53,8 +53,8 @@ from tasks.text.inert import one_line
 LOG = get_logger("prelaunch")
 # Whoever cancels waits for it, and the jobs end after it.
 LOGS_S = 3.0
-IN_PREFECT = "in Prefect"
-FROM_OUTSIDE = "in Prefect, or with the process of its worker"
+IN_PREFECT = "cancelled in Prefect"
+FROM_OUTSIDE = "cancelled in Prefect, or with the process of its worker"
 TAKEN = "another run has the lock of its cluster, and its jobs were left to that run"
 
 

@@ -7,7 +7,7 @@
 #   PRELAUNCH_DEPLOYMENT       a deployment ("gate/NAME") of the server at PREFECT_API_URL
 #   PRELAUNCH_SETS             lines of a.b=value, for the gate file
 #   PRELAUNCH_WAIT             verdict, started or finished
-#   PRELAUNCH_CHECK_ONLY       true: check and decide, and launch nothing (the pipeline's next step trains)
+#   PRELAUNCH_CHECK_ONLY       true or false: check and decide, and launch nothing (the pipeline's next step trains)
 #   PRELAUNCH_TIMEOUT_MINUTES  if the gate or the deployment's run has not finished by then, it is ended, and the exit code is 3
 #   PRELAUNCH_ONCE             a key that starts one run of a deployment, however often it is asked
 #   PRELAUNCH_OUT              the folder (prelaunch-results)
@@ -15,97 +15,171 @@
 set -uo pipefail
 
 read -r -a prelaunch <<<"${PRELAUNCH:-prelaunch}"
-[[ -x ${PRELAUNCH:-} ]] && prelaunch=("$PRELAUNCH")
+[[ -x ${PRELAUNCH:-} && ! -d ${PRELAUNCH:-} ]] && prelaunch=("$PRELAUNCH")
 minutes=${PRELAUNCH_TIMEOUT_MINUTES:-}
 out=${PRELAUNCH_OUT:-prelaunch-results}
 gate=${PRELAUNCH_GATE_FILE:-}
 deployment=${PRELAUNCH_DEPLOYMENT:-}
+code=2
+word=
+told=
+child=
+
+# A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it. Always by SIGTERM: what a
+# script starts in the background ignores SIGINT (POSIX, 2.11 Signals and Error Handling), which GitHub sends first.
+# shellcheck disable=SC2329 # called by the traps
+tell() {
+    echo "prelaunch: $1 received: the gate is told to end" >&2
+    told=$1
+    rang=1
+    [[ -z $child ]] || kill -TERM "$child" 2>/dev/null
+}
+trap 'tell SIGTERM' TERM
+trap 'tell SIGHUP' HUP
+trap 'tell SIGINT' INT
 
 mkdir -p "$out" || exit 2
 rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html,logs.txt} || exit 2
 
-# A mistake in the variables themselves; the sentence has no sign that JSON, XML or HTML would have to escape.
-refuse() {
-    local text="The variables of the gate's step are wrong: $1"
-    printf '{\n  "error": {\n    "kind": "request",\n    "file": null,\n    "path": null,\n    "line": null,\n    "message": "%s",\n    "nearest": null\n  }\n}\n' \
-        "$text" >"$out/prelaunch.json"
-    printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="variables" time="0.000">\n    <error type="REJECTED" message="%s"/>\n  </testcase>\n</testsuite>\n' \
-        "$text" >"$out/junit.xml"
-    printf '# REJECTED\n\n%s\n' "$text" | tee "$out/summary.md" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
-    printf '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>REJECTED</title></head><body><h1>REJECTED</h1><p>%s</p></body></html>\n' \
-        "$text" >"$out/report.html"
-    echo "prelaunch: $1" >&2
-    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch rejected the request::$1" >&2
-    exit 2
+# The results where the command itself left none: how the end is headed, and one sentence about it.
+write_results() {
+    local head=$1 title='the gate did not end well' line json xml
+    line=$(tr -d '\000-\037\177' <<<"$2")
+    json=$(sed 's/\\/\\\\/g; s/"/\\"/g' <<<"$line")
+    xml=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g; s/"/\&quot;/g' <<<"$line")
+    if [[ $head == REJECTED ]]; then
+        title='rejected the request'
+        printf '{\n  "error": {\n    "kind": "request",\n    "file": null,\n    "path": null,\n    "line": null,\n    "message": "%s",\n    "nearest": null\n  }\n}\n' \
+            "$json" >"$out/prelaunch.json"
+    else
+        printf '{\n  "answer": null,\n  "decision": null,\n  "first_line": "%s gate: %s",\n  "culprits": [],\n  "reason": "%s",\n  "rejected": null,\n  "gate_id": "",\n  "verdict": null,\n  "training": {"job_id": null, "state": null},\n  "placement": null,\n  "approval": null,\n  "report": null,\n  "html": null,\n  "cost": null,\n  "images": null\n}\n' \
+            "$head" "$json" "$json" >"$out/prelaunch.json"
+    fi
+    printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="gate" time="0.000">\n    <error type="%s" message="%s"/>\n  </testcase>\n</testsuite>\n' \
+        "$head" "$xml" >"$out/junit.xml"
+    # shellcheck disable=SC2001 # what & means in a replacement differs between versions of bash
+    printf '# %s gate\n\n%s\n' "$head" "$(sed 's/</\&lt;/g' <<<"$line")" >"$out/summary.md"
+    printf '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title></head><body><h1>%s</h1><p>%s</p></body></html>\n' \
+        "$head" "$head" "$xml" >"$out/report.html"
+    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch $title::$head gate: ${line//%/%25}" >&2
 }
+
+# What GitHub's page and the next steps see, the last line of the log, and the exit code.
+finish() {
+    local logs=
+    if [[ -n ${GITHUB_OUTPUT:-} ]]; then
+        printf 'exit-code=%s\ndecision=%s\nresults=%s\n' "$code" "$word" "$out" >>"$GITHUB_OUTPUT"
+    fi
+    if [[ ! -s $out/summary.md ]]; then
+        : # the command decided, and wrote no page
+    elif [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
+        # GitHub refuses a step's summary of more than 1 MiB whole.
+        head -c 1000000 "$out/summary.md" >>"$GITHUB_STEP_SUMMARY"
+        if [[ $(wc -c <"$out/summary.md") -gt 1000000 ]]; then
+            printf '\n\nCut here: all of it is in summary.md of the results.\n' >>"$GITHUB_STEP_SUMMARY"
+        fi
+    elif [[ $code != 0 ]]; then
+        # Where no page shows the summary, whoever reads the job's log finds the findings and their remedies there.
+        sed '/^## Nodes$/,$d' "$out/summary.md" | head -c 20000 >&2
+    fi
+    [[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
+    echo "prelaunch: $1, exit code $code, results in $out$logs" >&2
+    exit "$code"
+}
+
+# A mistake in the variables themselves.
+refuse() {
+    write_results REJECTED "The variables of the gate's step are wrong: $1"
+    finish rejected
+}
+
 if [[ (-n $gate && -n $deployment) || (-z $gate && -z $deployment) ]]; then
-    refuse "name a gate file or a deployment, one of the two"
+    refuse "name a gate file (gate-file, PRELAUNCH_GATE_FILE) or a deployment (deployment, PRELAUNCH_DEPLOYMENT), one of the two"
+fi
+if [[ $gate == -* || $deployment == -* ]]; then
+    refuse "$gate$deployment is an option, and no gate file and no deployment"
 fi
 if [[ -n $minutes && ! $minutes =~ ^[0-9]{1,5}([.][0-9]+)?$ || $minutes =~ ^[0.]+$ ]]; then
-    refuse "timeout-minutes is not a number above 0, such as 60"
+    refuse "timeout-minutes (PRELAUNCH_TIMEOUT_MINUTES) is not a number above 0, such as 60"
+fi
+if [[ ! ${PRELAUNCH_WAIT:-} =~ ^(verdict|started|finished)?$ ]]; then
+    refuse "wait (PRELAUNCH_WAIT) is '$PRELAUNCH_WAIT', which is none of verdict, started and finished"
+fi
+if [[ ! ${PRELAUNCH_CHECK_ONLY:-} =~ ^(true|false)?$ ]]; then
+    refuse "check-only (PRELAUNCH_CHECK_ONLY) is '$PRELAUNCH_CHECK_ONLY': write true or false in small letters, or nothing"
+fi
+if ! type -P -- "${prelaunch[0]:-}" >/dev/null; then
+    refuse "the command '${prelaunch[0]:-}' (command, PRELAUNCH) is not there, or is no program"
 fi
 
 arguments=(--format json --junit "$out/junit.xml" --summary "$out/summary.md" --html "$out/report.html" --logs "$out/logs.txt")
 [[ -n ${PRELAUNCH_WAIT:-} ]] && arguments+=(--wait "$PRELAUNCH_WAIT")
 [[ ${PRELAUNCH_CHECK_ONLY:-} == true ]] && arguments+=(--check-only)
+[[ -n $minutes ]] && arguments+=(--timeout-minutes "$minutes")
 while IFS= read -r line; do
-    [[ -n ${line// /} ]] && arguments+=(--set "$line")
+    [[ -n ${line//[[:space:]]/} ]] || continue
+    [[ $line == *=* ]] || refuse "set (PRELAUNCH_SETS) has a line '$line', which is not of the form a.b=value"
+    arguments+=("--set=$line")
 done <<<"${PRELAUNCH_SETS:-}"
 if [[ -n $deployment ]]; then
-    [[ -n $minutes ]] && arguments+=(--timeout-minutes "$minutes")
     [[ -n ${PRELAUNCH_ONCE:-} ]] && arguments+=(--once "$PRELAUNCH_ONCE")
     command=("${prelaunch[@]}" trigger "$deployment" "${arguments[@]}")
 else
     command=("${prelaunch[@]}" gate "$gate" "${arguments[@]}")
-    # A gate that is told to end ends its jobs first; after five minutes it is killed, and the next gate of the cluster does it.
-    [[ -n $minutes ]] && command=(timeout --foreground --preserve-status --kill-after=5m "${minutes}m" "${command[@]}")
+    # A gate whose time is up ends itself and its jobs. One that does not answer is told ten seconds later, and killed after five
+    # minutes; then the next gate of the cluster ends its jobs.
+    [[ -n $minutes ]] && command=(
+        timeout --foreground --preserve-status --kill-after=5m "$(awk -v m="$minutes" 'BEGIN { print m * 60 + 10 }')" "${command[@]}"
+    )
 fi
 
-# A pipeline that is cancelled ends the gate, which ends its jobs: bash would wait for it without telling it. Always by SIGTERM: what a
-# script starts in the background ignores SIGINT (POSIX, 2.11 Signals and Error Handling), which GitHub sends first.
 "${command[@]}" >"$out/prelaunch.json" &
 child=$!
-told=
-trap 'told=1; kill -TERM "$child" 2>/dev/null' TERM HUP INT
+[[ -z $told ]] || kill -TERM "$child" 2>/dev/null
+# A signal ends `wait` with a number of its own: the command's exit code is what the next one says, unless the first one had it already.
+again=
 while true; do
-    wait "$child"
-    code=$?
-    kill -0 "$child" 2>/dev/null || break
+    rang=
+    wait "$child" 2>/dev/null
+    status=$?
+    [[ -n $again && $status == 127 ]] || code=$status
+    [[ -n $rang && $status -gt 128 ]] || break
+    again=1
 done
 trap - TERM HUP INT
 
-cancelled=
-[[ $code != 130 && $code != 143 ]] || cancelled=1
-if [[ -n $minutes && -z $told && ($code == 143 || $code == 137) ]]; then
-    late="the gate had not finished after $minutes minutes, and was ended"
-    echo "prelaunch: $late" >&2
-    [[ ! -s $out/summary.md ]] || printf '\nBecause %s, the exit code is 3.\n' "$late" >>"$out/summary.md"
-    code=3
-fi
 word=$(sed -n 's/^  "decision": "\{0,1\}\([a-z_]*\)"\{0,1\},$/\1/p' "$out/prelaunch.json" | head -n 1)
 word=${word/null/}
-if [[ $code == 0 && ! $word =~ ^(launched|passed|overridden|observed)$ ]]; then
-    # Such as --help in place of a gate file: what ended well without a decision was no gate.
-    echo "prelaunch: the command ended with 0 and did not say go: look at what it was given" >&2
-    code=3
+# Whether its time was up: it ended itself then (3), or was told and killed as one that did not answer.
+late=
+if [[ -n $minutes && -z $told && $code =~ ^(3|137|143)$ && $word != cannot_tell ]]; then
+    late=$(awk -v s="$SECONDS" -v m="$minutes" 'BEGIN { if (s + 1 >= m * 60) print "its time was up after " m " minutes" }')
 fi
-if [[ -n ${GITHUB_OUTPUT:-} ]]; then
-    printf 'exit-code=%s\ndecision=%s\nresults=%s\n' "$code" "$word" "$out" >>"$GITHUB_OUTPUT"
-fi
-if [[ -n ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
-    # GitHub refuses a step's summary of more than 1 MiB whole.
-    head -c 1000000 "$out/summary.md" >>"$GITHUB_STEP_SUMMARY"
-    if [[ $(wc -c <"$out/summary.md") -gt 1000000 ]]; then
-        printf '\n\nCut here: all of it is in summary.md of the results.\n' >>"$GITHUB_STEP_SUMMARY"
+if [[ ! -s $out/summary.md && -z $word ]]; then
+    if [[ -n $late ]]; then
+        write_results CANCELLED "$late, and it had not said anything"
+    elif [[ -n $told || $code == 130 || $code == 143 ]]; then
+        write_results CANCELLED "cancelled by ${told:-a signal} before the gate began: nothing was started"
+    elif [[ $code == 2 || $code == 126 || $code == 127 ]]; then
+        write_results REJECTED "The command '${prelaunch[*]}' could not be run, or refused what it was given (exit code $code). The log of the job says why."
+        code=2
+    else
+        write_results 'CANNOT TELL' "The command '${prelaunch[*]}' ended with exit code $code and left no result."
     fi
 fi
-if [[ $code != 0 && -z ${GITHUB_STEP_SUMMARY:-} && -s $out/summary.md ]]; then
-    # Where no page shows the summary, whoever reads the job's log finds the findings and their remedies there.
-    sed '/^## Nodes$/,$d' "$out/summary.md" | head -c 20000 >&2
+[[ -z $late || $code == 3 ]] || code=3
+if [[ $code == 0 && ! $word =~ ^(launched|passed|overridden|observed)$ || $code == 1 && -z $word ]]; then
+    # What ended without a decision was no gate.
+    echo "prelaunch: the command ended with $code and did not say go or no-go: look at what it was given" >&2
+    code=3
 fi
-logs=
-[[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
-said=${word:-nothing was decided}
-[[ -z $cancelled ]] || said=cancelled
-echo "prelaunch: $said, exit code $code, results in $out$logs" >&2
-exit "$code"
+case $code in
+0 | 1) said=$word ;;
+2) said=rejected ;;
+3) said=${late:-cannot tell} ;;
+4) said='training failed' && [[ $word != not_launched ]] || said='training not started' ;;
+5) said='no machines' ;;
+130 | 143) said=cancelled ;;
+*) said=${word:-nothing was decided} ;;
+esac
+finish "$said"

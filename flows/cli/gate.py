@@ -9,11 +9,12 @@ import argparse
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checks.command_line import Parser
+from checks.command_line import Parser, UsageError
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
@@ -29,6 +30,7 @@ from flows.cli.output import (
 )
 from flows.cli.plan import add_gate_arguments, plans_of, reject
 from flows.cli.prefect_server import start_server
+from flows.cli.watch import limit_of
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
@@ -56,12 +58,10 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 ASK_MINUTES = 30
-# What deployments/ci/gate.sh gives a gate; a gate that was started otherwise has none.
-TIME_LIMIT = "PRELAUNCH_TIMEOUT_MINUTES"
 
 
 def add_arguments(parser: Parser) -> None:
-    """FILE --set a.b=value --wait verdict|started|finished, and the outputs."""
+    """FILE --set a.b=value --wait verdict|started|finished --timeout-minutes M, and the outputs."""
     add_gate_arguments(parser)
     parser.add_argument(
         "--wait",
@@ -70,6 +70,12 @@ def add_arguments(parser: Parser) -> None:
         help="return when: verdict known, training started, or training finished (default: finished for local, else started)",
     )
     parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
+    parser.add_argument(
+        "--timeout-minutes",
+        type=float,
+        metavar="M",
+        help="end the gate and its jobs if it has not finished by then, and exit 3 (default: no limit)",
+    )
     parser.add_argument(
         "--baseline",
         metavar="FILE",
@@ -82,6 +88,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the gate; returns its exit code, and prints one document whatever happens."""
+    began, limit_s = time.monotonic(), _limit_s(arguments)
     try:
         request = GateRequest(
             gate_file=typed_path(arguments.file),
@@ -93,8 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
         setting.store.probe()
-        warn_of_time(setting, os.environ.get(TIME_LIMIT, ""))
-        hold_signals()  # a lock that is taken and not yet known here could not be released
+        warn_of_time(setting, arguments.timeout_minutes)
+        left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
+        hold_signals(left_s)  # a lock that is taken and not yet known here could not be released
         held = take_lease(setting, request.launch, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
@@ -110,17 +118,21 @@ def run(arguments: argparse.Namespace) -> int:
             )
 
 
-def warn_of_time(setting: GateContext, minutes: str) -> None:
-    """Say that the pipeline ends the gate before it has waited for machines as long as its file says."""
-    waits = setting.gate.cluster.capacity_wait_minutes
+def _limit_s(arguments: argparse.Namespace) -> float | None:
+    """Raises UsageError."""
     try:
-        limit = float(minutes)
-    except ValueError:
-        return
-    if waits >= limit:
+        return None if arguments.timeout_minutes is None else limit_of(arguments)
+    except ValueError as error:
+        raise UsageError(str(error).rstrip("."), "usage: prelaunch gate FILE --timeout-minutes M") from error
+
+
+def warn_of_time(setting: GateContext, limit: float | None) -> None:
+    """Say that the time limit (minutes) ends the gate before it has waited for machines as long as its file says."""
+    waits = setting.gate.cluster.capacity_wait_minutes
+    if limit is not None and waits >= limit:
         write_stderr(
-            f"prelaunch: capacity_wait_minutes is {waits:g}, and the pipeline ends the gate after {limit:g} minutes: without machines "
-            "it ends with 3 (its time was up) and not with 5. Raise the pipeline's time limit, or lower the other"
+            f"prelaunch: capacity_wait_minutes is {waits:g}, and the time limit is {limit:g} minutes: without machines "
+            "the gate ends with 3 (its time was up) and not with 5. Raise the time limit (timeout-minutes), or lower the other"
         )
 
 

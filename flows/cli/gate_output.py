@@ -37,6 +37,7 @@ from tasks.gate.outcome import (
 )
 from tasks.gate.progress import LiveProgress, measured_text
 from tasks.launchers.base import LaunchError
+from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.render.context import NO_CONTEXT
 from tasks.reports.command_line import OutputError
 from tasks.store.base import StoreError
@@ -45,6 +46,12 @@ from tasks.text.inert import one_line
 
 # GitHub kills a cancelled step ten seconds after it asked it to end.
 KEEP_S = 5.0
+# 0 stands for a run that was cancelled in Prefect.
+SIGNAL_EXITS = {
+    0: Exit.INTERRUPTED,
+    signal.SIGINT: Exit.INTERRUPTED,
+    TIME_IS_UP: Exit.CANNOT_TELL,
+}
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
@@ -67,7 +74,8 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_cancelled(arguments, name, outcome.reason)
     else:
         write_unjudged(arguments, name, outcome.reason, line)
-    unsaid = arguments.format != "text" or outcome.code != Exit.JOB_FAILED
+    # In a pipeline a page has it, which is shown or annotated; a log with the same sentence three times is hard to read.
+    unsaid = arguments.format != "text" and arguments.summary is None
     if unsaid and (outcome.code in (Exit.JOB_FAILED, Exit.NO_CAPACITY) or outcome.ending is Ending.CANCELLED):
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
@@ -84,13 +92,13 @@ def interrupted(
     `shown` has the outcome, the last progress of its checks, and what could not be ended.
     """
     outcome = shown.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
-    code, cancelled = Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED, False
+    code, cancelled = SIGNAL_EXITS.get(number, Exit.TERMINATED), False
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
     elif number or not outcome.reason:
-        word = f"by {signal.Signals(number).name}" if number else "in Prefect"
         left = "; ".join(one_line(said, 500).rstrip(".") for said in shown.unended)
-        outcome, cancelled = _kept(setting, cancelled_by(outcome, word, left), code), True
+        why = _why(number, getattr(arguments, "timeout_minutes", None))
+        outcome, cancelled = _kept(setting, cancelled_by(outcome, why, left), code), True
     try:
         show(arguments, setting.gate.name, outcome)
     except OutputError as error:
@@ -107,6 +115,12 @@ def interrupted(
     if cancelled:
         _show_in_messages(setting, outcome)
     return int(code)
+
+
+def _why(number: int, minutes: float | None) -> str:
+    if number == TIME_IS_UP and minutes is not None:
+        return f"its time was up ({minutes:g} minutes)"
+    return f"cancelled by {signal.Signals(number).name}" if number else "cancelled in Prefect"
 
 
 def _show_in_messages(setting: GateContext, outcome: Outcome) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from checks.command_line import UsageError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
+from flows.cli.early_end import asks_for_json, write_early_cancellation, write_early_rejection
 from flows.cli.intentions import intended, missing_verb
 from flows.cli.output import (
     begin_output,
@@ -40,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _refuse(words, error)
     except Terminated:
-        return _end(words, "terminated", Exit.TERMINATED)
+        return _end(words, signal.SIGTERM, Exit.TERMINATED)
     except KeyboardInterrupt:
-        return _end(words, "interrupted", Exit.INTERRUPTED)
+        return _end(words, signal.SIGINT, Exit.INTERRUPTED)
     except BrokenPipeError:
         quiet_stdout()
         return Exit.CANNOT_TELL
@@ -77,6 +77,7 @@ def _run(words: list[str]) -> int:
 def _refuse(words: list[str], error: UsageError) -> int:
     _error_document(words, error.message, error.nearest)
     write_stderr(f"prelaunch: {error}\n{error.usage}")
+    write_early_rejection(words, error)
     return Exit.REJECTED
 
 
@@ -89,15 +90,18 @@ def _internal(words: list[str], error: Exception) -> int:
 
 
 def _error_document(words: list[str], message: str, near: str | None = None) -> None:
-    asked = "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
-    if asked and not stdout_has_something():
+    if asks_for_json(words) and not stdout_has_something():
         write_stdout(json_text(rejection(None, None, message, near)))
 
 
-def _end(words: list[str], word: str, code: int) -> int:
-    _error_document(words, word)
+def _end(words: list[str], number: signal.Signals, code: int) -> int:
+    for heeded in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(heeded, signal.SIG_IGN)  # a second one would interrupt what is said of the first
+    said = f"cancelled by {number.name}"
+    if not write_early_cancellation(words, said):
+        _error_document(words, said)
     quiet_stdout()
-    write_stderr(f"prelaunch: {word}")
+    write_stderr(f"prelaunch: {said}")
     return code
 
 

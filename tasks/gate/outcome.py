@@ -201,11 +201,11 @@ def without_training(outcome: Outcome, launches: bool, requested: bool = True) -
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 
-def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
-    """The outcome of a cancelled gate with its reason. `who` is such as "by SIGTERM"; `unended` is what could not be ended."""
+def cancelled_by(outcome: Outcome, why: str, unended: str = "") -> Outcome:
+    """The outcome of a gate that was ended, with its reason. `why`: "cancelled by SIGTERM"; `unended`: what could not be ended."""
     if outcome.judged is None:
         left = "the jobs that it had started were ended" if outcome.started else "no job had been started"
-        return replace(outcome, reason=f"cancelled {who}; {unended or left}")
+        return replace(outcome, reason=f"{why}; {unended or left}")
     word, training = ANSWER_WORDS[outcome.judged.verdict.answer], outcome.training
     left = "no training was started"
     if training is not None:
@@ -213,7 +213,7 @@ def cancelled_by(outcome: Outcome, who: str, unended: str = "") -> Outcome:
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
         before = f". Before, it had failed: {training.said}" if training.said else ""
         left = f"the training that it had started was {was}{before}"
-    said = f"cancelled {who} after the verdict {word}; {unended or left}"
+    said = f"{why} after the verdict {word}; {unended or left}"
     return replace(outcome, training=training, reason=said)
 
 

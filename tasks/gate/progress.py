@@ -106,7 +106,7 @@ class LiveProgress:
         self.measured: Progress | None = None
         self.unended: list[str] = []
         self._status, self._clock, self._lock = status, clock, threading.Lock()
-        self._now, self._begun = Progress(STARTING, "starting"), clock()
+        self._now, self._begun = Progress(STARTING, "Prefect begins the run"), clock()
         self._said, self._said_at = "", self._begun
         self._shown = ""
 
@@ -151,7 +151,10 @@ class LiveProgress:
 
     def _line(self, most: int = SAID) -> str:
         took = _time(self._clock() - self._begun)
-        of = f" of about {_time(self._now.expected_s)}" if self._now.expected_s is not None else ""
+        of, expected_s = "", self._now.expected_s
+        if expected_s is not None:
+            late = self._clock() - self._begun > expected_s
+            of = f"{', longer than usual: about' if late else ' of about'} {_time(expected_s)}"
         return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took}{of})"
 
     def _end_stage(self) -> None:

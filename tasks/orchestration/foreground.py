@@ -21,31 +21,40 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# How the end of a time limit comes.
+TIME_IS_UP = signal.SIGALRM
 
 
 _came: list[int] = []
 _before: dict[int, Any] = {}
 
 
-def hold_signals() -> None:
-    """From now on a signal is recorded, and the Foreground that runs next handles it, so that nothing is interrupted halfway."""
-    for number in HEEDED:
+def hold_signals(limit_s: float | None = None) -> None:
+    """From now on a signal is recorded, and the Foreground that runs next handles it, so that nothing is interrupted halfway.
+
+    After `limit_s`, the signal TIME_IS_UP comes as well.
+    """
+    for number in HEEDED if limit_s is None else (*HEEDED, TIME_IS_UP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             _before[number] = signal.signal(number, lambda came, frame: _came.append(came))
+    if limit_s is not None:
+        signal.setitimer(signal.ITIMER_REAL, max(limit_s, 1e-3))
 
 
 def release_signals() -> None:
     """Restore the signal handlers from before hold_signals; a signal that came meanwhile is raised again."""
+    if TIME_IS_UP in _before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in _before.items():
         signal.signal(number, handler)
     _before.clear()
-    for number in _came[:1]:
+    for number in [came for came in _came if came != TIME_IS_UP][:1]:
         signal.raise_signal(number)
 
 
 def ignore_signals() -> None:
     """Ignore further signals, so that they do not interrupt the last messages of a process that is ending."""
-    for number in HEEDED:
+    for number in {*HEEDED, *_before}:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -74,7 +83,7 @@ class Foreground(Generic[T]):
     def run(self) -> T:
         """Run the coroutine and return its result; raises what it raises, or Interrupted."""
         # Under nohup a closed terminal is to be ignored, and stays so.
-        heeded = [number for number in HEEDED if signal.getsignal(number) is not signal.SIG_IGN]
+        heeded = [number for number in {*HEEDED, *_before} if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._heed) for number in heeded}
         for number in _came[:1]:
             self._heed(number, None)
@@ -109,13 +118,11 @@ class Foreground(Generic[T]):
         return await self._task
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
-        word = "once more" if self._signal else "received"
+        word = f"{signal.Signals(number).name} {'once more' if self._signal else 'received'}"
+        if number == TIME_IS_UP:
+            word = "the time limit is reached"
         with suppress(OSError, ValueError, RuntimeError):  # a closed terminal, or in the middle of a print
-            print(
-                f"prelaunch: {signal.Signals(number).name} {word}: {self._ending}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"prelaunch: {word}: {self._ending}", file=sys.stderr, flush=True)
         if self._signal:
             return
         self._signal = number

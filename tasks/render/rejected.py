@@ -21,7 +21,7 @@ WORD = "REJECTED"
 MEANING = "The request was rejected before anything started. No machine was tested, and this says nothing about any machine."
 REMEDY = "Correct the problem and run the gate again."
 CANCELLED = "CANCELLED"
-CANCELLED_MEANING = "The gate was cancelled before there was a verdict. This says nothing about any machine."
+CANCELLED_MEANING = "The gate was ended before there was a verdict. This says nothing about any machine."
 RUN_CANCELLED_MEANING = (
     "The run was cancelled. If the gate had a verdict by then, Prefect and the store of the gate have it."
 )

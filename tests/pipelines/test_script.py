@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+import subprocess
+import time
 from pathlib import Path
+from xml.etree import ElementTree
 
+import jsonschema
+import pytest
+
+from tasks.orchestration.result_document import PATH
 from tests.pipelines.pipeline import ROOT
-from tests.pipelines.test_pipelines import GITLAB, SCRIPT, _script
+from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script
 
 
 def test_a_mistake_of_the_variables_is_shown_on_github(tmp_path: Path) -> None:
@@ -14,8 +24,160 @@ def test_a_mistake_of_the_variables_is_shown_on_github(tmp_path: Path) -> None:
     page = tmp_path / "page"
     done = _script(tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(page))
 
-    assert "::error title=Prelaunch rejected the request::name a gate file" in done.stderr
+    assert (
+        "::error title=Prelaunch rejected the request::REJECTED gate: The variables of the gate's step are wrong: name a"
+        in done.stderr
+    )
     assert page.read_text() == (tmp_path / "prelaunch-results" / "summary.md").read_text()
+
+
+def program(folder: Path, text: str) -> str:
+    """The path of a fake command: a shell script that ends as it is told to, whatever its words are."""
+    path = folder / "fake-command"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def headed(folder: Path, word: str) -> str:
+    """What all four results of a run in this folder say, if each is complete and headed alike."""
+    out = folder / "prelaunch-results"
+    assert RESULTS == sorted(path.name for path in out.iterdir())
+    document = json.loads((out / "prelaunch.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    error = ElementTree.parse(out / "junit.xml").getroot().find(".//error")
+    assert error is not None and error.get("type") == word
+    assert (out / "summary.md").read_text().startswith(f"# {word} gate\n\n")
+    assert f"<h1>{word}</h1>" in (out / "report.html").read_text()
+    said = document["error"]["message"] if word == "REJECTED" else document["reason"]
+    assert said == error.get("message")
+    return str(said)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("PRELAUNCH_CHECK_ONLY", "True", "write true or false in small letters"),
+        ("PRELAUNCH_CHECK_ONLY", "1", "PRELAUNCH_CHECK_ONLY) is '1'"),
+        ("PRELAUNCH_CHECK_ONLY", "yes", "PRELAUNCH_CHECK_ONLY) is 'yes'"),
+        ("PRELAUNCH_CHECK_ONLY", "TRUE", "PRELAUNCH_CHECK_ONLY) is 'TRUE'"),
+        ("PRELAUNCH_WAIT", "finishd", "'finishd', which is none of verdict, started and finished"),
+        ("PRELAUNCH", "/nope/pre&launch", "the command '/nope/pre&launch' (command, PRELAUNCH) is not there"),
+        ("PRELAUNCH_GATE_FILE", "--help", "--help is an option"),
+        ("PRELAUNCH_GATE_FILE", "", "name a gate file"),
+        ("PRELAUNCH_SETS", 'cluster."nodes" <2>', "a line 'cluster.\"nodes\" <2>', which is not of the form"),
+    ],
+)
+def test_a_wrong_variable_is_rejected_on_every_channel(
+    tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    """Before the command runs: above all, a gate that was to check only does not launch a training."""
+    output = tmp_path / "output"
+    command = program(tmp_path, "touch ran")
+    asked = {"PRELAUNCH": command, "PRELAUNCH_GATE_FILE": "gate.toml", "GITHUB_OUTPUT": str(output)}
+    done = _script(tmp_path, GITHUB_ACTIONS="true", **(asked | {variable: value}))
+
+    assert (2, False) == (done.returncode, (tmp_path / "ran").exists()), done.stderr
+    assert said in headed(tmp_path, "REJECTED")
+    assert "exit-code=2\ndecision=\nresults=prelaunch-results\n" == output.read_text()
+    assert 1 == done.stderr.count("::error title=Prelaunch rejected the request::")
+    assert "usage:" not in done.stderr
+
+
+@pytest.mark.parametrize(("value", "passed"), [("true", True), ("false", False), ("", False)])
+def test_check_only_is_passed_where_it_is_true(tmp_path: Path, value: str, passed: bool) -> None:
+    """And nowhere else."""
+    command = program(tmp_path, 'echo "$@" >words')
+    _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml", PRELAUNCH_CHECK_ONLY=value)
+
+    assert passed is ("--check-only" in (tmp_path / "words").read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("own", "code", "word"),
+    [
+        (2, 2, "REJECTED"), (126, 2, "REJECTED"), (127, 2, "REJECTED"), (0, 3, "CANNOT TELL"), (1, 3, "CANNOT TELL"),
+        (5, 5, "CANNOT TELL"), (143, 143, "CANCELLED"), (130, 130, "CANCELLED"),
+    ],
+)  # fmt: skip
+def test_a_command_that_leaves_nothing_is_said_on_every_channel(
+    tmp_path: Path, own: int, code: int, word: str
+) -> None:
+    """Its output is no document, and a zero without a decision is no go."""
+    output = tmp_path / "output"
+    done = _script(
+        tmp_path,
+        PRELAUNCH=program(tmp_path, f"echo some text; exit {own}"),
+        PRELAUNCH_GATE_FILE="gate.toml",
+        GITHUB_ACTIONS="true",
+        GITHUB_OUTPUT=str(output),
+    )
+
+    assert code == done.returncode, done.stderr
+    assert headed(tmp_path, word) and 1 == done.stderr.count("::error ")
+    assert output.read_text().startswith(f"exit-code={code}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_gate_began_is_a_cancellation(tmp_path: Path, number: signal.Signals) -> None:
+    """The command had not said anything yet: the script acknowledges the signal, and writes the results."""
+    env = {
+        **os.environ,
+        "PRELAUNCH": program(tmp_path, "echo x >began; exec sleep 60"),
+        "PRELAUNCH_GATE_FILE": "g.toml",
+    }
+    running = subprocess.Popen([SCRIPT], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "began").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        running.send_signal(number)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+
+    assert 143 == running.returncode, said
+    assert f"prelaunch: {number.name} received: the gate is told to end\n" in said
+    assert f"cancelled by {number.name} before the gate began" in headed(tmp_path, "CANCELLED")
+    assert "prelaunch: cancelled, exit code 143" in said
+
+
+ENDS = """
+while [ $# -gt 0 ]; do [ "$1" = --summary ] && echo '# X' >"$2"; shift; done
+printf '{{\\n  "decision": {decision},\\n}}\\n'; exit {code}"""
+
+
+@pytest.mark.parametrize(
+    ("code", "decision", "said"),
+    [
+        (0, '"launched"', "launched"), (1, '"refused"', "refused"), (2, "null", "rejected"),
+        (3, '"cannot_tell"', "cannot tell"), (4, '"launched"', "training failed"), (4, '"not_launched"', "training not started"),
+        (5, "null", "no machines"), (130, "null", "cancelled"), (143, '"launched"', "cancelled"),
+    ],
+)  # fmt: skip
+def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: str, said: str) -> None:
+    """And not what was decided before a training failed."""
+    command = program(tmp_path, ENDS.format(code=code, decision=decision))
+    done = _script(tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g.toml")
+
+    assert (code, f"prelaunch: {said}, exit code {code}, results in prelaunch-results") == (
+        done.returncode,
+        done.stderr.splitlines()[-1],
+    )
+
+
+def test_a_gate_whose_time_was_up_is_said_to_be_so(tmp_path: Path) -> None:
+    """The command is given the limit and ends by itself; one that ends as it likes within its time is not called late."""
+    command = program(tmp_path, 'echo "$@" >words; sleep 0.7' + ENDS.format(code=3, decision="null"))
+    limits = {"0.01": "its time was up after 0.01 minutes", "10": "cannot tell"}
+    for minutes, said in limits.items():
+        done = _script(
+            tmp_path, PRELAUNCH=command, PRELAUNCH_GATE_FILE="g", PRELAUNCH_TIMEOUT_MINUTES=minutes
+        )
+
+        assert 3 == done.returncode
+        assert f"prelaunch: {said}, exit code 3, results in prelaunch-results" in done.stderr
+        assert f"--timeout-minutes {minutes}" in (tmp_path / "words").read_text()
 
 
 def test_the_page_names_every_variable_of_the_script() -> None:

@@ -111,7 +111,10 @@ class LocalLauncher:
                 absent=True,
             )
         if keepers.alive():
-            return (progress or Progress(JobState.PENDING, "starting", keepers.attempt)).status()
+            return (
+                progress
+                or Progress(JobState.PENDING, "the processes of its nodes are being started", keepers.attempt)
+            ).status()
         return start_stop.bury(
             folder, keepers, JobState.FAILED, "its shepherd died before the job ended"
         ).status()

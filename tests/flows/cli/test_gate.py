@@ -124,7 +124,7 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
     assert said["training"] == {"job_id": f"{said['gate_id']}-train-1", "state": "succeeded"}
     assert said["placement"] == {"kind": "pinned", "proof": ["all 2 hosts confirmed: boot id"]}
     assert Path(said["report"]).is_file() and Path(said["html"]).is_file()
-    assert stderr.count("embedded") == 1
+    assert "starting (" not in stderr and "SIG" not in stderr
     assert " | " not in stderr  # Prefect's own lines
     assert clean(tmp_path)
 
@@ -265,6 +265,24 @@ def test_a_signal_ends_what_was_started(
     assert (tmp_path / "page.md").read_text().startswith("# CANCELLED test")
     if trains:
         _says_go_and_cancelled(tmp_path, said, f"by {number.name}")
+
+
+def test_a_gate_whose_time_is_up_ends_itself_and_says_so(
+    tmp_path: Path, prefect_backend: EmbeddedServer
+) -> None:
+    """On every channel, with exit code 3: nobody cancelled it, and what it had started is ended."""
+    words = ("--summary", "page.md", "--timeout-minutes", "0.08")
+    command = start(write_gate(tmp_path), *words, FAKE_NODE="hang", **told(prefect_backend))
+    ended, said, stderr = finish(command)
+
+    why = "its time was up (0.08 minutes); the jobs that it had started were ended"
+    kept = json.loads((tmp_path / "store" / "gates" / said["gate_id"] / "outcome.json").read_text())
+    assert (3, f"CANCELLED test: {why}") == (ended, said["first_line"])
+    assert (why, 3) == (kept["reason"], kept["exit_code"])
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# CANCELLED test") and why in page
+    assert "prelaunch: the time limit is reached: ending what was started" in stderr and "SIG" not in stderr
+    assert clean(tmp_path)
 
 
 def _says_go_and_cancelled(folder: Path, said: dict[str, Any], by: str) -> None:

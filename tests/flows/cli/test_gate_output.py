@@ -26,6 +26,7 @@ from tasks.notifiers.base import Status
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
 from tasks.paging.live import STOPPED
+from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
@@ -51,12 +52,34 @@ def test_an_end_says_what_was_ended_and_what_was_not(
     shown = LiveProgress(None)
     if left:
         shown.progress(Progress("end", left, unended=True))
-    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None)
+    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
 
     code = interrupted(arguments, "g-1", signal.SIGTERM, setting, shown)
 
     document = json.loads(capsys.readouterr().out)
     assert (143, f"CANCELLED test: {said}") == (code, document["first_line"])
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (TIME_IS_UP, 3, "its time was up (0.5 minutes)"),
+        (signal.SIGINT, 130, "cancelled by SIGINT"),
+        (0, 130, "cancelled in Prefect"),
+    ],
+)
+def test_an_end_says_what_ended_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, code: int, said: str
+) -> None:
+    """A time limit is no signal, and its exit code is that of a gate that cannot tell."""
+    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    summary = tmp_path / "summary.md"
+    arguments = argparse.Namespace(format="json", junit=None, summary=summary, html=None, timeout_minutes=0.5)
+
+    assert code == interrupted(arguments, "g-1", number, setting, LiveProgress(None))
+    reason = json.loads(capsys.readouterr().out)["reason"]
+    assert f"{said}; the jobs that it had started were ended" == reason
+    assert reason in summary.read_text() and summary.read_text().startswith("# CANCELLED test\n")
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -114,7 +137,7 @@ def test_the_gate_of_another_run_is_not_called_cancelled(
         replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
     )  # fmt: skip
     setting.store.put(lease_key("test"), dump_plain(held))
-    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None)
+    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
     interrupted(arguments, "g-1", signal.SIGTERM, setting, LiveProgress(None))
     capsys.readouterr()
 
@@ -163,10 +186,10 @@ def test_a_wrong_script_is_rejected_at_its_line(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("waits", "limit", "warned"), [(240, "90", True), (240, "240", True), (60, "90", False), (240, "", False), (0, "90", False)]
+    ("waits", "limit", "warned"), [(240, 90.0, True), (240, 240.0, True), (60, 90.0, False), (240, None, False), (0, 90.0, False)]
 )  # fmt: skip
 def test_a_pipeline_that_does_not_wait_for_machines_is_warned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], waits: int, limit: str, warned: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], waits: int, limit: float | None, warned: bool
 ) -> None:
     """Its time would be up before the gate has waited as long as its file says."""
     overrides = (f"cluster.capacity_wait_minutes={waits}",)

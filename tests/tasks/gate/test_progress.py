@@ -55,7 +55,7 @@ def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
         shown.tick()
     lines = capsys.readouterr().err.splitlines()
 
-    assert lines[:3] == [f"start: starting ({second} s)" for second in (10, 20, 30)]
+    assert lines[:3] == [f"start: Prefect begins the run ({second} s)" for second in (10, 20, 30)]
     assert len(lines) == 3 + 1 + 56 and lines[-1] == "training: running (9 min)"
 
 
@@ -124,6 +124,18 @@ def test_a_terminal_shows_what_runs_on_which_node() -> None:
     assert drawn[0] == "checks: 50 of 81 observations (34 s of about 4 min)"
     assert drawn[1].endswith("3 of 27, now [bold]x") and "\x1b" not in drawn[1] and "\u202e" not in drawn[1]
     assert drawn[2].split() == ["n1", "20", "of", "27,", "now", "compute.gemm"] and len(drawn) == 3
+
+
+def test_a_stage_that_takes_longer_than_usual_says_so() -> None:
+    """It is not at 200 s of about 60 s."""
+    clock, console = Clock(), Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+    with console.status("starting") as status:
+        shown = LiveProgress(status, clock)
+        shown.progress(Progress("checks", "50 of 81 observations", 50, 81, expected_s=60.0))
+        clock.now += 100.0
+        drawn = shown.__rich__().plain
+
+    assert drawn == "checks: 50 of 81 observations (100 s, longer than usual: about 60 s)"
 
 
 def test_many_nodes_are_counted() -> None:

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tasks.orchestration.foreground import Foreground, Interrupted
+from tasks.orchestration.foreground import TIME_IS_UP, Foreground, Interrupted, hold_signals, release_signals
 
 
 def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None:
@@ -32,3 +32,29 @@ def test_every_signal_is_acknowledged(capfd: pytest.CaptureFixture[str]) -> None
         "prelaunch: SIGTERM received: ending what was started",
         "prelaunch: SIGINT once more: ending what was started",
     ]
+
+
+def test_a_time_limit_ends_it_as_a_signal_does(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody sent a signal, so none is named."""
+
+    async def hangs() -> None:
+        await asyncio.sleep(60)
+
+    hold_signals(0.1)
+    try:
+        with pytest.raises(Interrupted) as stopped:
+            Foreground(hangs).run()
+    finally:
+        release_signals()
+
+    assert TIME_IS_UP == stopped.value.number
+    assert "prelaunch: the time limit is reached: ending what was started\n" == capfd.readouterr().err
+    assert (0.0, 0.0) == signal.getitimer(signal.ITIMER_REAL)
+
+
+def test_a_time_limit_that_is_not_needed_ends_nothing() -> None:
+    """A request that was rejected in time is not ended by the signal afterwards."""
+    hold_signals(60)
+    release_signals()
+
+    assert (0.0, 0.0) == signal.getitimer(signal.ITIMER_REAL)

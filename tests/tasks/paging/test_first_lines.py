@@ -101,13 +101,16 @@ def ends() -> dict[str, Outcome]:
             reason="node-1, rank 3: RuntimeError: my loss exploded",
         ),
         "cancelled during the training": cancelled_by(
-            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "by SIGTERM"
+            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "cancelled by SIGTERM"
         ),
-        "cancelled after a refusal": cancelled_by(end(None, wrong_sums(healthy()), ending=Ending.CANCELLED), "by SIGINT"),
+        "cancelled after a refusal": cancelled_by(end(None, wrong_sums(healthy()), ending=Ending.CANCELLED), "cancelled by SIGINT"),
+        "its time was up": cancelled_by(
+            end(Decision.LAUNCHED, healthy(), ending=Ending.CANCELLED, training=ended), "its time was up (60 minutes)"
+        ),
         "cancelled without a verdict": cancelled_by(
-            replace(end(None, None, ending=Ending.CANCELLED), started=True), "by SIGINT"
+            replace(end(None, None, ending=Ending.CANCELLED), started=True), "cancelled by SIGINT"
         ),
-        "cancelled before anything started": cancelled_by(end(None, None, ending=Ending.CANCELLED), "by SIGINT"),
+        "cancelled before anything started": cancelled_by(end(None, None, ending=Ending.CANCELLED), "cancelled by SIGINT"),
         "rejected": end(
             None, None, ending=Ending.REJECTED, reason="bravo.toml: cluster.nodes: expected a whole number above 0, found 0"
         ),
