@@ -46,12 +46,6 @@ from tasks.text.inert import one_line
 
 # GitHub kills a cancelled step ten seconds after it asked it to end.
 KEEP_S = 5.0
-# 0 stands for a run that was cancelled in Prefect.
-SIGNAL_EXITS = {
-    0: Exit.INTERRUPTED,
-    signal.SIGINT: Exit.INTERRUPTED,
-    TIME_IS_UP: Exit.CANNOT_TELL,
-}
 
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
@@ -92,7 +86,7 @@ def interrupted(
     `shown` has the outcome, the last progress of its checks, and what could not be ended.
     """
     outcome = shown.outcome or Outcome(gate_id, Ending.CANCELLED, None, None, None, "")
-    code, cancelled = SIGNAL_EXITS.get(number, Exit.TERMINATED), False
+    code, cancelled = _signal_exit(number), False
     if outcome.ending is not Ending.CANCELLED:
         code = outcome.code
     elif number or not outcome.reason:
@@ -115,6 +109,12 @@ def interrupted(
     if cancelled:
         _show_in_messages(setting, outcome)
     return int(code)
+
+
+def _signal_exit(number: int) -> Exit:
+    if number == TIME_IS_UP:
+        return Exit.CANNOT_TELL
+    return Exit.INTERRUPTED if number in (0, signal.SIGINT) else Exit.TERMINATED
 
 
 def _why(number: int, minutes: float | None) -> str:

@@ -25,8 +25,8 @@ from tasks.launchers.base import JobState
 from tasks.notifiers.base import Status
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
-from tasks.paging.live import STOPPED
 from tasks.orchestration.foreground import TIME_IS_UP
+from tasks.paging.live import STOPPED
 from tasks.render.context import NO_CONTEXT
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
