@@ -78,7 +78,7 @@ def test_an_end_says_what_ended_it(
 
     assert code == interrupted(arguments, "g-1", number, setting, LiveProgress(None))
     reason = json.loads(capsys.readouterr().out)["reason"]
-    assert f"{said}; the jobs that it had started were ended" == reason
+    assert f"{said}; no job had been started" == reason
     assert reason in summary.read_text() and summary.read_text().startswith("# CANCELLED test\n")
 
 
