@@ -59,12 +59,15 @@ class Outcome(str, Enum):
 class ErrorKind(str, Enum):
     """Why a check is ERRORED. `reason` says the same in words, and no code reads it.
 
-    RAISED: it raised an exception other than CheckError. DEADLINE: its own deadline passed. NOT_RUN: its rank did not begin it,
-    because of something that happened before. NOT_REACHED: no rank of its node reached it. OTHER: everything else.
+    RAISED: it raised an exception other than CheckError. DEADLINE: its own deadline passed. LIMIT_PASSED: so did the one that the gate
+    file sets for it. LIMIT_TOO_SHORT: that one is so short that it was not started. NOT_RUN: its rank did not begin it, because of
+    something that happened before. NOT_REACHED: no rank of its node reached it. OTHER: everything else.
     """
 
     RAISED = "raised"
     DEADLINE = "deadline"
+    LIMIT_PASSED = "limit_passed"
+    LIMIT_TOO_SHORT = "limit_too_short"
     NOT_RUN = "not_run"
     NOT_REACHED = "not_reached"
     OTHER = "other"

@@ -5,11 +5,11 @@ measured), the images of a gate, and a machine of one's own as an operator descr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from checks.value_types import Range, Text
+from checks.value_types import SPARSE, Range, Text
 
 
 class PairOutcome(str, Enum):
@@ -74,6 +74,16 @@ class Comparison:
     of: float | None = None
 
 
+class Hindrance(str, Enum):
+    """What kept a check from measuring. LIMIT: the time limit that the gate file sets for it. EARLIER: something that had happened to
+    its rank before. ITSELF: everything else.
+    """
+
+    ITSELF = "itself"
+    LIMIT = "limit"
+    EARLIER = "earlier"
+
+
 @dataclass(frozen=True)
 class Unmeasured:
     """Why something was not measured. `value` is the label of the value ("GPU 1: dram"), "" if the check has no values at all;
@@ -82,6 +92,7 @@ class Unmeasured:
 
     value: str
     reason: str
+    hindrance: Hindrance = field(default=Hindrance.ITSELF, metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,15 @@ from checks.model import (
     node_of,
     worst,
 )
+from checks.model_details import Hindrance
 from checks.policy import OnWarn, Policy
 from checks.value_types import natural
 from checks.version import ENGINE
 
 # Among findings of equal level a broken part comes first, and missing evidence last.
 CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE)
+# Among missing evidence a time limit of the gate file comes first, and last what follows from something else.
+HINDRANCES = (Hindrance.LIMIT, Hindrance.ITSELF, Hindrance.EARLIER)
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
 
@@ -173,8 +176,9 @@ def _severity(finding: Finding) -> tuple[object, ...]:
 
 
 class _Order:
-    """The order of findings: the worst level first; then nodes whose process failed; then suspects for whom others waited; then ranks
-    that fell silent before ranks that reported errors; then the check that ran first.
+    """The order of findings: the worst level first; then nodes whose process failed; then suspects for whom others waited; then checks
+    whose own time limit passed, and last what was not run because of something before; then ranks that fell silent before ranks that
+    reported errors; then the check that ran first.
     """
 
     def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
@@ -194,6 +198,7 @@ class _Order:
             not (f.check == "report" and f.subject in self.ended),
             f not in self.suspected,
             general,
+            HINDRANCES.index(f.unmeasured.hindrance if f.unmeasured else Hindrance.ITSELF),
             silent,
             self.some_reported and f.check == "report" and f.subject == CLUSTER,
             turn,

@@ -76,15 +76,22 @@ def piped(child: Child) -> IO[bytes]:
 
 
 def isolated(
-    check: str, subject: str, start: Start, result: Path, timeout_s: float, late: str = ""
+    check: str,
+    subject: str,
+    start: Start,
+    result: Path,
+    timeout_s: float,
+    late: str = "",
+    kind: ErrorKind = ErrorKind.DEADLINE,
 ) -> Observation:
-    """The observation that the process writes to `result`. If it writes none in time, it is ERRORED with the reason `late`."""
+    """The observation that the process writes to `result`. If it writes none in time, it is ERRORED, with this kind and the reason
+    `late`.
+    """
     result.unlink(missing_ok=True)
     ends_at = time.monotonic() + timeout_s + GRACE_S
 
     def too_late(evidence: str) -> Observation:
         said = late or f"the check did not end within its deadline of {timeout_s:g} s"
-        kind = ErrorKind.OTHER if late else ErrorKind.DEADLINE
         return errored(check, subject, said, timeout_s, evidence, kind)
 
     try:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TypeVar
 
 from checks.check import Check
+from checks.model import ErrorKind
 
 R = TypeVar("R")
 # Judgement, for a node whose CPUs are busy: the time to start Python, to measure, and to write the result.
@@ -31,6 +32,34 @@ class CheckProgress(str, Enum):
 
     NEVER_STARTED = "the check had not started"
     RUNNING = "the check was still running"
+
+
+@dataclass(frozen=True)
+class CheckLimit:
+    """How many seconds a check may take; `declared` says that the gate file sets them."""
+
+    seconds: float
+    declared: bool = False
+
+    @property
+    def starts(self) -> bool:
+        """Whether it is long enough to start the check at all."""
+        return self.seconds >= LEAST_S
+
+    @property
+    def kind(self) -> ErrorKind:
+        """That of a check which it ended, or which was not started because of it."""
+        if not self.declared:
+            return ErrorKind.DEADLINE
+        return ErrorKind.LIMIT_PASSED if self.starts else ErrorKind.LIMIT_TOO_SHORT
+
+    @property
+    def reason(self) -> str:
+        """The reason in the observation of that check."""
+        if not self.declared:
+            return f"the check did not end within its deadline of {self.seconds:g} s"
+        before = "" if self.starts else " before the check could start"
+        return f"its time limit of {self.seconds:g} s ([checks] timeouts_s) passed{before}"
 
 
 @dataclass(frozen=True)

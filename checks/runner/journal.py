@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, clip, digest, dump_plain
-from checks.model import EVIDENCE_BYTES, Node, Observation, Outcome, node_of
+from checks.model import EVIDENCE_BYTES, ErrorKind, Node, Observation, Outcome, node_of
 from checks.process.cpu_usage import Watch
 from checks.process.stderr import log
 from checks.process.whole_file import write_whole
@@ -106,6 +106,10 @@ class Journal:
         return data
 
 
+# Whatever else used the CPUs, these have a reason of their own.
+UNEXPLAINED = (ErrorKind.LIMIT_PASSED, ErrorKind.LIMIT_TOO_SHORT, ErrorKind.NOT_RUN)
+
+
 class JournalWriter:
     """Adds observations to the journal once each. A full disk is said, and tried again at the next write."""
 
@@ -128,7 +132,8 @@ class JournalWriter:
 
     def _explained(self, row: Observation) -> Observation:
         """Adds to the reason that other work used the CPUs, if so. It is for people; no rule reads it."""
-        seen = self._watch.seen() if row.outcome is Outcome.ERRORED else None
+        explains = row.outcome is Outcome.ERRORED and row.error_kind not in UNEXPLAINED
+        seen = self._watch.seen() if explains else None
         said = seen.words(node_of(row.subject)) if seen is not None else ""
         return dataclasses.replace(row, reason=f"{row.reason} ({said})"[:1000]) if said else row
 

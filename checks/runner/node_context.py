@@ -34,7 +34,7 @@ from checks.probes.host import machine
 from checks.process import machine_state
 from checks.process.stderr import log
 from checks.roster import Roster
-from checks.runner.deadline import NEVER, Deadline, deadline_of, limited
+from checks.runner.deadline import NEVER, CheckLimit, Deadline, deadline_of, limited
 from checks.value_types import DecodeError
 
 PEER_CHECKS = ("network.reachability",)
@@ -75,9 +75,16 @@ class NodeContext:
 
     def own_timeout_s(self, check: Check) -> float:
         """The check's deadline from the bundle, or its own."""
-        if check.name in PEER_CHECKS:
-            return self.bundle.timeouts_s.get(check.name, self.bundle.network_s + START_S)
-        return self.bundle.timeouts_s.get(check.name, check.timeout_s)
+        return self.limit_of(check).seconds
+
+    def limit_of(self, check: Check) -> CheckLimit:
+        """The same, with who set it."""
+        declared = self.bundle.timeouts_s.get(check.name)
+        return CheckLimit(self.usual_timeout_s(check)) if declared is None else CheckLimit(declared, True)
+
+    def usual_timeout_s(self, check: Check) -> float:
+        """The check's deadline where the gate file sets none."""
+        return self.bundle.network_s + START_S if check.name in PEER_CHECKS else check.timeout_s
 
     def check_context(
         self,

@@ -243,20 +243,20 @@ def _isolated(
     node_context: NodeContext, processes: ForkServer, opened: float, check: Check, closing: bool = False
 ) -> Observation:
     result, timeout_s = node_context.scratch / f"{check.name}.json", node_context.timeout_s(check, closing)
+    limit = node_context.limit_of(check)
     if timeout_s < LEAST_S:
-        return errored(
-            check.name, node_context.node, node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
-        )
-    late = (
-        node_context.deadline.reason(CheckProgress.RUNNING)
-        if timeout_s < node_context.own_timeout_s(check)
-        else ""
-    )
+        own = timeout_s == limit.seconds
+        never = node_context.deadline.reason(CheckProgress.NEVER_STARTED)
+        kind, said = (limit.kind, limit.reason) if own else (ErrorKind.OTHER, never)
+        return errored(check.name, node_context.node, said, 0.0, kind=kind)
+    over = timeout_s < limit.seconds
+    late = node_context.deadline.reason(CheckProgress.RUNNING) if over else limit.reason
+    kind = ErrorKind.OTHER if over else limit.kind
     words = (check.name, check.path, *_files(node_context), str(result), f"{timeout_s:.3f}")
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
         start = partial(processes.start, words)
-        row = isolated(check.name, node_context.node, start, result, timeout_s, late)
+        row = isolated(check.name, node_context.node, start, result, timeout_s, late, kind)
     except (OSError, RuntimeError) as error:  # no thread or no file is available: only this check is lost
         row = errored(
             check.name, node_context.node, f"the check's process could not be started: {error}", 0.0

@@ -120,9 +120,11 @@ class Session:
         self.file.end()
 
     def _observe(self, check: Check) -> None:
-        timeout_s = self._timeout_s(check)
+        timeout_s, limit = self._timeout_s(check), self.node_context.limit_of(check)
         if check.group and self.lost:
             row = errored(check.name, self.subject, self.lost, 0.0, kind=ErrorKind.NOT_RUN)
+        elif not limit.starts and self.left_s() >= LEAST_S:
+            row = errored(check.name, self.subject, limit.reason, 0.0, kind=limit.kind)
         elif timeout_s < LEAST_S:
             row = errored(
                 check.name, self.subject, self.node_context.deadline.reason(CheckProgress.NEVER_STARTED), 0.0
@@ -164,10 +166,18 @@ class Session:
         self.lost = f"not run: {why}"
 
     def _join(self) -> None:
-        """Joins the group and verifies that all ranks have the same catalogue, before the first collective."""
-        timeout_s = GROUP_SHARE * min(self._timeout_s(check) for check in self.left)
+        """Joins the group and verifies that all ranks have the same catalogue, before the first collective.
+
+        A short limit that the gate file sets for one check is that check's own matter: the others need the group as well.
+        """
+        usual = (
+            max(self.node_context.own_timeout_s(check), self.node_context.usual_timeout_s(check))
+            for check in self.left
+        )
+        timeout_s = GROUP_SHARE * min(*usual, self.left_s())
         if timeout_s < LEAST_S:
-            return  # each of them is reported as not started
+            self.lost = self.node_context.deadline.reason(CheckProgress.NEVER_STARTED)
+            return
         left_s = min(3 * timeout_s, self.left_s())
         self.file.start("process group", left_s)
         self.watchdog.arm(left_s)
@@ -181,19 +191,19 @@ class Session:
     def _give_up(self) -> None:
         """The watchdog's action: writes what is known and exits, because a call that hangs cannot be interrupted."""
         hung, *others = self.left
-        own_s, over = self.node_context.own_timeout_s(hung), self.left_s() < LEAST_S
-        reason, then = (
-            f"the check did not end within its deadline of {own_s:g} s",
-            f"not run: the check {hung.name} did not return",
+        limit, over = self.node_context.limit_of(hung), self.left_s() < LEAST_S
+        within = (
+            f" within its time limit of {limit.seconds:g} s ([checks] timeouts_s)" if limit.declared else ""
         )
-        kind, after = ErrorKind.DEADLINE, ErrorKind.NOT_RUN
+        reason, then = limit.reason, f"not run: the check {hung.name} did not return{within}"
+        kind, after = limit.kind, ErrorKind.NOT_RUN
         if over:
             kind = after = ErrorKind.OTHER
             reason, then = map(
                 self.node_context.deadline.reason, (CheckProgress.RUNNING, CheckProgress.NEVER_STARTED)
             )
         try:
-            self.file.add(errored(hung.name, self.subject, reason, own_s, kind=kind))
+            self.file.add(errored(hung.name, self.subject, reason, limit.seconds, kind=kind))
             for check in others:
                 self.file.add(errored(check.name, self.subject, then, 0.0, kind=after))
             self.file.end()

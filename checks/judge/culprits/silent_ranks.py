@@ -33,7 +33,7 @@ from checks.policy import CheckPolicy, Policy
 
 REACHABILITY = "network.reachability"
 # How the check of a rank that waited for others ended.
-WAITING = (ErrorKind.RAISED, ErrorKind.DEADLINE, ErrorKind.NOT_RUN)
+WAITING = (ErrorKind.RAISED, ErrorKind.DEADLINE, ErrorKind.LIMIT_PASSED, ErrorKind.NOT_RUN)
 # What gloo, NCCL and torch's store print in ranks that wait. Seen: torch 2.13 (gloo's pair.cc and unbound_buffer.cc);
 # NCCL: "remote process exited or there was a network error" (ncclRemoteError); TCPStore: "wait timeout after", "got 0 bytes".
 WAITED = re.compile(
@@ -130,13 +130,15 @@ def _broken(checks: Sequence[str], errors: Mapping[str, Errors], ranks: Sequence
 
 def _by_error(check: str, waited: Mapping[str, _Error]) -> _Break:
     """The case that all ranks reported: the suspects raised an error that differs from that of waiting ranks, or were busy when the
-    others had left.
+    others had left. Where the gate file's own limit for the check passed, nobody is suspected: the first rank that it ended is the one
+    that the others lost.
     """
     own = tuple(rank for rank, error in waited.items() if error.is_own())
     others = {rank: error for rank, error in waited.items() if rank not in own}
     if own and others:
         return _Break(check, _Why.ERROR, own, others)
-    busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE)
+    limited = any(error.kind is ErrorKind.LIMIT_PASSED for error in waited.values())
+    busy = tuple(rank for rank, error in waited.items() if error.kind is ErrorKind.DEADLINE and not limited)
     others = {rank: error for rank, error in waited.items() if rank not in busy}
     return _Break(check, _Why.BUSY, busy if others else (), others)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.model import Cause, Level, Outcome, Skip
+import pytest
+
+from checks.model import Cause, ErrorKind, Level, Outcome, Skip
 from tests.sample_reports import SIZES, findings_of, healthy, verdict_of, with_metric, with_row
 
 WHO, CHECK = "node-0/rank-0", "collective.all_reduce"
@@ -44,3 +46,39 @@ def test_a_missing_tool_is_to_be_installed() -> None:
     )
 
     assert found.remedy.startswith("Install the tool") and "no tool" in found.message
+
+
+def test_a_limit_of_the_gate_file_comes_first_with_what_to_raise_and_what_follows_last() -> None:
+    """Also where what follows belongs to a check that stands before it in the plan."""
+    report = healthy()
+    ranks = [row.subject for row in report.observations if row.check == CHECK]
+    for rank in ranks:
+        for check, kind, reason in (
+            ("compute.gemm", ErrorKind.NOT_RUN, f"not run: the check {CHECK} did not return"),
+            (CHECK, ErrorKind.LIMIT_PASSED, "its time limit of 1 s ([checks] timeouts_s) passed"),
+        ):
+            lost = {"outcome": Outcome.ERRORED, "metrics": {}, "reason": reason, "error_kind": kind}
+            report = with_row(report, check, rank, lambda row, lost=lost: replace(row, **lost))
+    found = [f for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.level is Level.FAIL]
+
+    assert [CHECK] * len(ranks) + ["compute.gemm"] * len(ranks) == [f.check for f in found]
+    assert found[0].remedy.startswith(f'Raise "{CHECK}" in [checks] timeouts_s of the gate file')
+    assert found[-1].remedy.startswith("This follows from what its reason names")
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.LIMIT_PASSED, ErrorKind.DEADLINE])
+def test_a_rank_that_a_limit_of_the_gate_file_ended_first_is_no_suspect(kind: ErrorKind) -> None:
+    """The others lost it because of the limit, which all of them have. With the check's usual deadline it was busy for too long."""
+    report = healthy()
+    first, *others = [row.subject for row in report.observations if row.check == CHECK]
+    lost = {"outcome": Outcome.ERRORED, "metrics": {}}
+    report = with_row(report, CHECK, first, lambda row: replace(row, **lost, reason="late", error_kind=kind))
+    closed = "the check raised RuntimeError: Connection closed by peer"
+    for rank in others:
+        report = with_row(
+            report, CHECK, rank, lambda row: replace(row, **lost, reason=closed, error_kind=ErrorKind.RAISED)
+        )
+    found = [f.message for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.level is Level.FAIL]
+
+    assert any("was still busy" in message for message in found) is (kind is ErrorKind.DEADLINE)
+    assert found[0].startswith("not measured: late") is (kind is ErrorKind.LIMIT_PASSED)
