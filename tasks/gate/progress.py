@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 PLAIN_EVERY_S = 10.0
 SAID, SAID_AGAIN = 300, 60  # characters of a detail, and of one that was said already
+LASTING = 1500  # of one that is said once: its end is what to do
 TICK_S = 0.5
 SHORT_S, MINUTE_S = 120.0, 60.0
 STARTING = "start"
@@ -117,7 +118,7 @@ class LiveProgress:
                 self.unended += [progress.detail] if progress.detail not in self.unended else []
                 return
             if progress.lasting:
-                self._last(f"{progress.stage}: {one_line(progress.detail)}")
+                self._last(f"{progress.stage}: {one_line(progress.detail, LASTING)}")
                 return
             begins = progress.stage != self._now.stage
             if begins:

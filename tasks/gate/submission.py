@@ -9,6 +9,7 @@ PreflightFailed     the preflight found something wrong, so nothing was started
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 
 from checks.documents.report import dump_plain
@@ -26,12 +27,13 @@ from tasks.launchers.base import (
     PreflightCheck,
     PreflightResult,
 )
-from tasks.launchers.interruption import is_interrupted
+from tasks.launchers.interruption import Silence, is_interrupted, silences
 from tasks.launchers.training_script import preflight
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
 LOG = logging.getLogger("prelaunch")
+ROUNDS = 2  # so often a job is submitted to an engine that does not answer
 
 
 class PreflightFailed(LaunchRejected):
@@ -48,14 +50,21 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     run_preflight(session)
     stage = STARTING if job.name == session.checking else "training"
     engine = session.keeper.lease.engine.launcher
-    report_progress(Progress(stage, f"job {job.name} is being submitted (engine {engine})"))
-    plan = session.setting.launcher.plan(job)
-    try:
-        return _submit(session, plan)
-    except EngineUnavailable:
-        if is_interrupted():
-            raise
-        return _submit(session, plan)  # submit adopts: asking twice never starts two
+    said = f"job {job.name} is being submitted (engine {engine})"
+    report_progress(Progress(stage, said))
+    plan, begun = session.setting.launcher.plan(job), time.monotonic()
+
+    def tell(silence: Silence) -> None:
+        tried = f"tried for {time.monotonic() - begun:.0f} s, at most {ROUNDS * silence.most_s:.0f} s"
+        report_progress(Progress(stage, f"{silence.what} ({tried}): {said}"))
+
+    with silences(tell):
+        try:
+            return _submit(session, plan)
+        except EngineUnavailable:
+            if is_interrupted():
+                raise
+            return _submit(session, plan)  # submit adopts: asking twice never starts two
 
 
 def _submit(session: Session, plan: Plan) -> JobHandle:
@@ -82,12 +91,10 @@ def run_preflight(session: Session) -> None:
     for line in lines:
         if line.result is PreflightResult.WARNING:
             LOG.warning("preflight: %s", line.text)
-            report_progress(Progress("preflight", f"warning: {line.text}"))
+            report_progress(Progress("preflight", f"warning: {line.text}", lasting=True))
         if line.result is PreflightResult.UNSEEN:
             LOG.warning("preflight could not check %s", line.text)
-            report_progress(
-                Progress("preflight", f"preflight could not check {line.subject}: {line.message}")
-            )
+            report_progress(Progress("preflight", f"could not check {line.text}", lasting=True))
     _keep(session, lines)
     if said := _texts(lines, PreflightResult.WRONG):
         session.preflight_done = True

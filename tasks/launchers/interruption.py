@@ -1,4 +1,4 @@
-"""Lets a call that waits for an engine stop waiting, once the gate that made it is to end.
+"""Lets a call that waits for an engine say so, and stop waiting once the gate that made it is to end.
 
 A call in another thread cannot be interrupted. It asks here between its looks, and leaves whatever it began in a known state.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 _STOP: ContextVar[threading.Event | None] = ContextVar("prelaunch_stop", default=None)
 
@@ -48,3 +49,32 @@ def pause(seconds: float) -> bool:
         time.sleep(seconds)
         return True
     return not stop.wait(seconds)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """An engine that has not answered for `tried_s` seconds, and is given up after `most_s`. `what` says who does not do what."""
+
+    what: str
+    tried_s: float
+    most_s: float
+
+
+_TELL: ContextVar[Callable[[Silence], None] | None] = ContextVar("prelaunch_tell_silence", default=None)
+
+
+@contextlib.contextmanager
+def silences(tell: Callable[[Silence], None]) -> Iterator[None]:
+    """What waits in this block for an engine hands each of its looks to `tell`."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)
+
+
+def tell_silence(what: str, tried_s: float, most_s: float) -> None:
+    """Say that an engine is asked again."""
+    tell = _TELL.get()
+    if tell is not None:
+        tell(Silence(what, tried_s, most_s))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tasks.launchers.base import EngineUnavailable, LaunchError, LaunchRejected
-from tasks.launchers.interruption import pause
+from tasks.launchers.interruption import pause, tell_silence
 from tasks.launchers.sagemaker.errors import Refused, clean, explained, refused
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class Clients:
         Raises Refused, LaunchRejected (credentials, settings) or EngineUnavailable.
         """
         within_s = self.limits.deadline_s if within_s is None else within_s
-        end, attempts = time.monotonic() + within_s, 0
+        begun, attempts = time.monotonic(), 0
         while True:
             attempts += 1
             try:
@@ -186,7 +186,11 @@ class Clients:
                 return found
             bound = min(self.limits.longest_pause_s, self.limits.pause_s * 2 ** (attempts - 1))
             wait_s = random.uniform(0, bound)  # noqa: S311 - spreads retries
-            if time.monotonic() + wait_s > end:
+            tried_s = time.monotonic() - begun
+            tell_silence(
+                f"{action} in {self.region} gives no usable answer ({passing.why})", tried_s, within_s
+            )
+            if tried_s + wait_s > within_s:
                 raise EngineUnavailable(
                     f"{action} in {self.region}: no answer in {within_s:g} s and {attempts} attempts, last: "
                     f"{passing.why}. Check that AWS can be reached from here (AWS_ENDPOINT_URL, proxy, VPC endpoint), then try again."

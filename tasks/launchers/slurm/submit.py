@@ -18,7 +18,7 @@ from tasks.launchers.base import (
     Plan,
     QuotaExceeded,
 )
-from tasks.launchers.interruption import is_interrupted, pause
+from tasks.launchers.interruption import is_interrupted, pause, tell_silence
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import MissingCommand
 from tasks.launchers.slurm.job_folder import SharedJobFolder
@@ -166,14 +166,16 @@ def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool
 
 def _answered(ask: Callable[[], bool]) -> bool:
     """What slurmctld answers, asked again while it is silent. Raises EngineUnavailable."""
-    deadline = time.monotonic() + SILENT_S
+    begun = time.monotonic()
     while True:
         try:
             return ask()
         except MissingCommand:
             raise
         except EngineUnavailable:
-            if time.monotonic() > deadline or not pause(AGAIN_S):
+            tried_s = time.monotonic() - begun
+            tell_silence("slurmctld does not answer", tried_s, SILENT_S)
+            if tried_s > SILENT_S or not pause(AGAIN_S):
                 raise
 
 

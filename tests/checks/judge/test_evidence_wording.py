@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from checks.model import Cause, ErrorKind, Level, Outcome, Skip
+from checks.model import Cause, ErrorKind, Level, Observation, Outcome, Skip
 from tests.sample_reports import SIZES, findings_of, healthy, verdict_of, with_metric, with_row
 
 WHO, CHECK = "node-0/rank-0", "collective.all_reduce"
@@ -48,6 +49,10 @@ def test_a_missing_tool_is_to_be_installed() -> None:
     assert found.remedy.startswith("Install the tool") and "no tool" in found.message
 
 
+def _lost(kind: ErrorKind, reason: str, row: Observation) -> Observation:
+    return replace(row, outcome=Outcome.ERRORED, metrics={}, reason=reason, error_kind=kind)
+
+
 def test_a_limit_of_the_gate_file_comes_first_with_what_to_raise_and_what_follows_last() -> None:
     """Also where what follows belongs to a check that stands before it in the plan."""
     report = healthy()
@@ -57,8 +62,7 @@ def test_a_limit_of_the_gate_file_comes_first_with_what_to_raise_and_what_follow
             ("compute.gemm", ErrorKind.NOT_RUN, f"not run: the check {CHECK} did not return"),
             (CHECK, ErrorKind.LIMIT_PASSED, "its time limit of 1 s ([checks] timeouts_s) passed"),
         ):
-            lost = {"outcome": Outcome.ERRORED, "metrics": {}, "reason": reason, "error_kind": kind}
-            report = with_row(report, check, rank, lambda row, lost=lost: replace(row, **lost))
+            report = with_row(report, check, rank, partial(_lost, kind, reason))
     found = [f for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.level is Level.FAIL]
 
     assert [CHECK] * len(ranks) + ["compute.gemm"] * len(ranks) == [f.check for f in found]
@@ -71,13 +75,10 @@ def test_a_rank_that_a_limit_of_the_gate_file_ended_first_is_no_suspect(kind: Er
     """The others lost it because of the limit, which all of them have. With the check's usual deadline it was busy for too long."""
     report = healthy()
     first, *others = [row.subject for row in report.observations if row.check == CHECK]
-    lost = {"outcome": Outcome.ERRORED, "metrics": {}}
-    report = with_row(report, CHECK, first, lambda row: replace(row, **lost, reason="late", error_kind=kind))
+    report = with_row(report, CHECK, first, partial(_lost, kind, "late"))
     closed = "the check raised RuntimeError: Connection closed by peer"
     for rank in others:
-        report = with_row(
-            report, CHECK, rank, lambda row: replace(row, **lost, reason=closed, error_kind=ErrorKind.RAISED)
-        )
+        report = with_row(report, CHECK, rank, partial(_lost, ErrorKind.RAISED, closed))
     found = [f.message for f in findings_of(verdict_of(report), Cause.EVIDENCE) if f.level is Level.FAIL]
 
     assert any("was still busy" in message for message in found) is (kind is ErrorKind.DEADLINE)

@@ -19,7 +19,6 @@ from checks.facts.builtin import builtin
 from checks.model import SCHEMA_VERSION, Declared, ErrorKind, Node, Observation, Outcome, Profile
 from checks.process.observe import errored
 from checks.roster import Member, Roster
-from checks.runner import journal as journals
 from checks.runner import node_run, rank_process
 from checks.runner.deadline import Deadline
 from checks.runner.journal import Journal, JournalWriter
@@ -53,7 +52,7 @@ def ranked(
     def observed(check: Check, context: Any, subject: str, line: Any, agree: Any) -> Observation:
         return Observation(check.name, subject, Outcome.MEASURED, 0.0, {"x": 1})
 
-    monkeypatch.setattr(rank_process.repeated_measurement, "observed", observed)
+    monkeypatch.setattr("checks.runner.repeated_measurement.observed", observed)
     monkeypatch.setattr(rank_process, "init_group", lambda *given: groups.append(given[2]))
     monkeypatch.setattr(rank_process, "_leave_time_to_tell", lambda longest_s: None)
     path = folder / "rank.jsonl"
@@ -160,7 +159,7 @@ def test_the_load_of_a_node_explains_no_limit_that_somebody_set(
 ) -> None:
     """Two nodes with one reason, of which one was busy, have one finding."""
     busy = Contention(2, 9.0, 0.5, 0.0)
-    monkeypatch.setattr(journals.Watch, "seen", lambda self: busy)
+    monkeypatch.setattr("checks.process.cpu_usage.Watch.seen", lambda self: busy)
     node = Node("node-0", 0, "t", "c", False, {"host": "h"})
     report = NodeReport(SCHEMA_VERSION, "g", "", Profile.QUICK, Declared("cpu", 1, 0, 1), (), node, ())
     writer = JournalWriter(Journal(tmp_path / "node-0.json", report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 from tasks.gate import submission
 from tasks.gate.blocking_calls import run_to_end
+from tasks.gate.outcome import Outcome
+from tasks.gate.progress import LISTENER, LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
-from tasks.launchers.base import EngineUnavailable, NotSubmitted, Placement
-from tasks.launchers.interruption import pause
+from tasks.launchers.base import EngineUnavailable, NotSubmitted, Placement, PreflightCheck, PreflightResult
+from tasks.launchers.interruption import pause, tell_silence
 from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
@@ -35,6 +38,16 @@ class Engine(FakeEngine):
         raise self.error
 
 
+class SilentEngine(Engine):
+    """One that is asked three times before it is given up."""
+
+    def submit(self, plan: Any) -> None:
+        """Never a job."""
+        for tried_s in (5.0, 10.0, 120.0):
+            tell_silence("slurmctld does not answer", tried_s, 120.0)
+        raise NotSubmitted("it was not submitted")
+
+
 class SlowEngine(Engine):
     """One that waits for an answer for an hour, unless it is told to stop."""
 
@@ -43,6 +56,22 @@ class SlowEngine(Engine):
         self.calls.append(("submit", plan.job.name))
         pause(3600.0)
         raise NotSubmitted("it was not submitted")
+
+
+class Heard:
+    """What a gate said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.stages: set[str] = set()
+
+    def progress(self, progress: Progress) -> None:
+        """Keep it."""
+        self.lines.append(progress.detail)
+        self.stages.add(progress.stage)
+
+    def ended(self, outcome: Outcome) -> None:
+        """It is not looked at."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +105,47 @@ def test_what_may_run_is_ended_and_nothing_else(
 
     assert [("submit", CHECK_JOB), ("submit", CHECK_JOB), *ended] == engine.calls
     assert one.begun == ({CHECK_JOB} if ended else set())
+
+
+def test_an_engine_that_does_not_answer_is_said_with_how_long_it_is_asked(tmp_path: Path) -> None:
+    """A person who waits sees why, and for how long at most: the job is submitted twice."""
+    shown = Heard()
+    token = LISTENER.set(shown)
+    try:
+        with pytest.raises(NotSubmitted), gate(tmp_path, SilentEngine(Placement.NONE)) as one:
+            submit_job(one, JOB)
+    finally:
+        LISTENER.reset(token)
+
+    assert 6 == sum(
+        "slurmctld does not answer (tried for 0 s, at most 240 s): job " in line for line in shown.lines
+    )
+    assert {"start"} == shown.stages
+
+
+def test_what_the_preflight_could_not_check_is_said_once_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However long its reason is, what to do is not cut off."""
+    long = PreflightCheck(
+        "slurmctld", PreflightResult.UNSEEN, "it does not answer: " + "x " * 300, "Start slurmctld."
+    )
+    warned = replace(long, subject="this machine", result=PreflightResult.WARNING)
+    monkeypatch.setattr(submission, "preflight", lambda launcher, plans: (long, warned))
+    monkeypatch.setattr(submission, "planned_jobs", lambda setting: ())
+    token = LISTENER.set(LiveProgress(None))
+    try:
+        with session(tmp_path, Engine(Placement.NONE)) as one:
+            submission.run_preflight(one)
+    finally:
+        LISTENER.reset(token)
+    said = capsys.readouterr().err.splitlines()
+
+    assert [True, True] == [
+        line.startswith(f"preflight: {begins} it does not answer: x x")
+        for line, begins in zip(said, ("could not check slurmctld:", "warning: this machine:"), strict=True)
+    ]
+    assert all(line.endswith("Start slurmctld.") for line in said)
 
 
 def test_a_gate_that_is_cancelled_ends_at_once(tmp_path: Path) -> None:

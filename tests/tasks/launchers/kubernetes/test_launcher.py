@@ -18,7 +18,7 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
-from tasks.launchers.interruption import interruptible
+from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.kubernetes import submit as submission
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
@@ -264,12 +264,14 @@ def test_a_gate_that_is_to_end_waits_for_no_answer(
     plan = launcher.plan(spec)
     cluster.server.silent.set()
     begun = time.monotonic()
-    with interruptible() as stop, pytest.raises(EngineUnavailable):
+    told: list[Silence] = []
+    with interruptible() as stop, silences(told.append), pytest.raises(EngineUnavailable):
         threading.Timer(0.5, stop.set).start()
         launcher.submit(plan)
     cluster.server.silent.clear()
 
     assert time.monotonic() - begun < 20
+    assert {("the API server does not answer", 60.0)} == {(one.what, one.most_s) for one in told}
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])

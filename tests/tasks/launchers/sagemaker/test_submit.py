@@ -20,7 +20,7 @@ from tasks.launchers.base import (
     NoCapacity,
     QuotaExceeded,
 )
-from tasks.launchers.interruption import interruptible
+from tasks.launchers.interruption import Silence, interruptible, silences
 from tests.tasks.launchers.sagemaker.stubbed import JOB, QUOTA, Stubbed, a_plan, described, ended, stubbed
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
@@ -143,8 +143,13 @@ def test_no_route_ends_in_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with stubbed() as aws:
         loses_answers(aws, monkeypatch, EndpointConnectionError(endpoint_url="https://sagemaker"), 10**6)
         aws.knows_none(2000)
-        with pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"):
+        told: list[Silence] = []
+        with (
+            silences(told.append),
+            pytest.raises(EngineUnavailable, match=r"no answer in 0\.3 s .*AWS_ENDPOINT_URL"),
+        ):
             aws.launcher.submit(a_plan())
+        assert told and all(one.what.startswith("sagemaker:") and one.most_s == 0.3 for one in told)
         aws.sagemaker._queue.clear()
 
 

@@ -18,7 +18,7 @@ from tasks.launchers.base import (
     NotSubmitted,
     Trouble,
 )
-from tasks.launchers.interruption import interruptible
+from tasks.launchers.interruption import Silence, interruptible, silences
 from tasks.launchers.slurm import commands, launcher, submit
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.launcher import SlurmLauncher
@@ -104,8 +104,13 @@ def test_nothing_is_submitted_while_slurmctld_is_silent(
     assert {"squeue"} == {argv[0] for argv in answers.asked} and not folder(slurm).exists()
     monkeypatch.setattr(submit, "SILENT_S", 60.0)
     answers.silent = 2
-    slurm.submit(slurm.plan(JOB))
+    told: list[Silence] = []
+    with silences(told.append):
+        slurm.submit(slurm.plan(JOB))
     assert 5 == slurm._folder(NAME).job_id()
+    assert {("slurmctld does not answer", 60.0)} == {(one.what, one.most_s) for one in told} and len(
+        told
+    ) == 2
 
 
 @pytest.mark.parametrize("prepared", [False, True])
