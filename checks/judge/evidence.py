@@ -12,7 +12,7 @@ from checks.facts.instances import Facts, Instance, lacks
 from checks.judge import clocks, completeness, machine_identity
 from checks.judge.certificates import findings as certificates
 from checks.judge.certificates.decision import NO_DECISIONS, Decisions
-from checks.judge.not_measured import not_measured
+from checks.judge.not_measured import hindrance_of, not_measured, remedy_of
 from checks.judge.reachability import PAIRS
 from checks.judge.rules.wording import exit_text
 from checks.model import (
@@ -21,7 +21,6 @@ from checks.model import (
     Count,
     Coverage,
     Declared,
-    ErrorKind,
     Finding,
     Level,
     NodeEnd,
@@ -34,21 +33,12 @@ from checks.model import (
     Scope,
     Skip,
 )
-from checks.model_details import Hindrance, Unmeasured
+from checks.model_details import Unmeasured
 from checks.policy import CheckPolicy, Policy
 
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 AGAIN = "Run the gate again. If the finding returns, read this node's log."
-RAISE = (
-    'Raise "{check}" in [checks] timeouts_s of the gate file, or leave it out there, and run the gate again.'
-)
-FOLLOWS = "This follows from what its reason names: do what the finding about that says, then run the gate again."
-HINDRANCES = {
-    ErrorKind.LIMIT_PASSED: Hindrance.LIMIT,
-    ErrorKind.LIMIT_TOO_SHORT: Hindrance.LIMIT,
-    ErrorKind.NOT_RUN: Hindrance.EARLIER,
-}
 MEND = {
     Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",
     Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
@@ -315,8 +305,8 @@ def _about_rows(
         elif row.outcome is Outcome.SKIPPED and line.accepts(row.skip):
             yield _unmeasured(row, _why(row), "", Level.WARN)
         else:
-            why = _defect(row, planned)
-            yield _unmeasured(row, why, _remedy(row, why.hindrance), level)
+            why, remedy = _defect(row, planned), AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
+            yield _unmeasured(row, why, remedy_of(why.hindrance, row.check) or remedy, level)
 
 
 def _twice(rows: Rows) -> frozenset[str]:
@@ -380,16 +370,7 @@ def _defect(row: Observation, planned: Planned) -> Unmeasured:
 
 def _why(row: Observation) -> Unmeasured:
     said = f"{row.skip.value}: {row.reason}" if row.skip else row.reason
-    hindrance = HINDRANCES.get(row.error_kind, Hindrance.ITSELF) if row.error_kind else Hindrance.ITSELF
-    return Unmeasured("", said or "no reason given", hindrance)
-
-
-def _remedy(row: Observation, hindrance: Hindrance) -> str:
-    if hindrance is Hindrance.LIMIT:
-        return RAISE.format(check=row.check)
-    if hindrance is Hindrance.EARLIER:
-        return FOLLOWS
-    return AGAIN if row.skip is None else MEND.get(row.skip, AGAIN)
+    return Unmeasured("", said or "no reason given", hindrance_of(row.error_kind))
 
 
 def _missing(

@@ -4,8 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checks.model import Cause, Finding, FindingKind, Level
-from checks.model_details import Unmeasured
+from checks.model import Cause, ErrorKind, Finding, FindingKind, Level
+from checks.model_details import Hindrance, Unmeasured
+
+RAISE = (
+    'Raise "{check}" in [checks] timeouts_s of the gate file, or leave it out there, and run the gate again.'
+)
+FOLLOWS = (
+    "This follows from what its reason names: do what the finding about that says, then run the gate again."
+)
+HINDRANCES = {
+    ErrorKind.LIMIT_PASSED: Hindrance.LIMIT,
+    ErrorKind.LIMIT_TOO_SHORT: Hindrance.LIMIT,
+    ErrorKind.NOT_RUN: Hindrance.EARLIER,
+}
+
+
+def hindrance_of(kind: ErrorKind | None) -> Hindrance:
+    """What kept a check from measuring that ended so."""
+    return Hindrance.ITSELF if kind is None else HINDRANCES.get(kind, Hindrance.ITSELF)
+
+
+def remedy_of(hindrance: Hindrance, check: str) -> str:
+    """What to do about it; "" for ITSELF, of which only the check knows it."""
+    return {Hindrance.LIMIT: RAISE.format(check=check), Hindrance.EARLIER: FOLLOWS, Hindrance.ITSELF: ""}[
+        hindrance
+    ]
 
 
 def not_measured(

@@ -62,8 +62,7 @@ class Session:
         self.setting, self.keeper, self.launches = setting, keeper, launches
         self.gate_id = keeper.lease.gate_id
         self.judged: JudgedReport | None = None
-        self.proof: list[str] = []
-        self.unreleased: list[str] = []
+        self.proof, self.unreleased = list[str](), list[str]()
         self.preflight_done = keeper.lease.adopted
         self.rounds = 1
         self.waiting_since: float | None = None
@@ -77,8 +76,7 @@ class Session:
         self.announcement: UUID | None = None
         lease = keeper.lease
         self.answer: ApprovalAnswer | None = None
-        self.asked = lease.asking
-        self.parked = False
+        self.asked, self.parked = lease.asking, False
         self._jobs = dict.fromkeys(lease.jobs if lease.adopted and self.asked is None else ())
         self._kept: dict[str, float] = {}
         self.begun, self.seen = set(self._jobs), dict[str, JobStatus]()
