@@ -267,13 +267,15 @@ class FindingKind(str, Enum):
     """What a finding is about, for code that has to distinguish findings. Messages are for people, and no code reads them.
 
     NO_BASELINE and ONLY_SMALL_MESSAGES both mean that there is no expected value to compare with; the latter, because no message was
-    large enough. OPEN_BEFORE: it was found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it.
+    large enough. NOT_COLLECTED: what the collector could not read, or how the engine says that the job ended. OPEN_BEFORE: it was
+    found before this gate, which did not measure it again. CERTIFIED: an earlier gate measured it.
     """
 
     NOT_MEASURED = "not_measured"
     DRIVER_TOO_OLD = "driver_too_old"
     NO_BASELINE = "no_baseline"
     ONLY_SMALL_MESSAGES = "only_small_messages"
+    NOT_COLLECTED = "not_collected"
     OPEN_BEFORE = "open_before"
     CERTIFIED = "certified"
 
@@ -287,7 +289,7 @@ class Finding:
     `kind` is None for findings that no code has to distinguish. `metric` is the metric of the rule whose threshold was crossed; ""
     otherwise. `elements` are the labels ("GPU 5 (0000:b9:00.0)") of the elements of the metric that crossed it; () if the metric is
     not a list. `unmeasured` is set if the kind is NOT_MEASURED. `named_nodes` are those that a finding about the cluster says most of;
-    () if it is about no node more than about the others.
+    () if it is about no node more than about the others. `follows` is the silent node of which missing evidence is a consequence.
     """
 
     level: Level
@@ -306,6 +308,7 @@ class Finding:
     is_predicate: bool = False
     compared: Comparison | None = None
     named_nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    follows: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from checks.model import (
     Coverage,
     Declared,
     Finding,
+    FindingKind,
     Level,
     NodeEnd,
     Observation,
@@ -39,6 +40,7 @@ from checks.policy import CheckPolicy, Policy
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
 AGAIN = "Run the gate again. If the finding returns, read this node's log."
+NO_LOG = "Its log is empty: find out what ended its process (the engine's messages, dmesg on the node), then run the gate again."
 MEND = {
     Skip.TOOL_MISSING: "Install the tool on every node (container/Dockerfile installs all tools), or accept the skip in the policy.",
     Skip.NOT_PERMITTED: "Run the checks with the permission that the reason names, or accept the skip in the policy.",
@@ -141,7 +143,7 @@ def allowed(
 
 def _about_absent_nodes(report: Report) -> Iterator[Finding]:
     for problem in report.collection[:MOST_PROBLEMS]:
-        yield _missing("report", CLUSTER, problem)
+        yield replace(_missing("report", CLUSTER, problem), kind=FindingKind.NOT_COLLECTED)
     if len(report.collection) > MOST_PROBLEMS:
         more = len(report.collection) - MOST_PROBLEMS
         yield _missing("report", CLUSTER, f"{more} more things could not be collected")
@@ -384,7 +386,8 @@ def _ended(name: str, what: str, why: str, end: NodeEnd | None) -> Finding:
     if end is not None:
         why = exit_text(end.exit_code)
     evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
-    return replace(_about(name, f"{what} ({why})"), evidence=evidence)
+    remedy = NO_LOG if end is not None and end.exit_code is not None and not end.log.strip() else AGAIN
+    return replace(_about(name, f"{what} ({why})", remedy), evidence=evidence)
 
 
 def _about(subject: str, predicate: str, remedy: str = AGAIN, level: Level = Level.FAIL) -> Finding:

@@ -9,7 +9,7 @@ from checks.culprit import topology
 from checks.documents.columns import Rows, by_check
 from checks.documents.report import digest, dump, dump_plain
 from checks.facts.instances import DECLARED, Facts, not_for
-from checks.judge import cpu_contention, driver_age, evidence, reachability
+from checks.judge import consequences, cpu_contention, driver_age, evidence, reachability
 from checks.judge.baseline import compare as baselines
 from checks.judge.baseline.model import Baseline
 from checks.judge.certificates import decision as certificates
@@ -103,7 +103,8 @@ def decide(
         None if baseline is None else digest(dump_plain(baseline)),
         ENGINE,
     )
-    called = [_called(finding) for finding in findings]
+    said = [one.finding for one in suspected]
+    called = [_called(finding) for finding in consequences.marked(findings, report, policy, said)]
     return conclude(called, sound.coverage, policy, report.declared.nodes, digests, _Order(report, suspected))
 
 
@@ -176,9 +177,9 @@ def _severity(finding: Finding) -> tuple[object, ...]:
 
 
 class _Order:
-    """The order of findings: the worst level first; then nodes whose process failed; then suspects for whom others waited; then checks
-    whose own time limit passed, and last what was not run because of something before; then ranks that fell silent before ranks that
-    reported errors; then the check that ran first.
+    """The order of findings: the worst level first; what follows from a silent node after the others; then nodes whose process failed;
+    then suspects for whom others waited; then checks whose own time limit passed, and last what was not run because of something
+    before; then ranks that fell silent before ranks that reported errors; then the check that ran first.
     """
 
     def __init__(self, report: Report, suspected: Sequence[silent.Suspected] = ()) -> None:
@@ -195,6 +196,7 @@ class _Order:
         *severe, general = _severity(f)
         return (
             *severe,
+            bool(f.follows),
             not (f.check == "report" and f.subject in self.ended),
             f not in self.suspected,
             general,

@@ -21,7 +21,7 @@ from tasks.reports.schema import DEFINED, ROOT, Json, schema_text, walk
 
 PATH = ROOT / "deployments" / "schemas" / "result.schema.json"
 # Keys that are there only where they say something.
-SOMETIMES = ("certified", "named_nodes")
+SOMETIMES = ("certified", "named_nodes", "follows")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tasks.notifiers.base import (
 )
 from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice, earlier_said
-from tasks.render.findings import Group, gathered
+from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.base import Store
@@ -167,7 +167,8 @@ def title_of(outcome: Outcome, name: str) -> str:
 
 def items_of(verdict: Verdict, context: VerdictContext) -> tuple[Item, ...]:
     """The findings that a page names, the worst first."""
-    return tuple(_item(group, verdict, context) for group in gathered(verdict.findings)[:ITEMS])
+    own, _ = independent(gathered(verdict.findings))
+    return tuple(_item(group, verdict, context) for group in own[:ITEMS])
 
 
 def kind_of(outcome: Outcome) -> Kind:
@@ -245,12 +246,13 @@ def _answer_hidden(answer: AnswerLine) -> AnswerLine:
 
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
     verdict = judged.verdict
-    groups = gathered(verdict.findings)
+    groups, caused = independent(gathered(verdict.findings))
     items = items_of(verdict, judged.context)
     meaning = " ".join(
         filter(None, (explanation_before(verdict, judged.context.failed), judged.context.training))
     )
-    facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)))
+    also = (("also", f"{followed(caused)}; the report has them"),) if caused else ()
+    facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)), *also)
     return replace(
         page,
         culprits=culprits(verdict) if page.kind in BLAMING else (),

@@ -16,7 +16,7 @@ from checks.documents.columns import by_check
 from checks.judge.baseline.samples import Runs, Series, Side, gather
 from checks.judge.machine_identity import machines
 from checks.judge.rules.wording import figure
-from checks.model import Digests, Node, Outcome, Report, node_of
+from checks.model import CLUSTER, Digests, Node, Outcome, Report, node_of
 from checks.policy import Policy
 from checks.value_types import natural
 from tasks.render.views.finding_table import ranged
@@ -25,17 +25,22 @@ from tasks.text.inert import one_line
 ROWS = 40
 # Judgement: below it, two runs of one healthy machine differ as well.
 LEAST = 0.05
+WITHIN = ". Single values vary from gate to gate; all of these are within their thresholds"
 # What a reboot or a new address changes says nothing of the machine.
 PASSING = ("boot_id", "host", "address", "addresses")
 LISTS = {"gpu_uuids": "GPUs"}
 # A metric of a check that names the firmware of each GPU, and no number.
 FIRMWARE = (("gpu.inventory", "vbios", "VBIOS"),)
 Numbers = Mapping[tuple[str, str, str], Series]
+# Checks with their nodes, or with CLUSTER.
+Found = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One row, as text; `by` is empty if it has no size, and `is_worse` is only of values."""
+    """One row, as text; `by` is empty if it has no size. `is_worse`: a finding is about this check on this machine, and the value
+    moved for the worse; a value within its thresholds is never worse, however much it moved.
+    """
 
     what: str
     where: str
@@ -64,11 +69,12 @@ class Changes:
             return "nothing was replaced or set differently, and no value moved"
         moved = sum(bool(row.by) for row in self.rows) + self.hidden
         worse = sum(row.is_worse for row in self.rows)
+        single = "" if worse or not moved else WITHIN
         things = (
             f"{whole - moved} thing{'s were' if whole - moved != 1 else ' was'} replaced or set differently"
         )
         values = f"{moved} value{'s' if moved != 1 else ''} moved"
-        return f"{things}, {values}{f' ({worse} for the worse)' if worse else ''}"
+        return f"{things}, {values}{f' ({worse} for the worse)' if worse else ''}{single}"
 
 
 @dataclass(frozen=True)
@@ -93,11 +99,21 @@ def inputs(report: Report, digests: Digests) -> JudgedInputs:
 
 
 def changes(
-    before: JudgedInputs, after: JudgedInputs, policy: Policy, gate_id: str, when: str, link: str
+    before: JudgedInputs,
+    after: JudgedInputs,
+    policy: Policy,
+    gate_id: str,
+    when: str,
+    link: str,
+    found: Found = frozenset(),
 ) -> Changes:
-    """Everything that differs, what was replaced first."""
+    """Everything that differs, what was replaced first. `found` are the checks and nodes (or "cluster") that a finding is about: only
+    there a value is called worse.
+    """
     fixed = [*_inputs(before, after), *_machines(before.report, after.report)]
-    moved = sorted(_values(before.report, after.report, policy), key=lambda pair: -pair[0])
+    moved = sorted(
+        _values(before.report, after.report, policy, found), key=lambda pair: (not pair[1].is_worse, -pair[0])
+    )
     rows = [*fixed, *(row for _, row in moved)]
     return Changes(gate_id, when, link, tuple(rows[:ROWS]), max(0, len(rows) - ROWS))
 
@@ -182,7 +198,7 @@ def _texts(report: Report, check: str, metric: str) -> dict[str, str]:
     return found
 
 
-def _values(before: Report, after: Report, policy: Policy) -> Iterator[tuple[float, Change]]:
+def _values(before: Report, after: Report, policy: Policy, found: Found) -> Iterator[tuple[float, Change]]:
     """The machine whose value moved most, for each metric: (by how much, the row)."""
     old, new = _numbers(before, policy), _numbers(after, policy)
     names = {
@@ -206,8 +222,9 @@ def _values(before: Report, after: Report, policy: Policy) -> Iterator[tuple[flo
             alike = sum(value * share[first] > 0 for value in share.values()) - 1
             where = f"{one_line(first, 120)}{f' and {alike} more' if alike else ''}"
             low = new[key].side is Side.LOW
-            worse = new[key].side is not Side.EITHER and (share[first] < 0) == low
             check, metric, label = key
+            is_found = bool({(check, first), (check, CLUSTER)} & found)
+            worse = is_found and new[key].side is not Side.EITHER and (share[first] < 0) == low
             title = one_line(f"{check} {metric}{f' at {label}' if label else ''}", 160)
             values = figure(then[names[first]]), figure(now[first])
             yield abs(share[first]), Change(title, where, *values, f"{share[first]:+.0%}", worse)

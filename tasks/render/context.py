@@ -197,11 +197,14 @@ def advice_once(
     groups: Sequence[Group], verdict: Verdict, place: Place
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The advice for each group. What a finding of the same check says already is not repeated: "The same as for node-1 above.", and
-    nothing at all where that is of the same subjects.
+    nothing at all where that is of the same subjects, or where the finding follows from a silent node.
     """
     found: list[tuple[str, tuple[str, ...]]] = []
     said: dict[tuple[object, ...], Group] = {}
     for item in groups:
+        if item.follows:
+            found.append(("", ()))
+            continue
         remedy, lines = advice(item, verdict, place)
         first = said.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
@@ -213,7 +216,7 @@ def advice_once(
 
 def earlier_said(item: Group, context: VerdictContext) -> str:
     """Whether its findings are known from earlier gates or are new; "" where nobody can say."""
-    if context.past is None or item.level is Level.PASS:
+    if context.past is None or item.level is Level.PASS or item.follows:
         return ""
     found = [_earlier(item, subject, context.past.earlier) for subject in item.subjects]
     texts = Counter(one.said for one in found if one is not None)

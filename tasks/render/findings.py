@@ -30,7 +30,9 @@ WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 @dataclass(frozen=True)
 class Group:
-    """One message and everybody that it is about, in the verdict's order; `also`: other checks that say the same."""
+    """One message and everybody that it is about, in the verdict's order; `also`: other checks that say the same; `follows`: the
+    silent node of which it is a consequence.
+    """
 
     level: Level
     cause: Cause
@@ -45,6 +47,7 @@ class Group:
     elements: tuple[str, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
     is_predicate: bool = False
+    follows: str = ""
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -106,6 +109,7 @@ def _alike(f: Finding) -> tuple[str, ...]:
         f.source,
         f.kind or "",
         str(f.is_predicate),
+        f.follows,
         *((f.unmeasured.value, f.unmeasured.reason) if f.unmeasured else ("", "")),
         *f.elements,
     )
@@ -135,7 +139,7 @@ def _joined(
     found: dict[object, list[Group]] = {}
     for place, item in enumerate(groups):
         fits = item.cause is Cause.EVIDENCE and item.unmeasured
-        same = (item.level, item.remedy, item.subjects, *key(item)) if fits else place
+        same = (item.level, item.remedy, item.subjects, item.follows, *key(item)) if fits else place
         found.setdefault(same, []).append(item)
     return tuple(members[0] if len(members) == 1 else join(members) for members in found.values())
 
@@ -167,12 +171,13 @@ def _group(members: Sequence[Finding]) -> Group:
         first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
         action=first.action, source=first.source, elements=first.elements,
         unmeasured=(first.unmeasured,) if first.unmeasured else (), is_predicate=first.is_predicate,
+        follows=first.follows,
     )  # fmt: skip
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """The verdict as the command line prints it. No key is ever absent but `certified`, which is there if a certificate stands for a
-    check, and `named_nodes` of a finding that names none.
+    check, and `named_nodes` and `follows` of a finding that names none.
     """
     c = verdict.coverage
     return {
@@ -194,3 +199,18 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 
 def _count(count: Count, of: str) -> dict[str, int]:
     return {"observed": count.observed, of: count.required}
+
+
+def independent(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
+    """The groups that stand by themselves, and those that follow from a silent node."""
+    return tuple(g for g in groups if not g.follows), tuple(g for g in groups if g.follows)
+
+
+def followed(groups: Sequence[Group]) -> str:
+    """Such as "7 other findings follow from the silence of node-1"; "" for none."""
+    if not groups:
+        return ""
+    several = len(groups) > 1
+    nodes = ", ".join(one_line(name, 120) for name in dict.fromkeys(item.follows for item in groups))
+    verb = "findings follow" if several else "finding follows"
+    return f"{len(groups)} other {verb} from the silence of {nodes}"

@@ -153,7 +153,7 @@ def sentence(item: Group, names: bool = False) -> str:
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     culprits = deciding(verdict)
-    more = len(groups) - 1
+    more = sum(not item.follows for item in groups) - 1
     rest = f" (and {_plural(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"

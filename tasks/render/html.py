@@ -21,7 +21,7 @@ from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
-from tasks.render.findings import Group, gathered
+from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
 from tasks.render.page_template import page_template
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
@@ -142,7 +142,7 @@ def _template() -> Template:
 
 
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
-    groups = gathered(verdict.findings)
+    groups, caused = independent(gathered(verdict.findings))
     nodes, more_nodes = by_node(verdict)
     rows = finding_rows_of(groups)
     said, ended = headline(verdict, name), one_line(context.first_line, 900)
@@ -160,6 +160,9 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
         "cards": _cards(groups, verdict, context),
+        "followed": followed(caused),
+        "following": _cards(caused, verdict, context),
+        "more_following": max(0, len(caused) - FINDINGS),
         "rows": rows[:ROWS],
         "more_rows": max(0, len(rows) - ROWS),
         "changes": context.past.changes if context.past else None,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext, advice_once, earlier_said
-from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
+from tasks.render.findings import Group, followed, gathered, independent
+from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
 from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.nodes import State, check_lines, node_lines
@@ -40,7 +40,9 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
     if groups:
-        parts += ["## Findings", _findings(groups, context), *_evidence(groups, verdict, context)]
+        own, caused = independent(groups)
+        parts += ["## Findings", _findings(own, context), *_evidence(own, verdict, context)]
+        parts += [f"{escape(followed(caused))}:", *_following(caused)] if caused else []
     if context.cost is not None and is_worth_showing(context.cost):
         parts += ["## Cost of starting the training anyway", _cost(context.cost)]
     parts += _culprit(context)
@@ -100,6 +102,12 @@ def _findings(groups: tuple[Group, ...], context: VerdictContext) -> str:
         if len(groups) > FINDINGS
         else text
     )
+
+
+def _following(caused: tuple[Group, ...]) -> list[str]:
+    more = len(caused) - FINDINGS
+    lines = [f"- {escape(sentence(item, names=True))}" for item in caused[:FINDINGS]]
+    return ["\n".join([*lines, *([f"- and {more} more"] if more > 0 else [])])]
 
 
 def _evidence(groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext) -> list[str]:

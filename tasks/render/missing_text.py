@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.model import Cause
-from tasks.render.findings import Group
+from tasks.render.findings import Group, followed, independent
 from tasks.render.headline import sentence
 from tasks.render.views.nodes import CheckLine, State
 from tasks.text.inert import one_line
@@ -21,23 +21,32 @@ LINE = 240
 def parted(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
     """The groups to show whole, and those of missing evidence that have one line each: () unless there are many.
 
-    The first group is always whole: it is what the headline says.
+    The first group is always whole: it is what the headline says. What follows from a silent node never is.
     """
     missing = tuple(item for item in groups[1:] if item.cause is Cause.EVIDENCE)
-    if len(missing) < MOST_WHOLE:
-        return tuple(groups), ()
+    if sum(not item.follows for item in missing) < MOST_WHOLE:
+        missing = tuple(item for item in missing if item.follows)
     return tuple(item for item in groups if item not in missing), missing
 
 
 def missing_lines(groups: Sequence[Group]) -> list[str]:
-    """A line per cause, then what to do about them, each remedy once, and where the complete list is."""
-    lines = [f"Evidence is also missing for {len(groups)} other reasons:"]
-    lines += [f"  {one_line(_line(item), LINE)}" for item in groups[:MOST_LINES]]
-    if len(groups) > MOST_LINES:
-        lines.append(f"  and {len(groups) - MOST_LINES} more")
-    remedies = dict.fromkeys(item.remedy for item in groups if item.remedy)
+    """A line per cause, then what to do about them, each remedy once; then what follows from silent nodes, whose remedy is theirs; and
+    where the complete list is.
+    """
+    own, caused = independent(groups)
+    lines = [f"Evidence is also missing for {len(own)} other reasons:", *_listed(own)] if own else []
+    remedies = dict.fromkeys(item.remedy for item in own if item.remedy)
     lines += [f"  do: {one_line(remedy, LINE)}" for remedy in list(remedies)[:REMEDIES]]
+    lines += [f"{followed(caused)}, and need no remedy of their own:", *_listed(caused)] if caused else []
     return [*lines, "  The complete list, with the evidence: --html FILE, or --format json."]
+
+
+def _listed(groups: Sequence[Group]) -> list[str]:
+    more = len(groups) - MOST_LINES
+    return [
+        *(f"  {one_line(_line(item), LINE)}" for item in groups[:MOST_LINES]),
+        *([f"  and {more} more"] if more > 0 else []),
+    ]
 
 
 def _line(item: Group) -> str:

@@ -16,11 +16,11 @@ from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
 from checks.judge.trend.trend import follow
-from checks.model import Answer, Digests, Report
+from checks.model import LINK, Answer, Cause, Digests, Level, Report, node_of
 from checks.policy import Policy
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.render.changes import Changes, JudgedInputs, changes, inputs
+from tasks.render.changes import Changes, Found, JudgedInputs, changes, inputs
 from tasks.render.context import EarlierFinding, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport, rules_for
@@ -143,7 +143,18 @@ def _changes(
         {"policy": of.policy, "facts": of.facts, "baseline": of.baseline or "", "Prelaunch": last.engine},
     )
     after = inputs(this.report, this.digests)
-    return changes(before, after, this.policy, last.gate_id, last.judged_at, page_link(store, last.gate_id))
+    link = page_link(store, last.gate_id)
+    return changes(before, after, this.policy, last.gate_id, last.judged_at, link, _found(this.findings))
+
+
+def _found(findings: Sequence[KeptFinding]) -> Found:
+    """The checks and nodes of which something was found that was measured; where nothing was, values vary by chance."""
+    return frozenset(
+        (finding.check, node_of(end.strip()))
+        for finding in findings
+        if finding.level is not Level.PASS and finding.cause is not Cause.EVIDENCE
+        for end in finding.subject.split(LINK)
+    )
 
 
 def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:

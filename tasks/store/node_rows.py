@@ -93,6 +93,7 @@ def rows_of(
     rows = by_check(report.observations)
     findings = [finding for finding in verdict.findings if finding.level is not Level.PASS]
     by_node: dict[str, list[KeptFinding]] = {}
+    caused: dict[str, list[KeptFinding]] = {}
     whole: list[KeptFinding] = []
     for finding in findings:
         ends = [node_of(end.strip()) for end in finding.subject.split(LINK)]
@@ -100,6 +101,8 @@ def rows_of(
             (whole if end == CLUSTER else by_node.setdefault(end, [])).append(finding)
         for node in finding.named_nodes if not is_accepted_gap(finding) else ():
             by_node.setdefault(node, []).append(finding)
+        if finding.follows:
+            caused.setdefault(finding.follows, []).append(finding)
     measured = _measured(rows)
     sets: dict[tuple[str, ...], int] = {}
     identities = {node.name: node.identity for node in numbers.nodes}
@@ -123,13 +126,16 @@ def rows_of(
                 _standing(name, own, whole, verdict.condemned, name in complete, name in certified),
                 min(latest if at is None else max(at, 0.0), latest),
                 sets.setdefault(checks, len(sets)),
-                tuple(map(_short, own[:MOST_FINDINGS])),
+                # What its peers lack because it was silent is open on this node, and not on them.
+                tuple(
+                    map(_short, [*(f for f in own if not f.follows), *caused.get(name, [])][:MOST_FINDINGS])
+                ),
                 identities.get(name),
             )
         )
     return GateNodes(
         SCHEMA_VERSION, gate_id, judged_at, report.profile, verdict.digests.policy, tuple(sets), tuple(made),
-        tuple(map(_short, whole[:MOST_FINDINGS])), numbers,
+        tuple(map(_short, [f for f in whole if not f.follows][:MOST_FINDINGS])), numbers,
     )  # fmt: skip
 
 
@@ -209,7 +215,7 @@ def _measured(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
 
 
 def _short(finding: KeptFinding) -> KeptFinding:
-    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=())
+    return replace(finding, message=one_line(finding.message, MESSAGE_CHARACTERS), named_nodes=(), follows="")
 
 
 # Per machine, name and identity so many rows are read: the newest, for a page, and the first, for the reference of a trend.

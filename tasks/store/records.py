@@ -47,6 +47,7 @@ class KeptFinding:
     metric: str = ""
     is_predicate: bool = False
     named_nodes: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    follows: str = field(default="", metadata=SPARSE)
 
 
 def is_missing(finding: KeptFinding) -> bool:
@@ -146,7 +147,17 @@ def _count(count: object) -> object:
 def of(verdict: Verdict) -> KeptVerdict:
     """The same for a verdict that was made just now."""
     findings = tuple(
-        KeptFinding(f.level, f.cause, f.check, f.subject, f.message, f.metric, f.is_predicate, f.named_nodes)
+        KeptFinding(
+            f.level,
+            f.cause,
+            f.check,
+            f.subject,
+            f.message,
+            f.metric,
+            f.is_predicate,
+            f.named_nodes,
+            f.follows,
+        )
         for f in verdict.findings
     )
     return KeptVerdict(verdict.level, verdict.answer, findings, verdict.condemned, verdict.digests)

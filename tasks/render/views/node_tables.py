@@ -54,13 +54,13 @@ class NodeFindings:
 def by_node(verdict: Verdict) -> tuple[tuple[NodeFindings, ...], int]:
     """Nodes with findings, and how many more nodes than fit have some. A link's finding is of both its ends.
 
-    More than ALIKE nodes that have the same findings are one row.
+    What follows from a silent node is listed there, after its own. More than ALIKE nodes that have the same findings are one row.
     """
     found: dict[str, list[tuple[Group, tuple[str, ...]]]] = defaultdict(list)
     for item in gathered(verdict.findings):
         subjects: dict[str, list[str]] = defaultdict(list)
         for subject in item.subjects:
-            for place in places(subject):
+            for place in (item.follows,) if item.follows else places(subject):
                 subjects[place].append(subject)
         for place, mine in subjects.items():
             found[place].append((item, tuple(mine)))
@@ -109,9 +109,8 @@ def _state(item: Group) -> State:
 def _where(name: str, subjects: tuple[str, ...]) -> str:
     """Which of the node's ranks or links: "rank-3", "rank-0 and 7 more"; "" for the node itself."""
     parts = [
-        subject if LINK in subject else subject.partition("/")[2]
+        subject.partition("/")[2] if node_of(subject) == name and LINK not in subject else subject
         for subject in subjects
-        if LINK in subject or node_of(subject) == name
     ]
     named = [part for part in parts if part]
     if not named:

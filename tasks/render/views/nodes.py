@@ -89,9 +89,12 @@ def node_lines(report: Report, verdict: Verdict) -> tuple[Line, ...]:
     ranks = {node.name: node.rank for node in report.nodes}
     names = [*ranks, *(name for name in report.declared.node_names if name not in ranks)]
     lines = [_line(report, name, ranks.get(name), said, seen, excused) for name in dict.fromkeys(names)]
+    caused = {finding.follows for finding in verdict.findings}
     lines.sort(
-        key=lambda line: (-line.state, line.rank is not None, -line.findings, line.rank or 0, line.name)
-    )
+        key=lambda line: (
+            -line.state, line.name not in caused, line.rank is not None, -line.findings, line.rank or 0, line.name
+        )
+    )  # fmt: skip
     return (*lines, *_cluster_line(report, said))
 
 
@@ -146,7 +149,7 @@ def _line(
 ) -> Line:
     mine = said.get(name, [])
     of_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in mine:
+    for finding in (*mine, *(one for one in said.get(CLUSTER, ()) if _is_of_all(one))):
         of_check[finding.check].append(finding)
     cells = []
     for planned in report.plan:
@@ -157,6 +160,11 @@ def _line(
         cells.append(_state(of_check[planned.check], skipped, whole))
     states = [*cells, *map(finding_state, mine), State.PASS if rank is not None else State.UNKNOWN]
     return Line(name, rank, max(states), tuple(cells), len(mine))
+
+
+def _is_of_all(finding: Finding) -> bool:
+    """Whether a finding about the cluster is about a value that is bad on all of its nodes, so that no cell may say that it passed."""
+    return bool(finding.metric) and not finding.named_nodes and finding.cause is not Cause.EVIDENCE
 
 
 def _cluster_line(report: Report, said: Mapping[str, list[Finding]]) -> tuple[Line, ...]:

@@ -38,7 +38,7 @@ def earlier_findings(
     made: dict[FindingKey, EarlierFinding] = {}
     known: dict[object, EarlierFinding | None] = {}  # ranks of one node, which may be many, share one
     for finding in findings:
-        if finding.level is Level.PASS:
+        if finding.level is Level.PASS or finding.follows:
             continue
         whole = finding.subject == CLUSTER
         node = CLUSTER if whole else node_of(finding.subject.split(LINK)[0].strip())

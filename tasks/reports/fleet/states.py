@@ -1,8 +1,8 @@
 """What is known of every machine now, from the rows of its gates. Pure.
 
 A finding is open until a later gate has measured its check on the machine without it: a gate that measures less answers nothing. What
-is only missing evidence ends with the next gate that proves the node. Nothing is closed by age, and no proof is used when it is older
-than the reader allows.
+is only missing evidence ends with the next gate that proves the node, or has measured the check, also where its values prove nothing.
+Nothing is closed by age, and no proof is used when it is older than the reader allows.
 """
 
 from __future__ import annotations
@@ -206,13 +206,26 @@ def _still_open(known: _Known) -> Iterable[StillOpen]:
             measured[check] = max(total.last, measured.get(check, ""))
         whole = max(whole, total.last if total.checks else "")
         proven = max(proven, total.last if total.standing is Standing.PROVEN else "")
+    seen: dict[str, str] = {}
+    for one in known.findings:
+        if _was_measured(one.finding):
+            seen[one.finding.check] = max(one.judged_at, seen.get(one.finding.check, ""))
     for one in known.findings:
         finding = one.finding
         answered = measured.get(finding.check, "") if is_measurement(finding) else whole
         if finding.cause is Cause.EVIDENCE:
             answered = max(answered, proven)
+        if finding.cause is Cause.EVIDENCE and not finding.metric:
+            answered = max(answered, seen.get(finding.check, ""))
         if one.judged_at >= answered:
             yield _dated(one, known)
+
+
+def _was_measured(finding: KeptFinding) -> bool:
+    """Whether its check was measured, although its values prove nothing (of a node that was busy, for example): such a check is not
+    among the measured ones, and still no evidence is missing.
+    """
+    return finding.cause is Cause.EVIDENCE and bool(finding.metric)
 
 
 def _dated(one: NodeFinding, known: _Known) -> StillOpen:
@@ -240,6 +253,9 @@ def _kind(finding: KeptFinding) -> tuple[str, str, str, Cause]:
 def _answers(row: _Row, finding: KeptFinding) -> bool:
     """Whether the gate would have found it again."""
     if finding.cause is Cause.EVIDENCE and row.node.standing is Standing.PROVEN:
+        return True
+    seen = any(one.check == finding.check and _was_measured(one) for one in row.node.findings)
+    if seen and finding.cause is Cause.EVIDENCE and not finding.metric:
         return True
     return finding.check in row.checks if is_measurement(finding) else bool(row.checks)
 

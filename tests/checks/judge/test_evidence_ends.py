@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from checks.model import NodeEnd
+import pytest
+
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.evidence import AGAIN, NO_LOG
+from checks.judge.verdict import decide
+from checks.model import (
+    Answer,
+    Cause,
+    ErrorKind,
+    Finding,
+    NodeEnd,
+    Observation,
+    Outcome,
+    Report,
+    Verdict,
+)
+from tasks.gate_file.references import SHIPPED, read_policy
 from tests.sample_reports import healthy, verdict_of, without_node
 
 
@@ -16,3 +35,79 @@ def test_a_node_whose_process_failed_comes_first() -> None:
     assert ("report", "node-1", "sent no report (its process was ended by SIGKILL)", "Its log ends: out of memory") == (
         first.check, first.subject, first.message, first.evidence,
     )  # fmt: skip
+
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+
+
+def recorded(name: str) -> tuple[Report, Verdict]:
+    """A gate of two nodes on one machine, whose second node's process was ended with SIGKILL, judged by the entries of its checks."""
+    report = load((RECORDINGS / "silent_node" / f"{name}.json").read_bytes())
+    policy = read_policy(SHIPPED / "local.toml")
+    planned = {one.check for one in report.plan}
+    entries = {check: line for check, line in policy.checks.items() if check in planned}
+    return report, decide(report, replace(policy, checks=entries), builtin())
+
+
+def by_itself(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Check and subject of what follows from no silent node."""
+    return [(one.check, one.subject) for one in findings if not one.follows]
+
+
+@pytest.mark.parametrize("name", ["before_ranks", "during_ranks"])
+def test_what_a_silent_node_leaves_unmeasured_on_its_peers_follows_from_it(name: str) -> None:
+    """One finding stands by itself and has the remedy; the answer stays CANNOT TELL, and every other finding stays as well."""
+    report, verdict = recorded(name)
+    about_peer = [one for one in verdict.findings if one.subject.startswith("node-0")]
+
+    assert Answer.CANNOT_TELL is verdict.answer
+    assert [("report", "node-1")] == by_itself(verdict.findings)
+    assert NO_LOG == verdict.findings[0].remedy and {"node-1"} == {one.follows for one in about_peer}
+    assert 20 <= len(about_peer) and len(report.collection) == 1
+
+
+def test_what_has_another_reason_follows_from_no_node() -> None:
+    """An error of a peer's own check, and what that peer did not begin after it; a cluster of which every node is silent."""
+    report, _ = recorded("before_ranks")
+    own = Observation(
+        "network.names", "node-0", Outcome.ERRORED, 0.1, reason="no such file", error_kind=ErrorKind.RAISED
+    )
+    rows = [one for one in report.observations if (one.check, one.subject) != (own.check, own.subject)]
+    policy = read_policy(SHIPPED / "local.toml")
+    broken = decide(replace(report, observations=(*rows, own)), policy, builtin())
+    nobody = replace(report, nodes=tuple(replace(one, complete=False) for one in report.nodes))
+
+    found = by_itself(broken.findings)
+    assert ("network.names", "node-0") in found and ("compute.gemm", "node-0/rank-0") in found
+    assert not any(one.follows for one in decide(nobody, policy, builtin()).findings)
+
+
+def test_a_broken_part_follows_from_no_silent_node() -> None:
+    """Only missing evidence does: what was measured stands, and comes first."""
+    report, _ = recorded("during_ranks")
+    rows = [
+        replace(one, metrics={**one.metrics, "codes": "79", "act": (3,), "incidents": 1})
+        if one.check == "kernel.xid"
+        else one
+        for one in report.observations
+    ]
+    broken = decide(replace(report, observations=rows), read_policy(SHIPPED / "local.toml"), builtin())
+
+    assert Answer.NO_GO is broken.answer
+    assert all(one.cause is Cause.EVIDENCE for one in broken.findings if one.follows)
+    assert "" == broken.findings[0].follows and Cause.EVIDENCE is not broken.findings[0].cause
+
+
+@pytest.mark.parametrize(
+    ("end", "remedy"),
+    [
+        (NodeEnd("node-1", 9, " \n"), NO_LOG),
+        (NodeEnd("node-1", 9, "killed"), AGAIN),
+        (NodeEnd("node-1", None, ""), AGAIN),
+    ],
+)
+def test_nobody_is_sent_to_a_log_that_is_empty(end: NodeEnd, remedy: str) -> None:
+    """One that has not ended may still write one."""
+    report = replace(without_node(healthy(2, 2), "node-1"), ends=(end,))
+
+    assert remedy == verdict_of(report).findings[0].remedy

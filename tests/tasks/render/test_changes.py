@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from checks.model import Digests, Report
-from tasks.render.changes import Change, Changes, JudgedInputs, changes, inputs
+from tasks.render.changes import Change, Changes, Found, JudgedInputs, changes, inputs
 from tests.sample_reports import POLICY, healthy, with_metric
 
 DIGESTS = Digests("r" * 64, "a" * 64, "b" * 64, None, "0.1.0")
@@ -24,9 +26,11 @@ def _identified(report: Report, *changed: tuple[str, str, str]) -> Report:
     return replace(report, nodes=tuple(nodes))
 
 
-def _made(before: Report, after: Report, digests: Digests = DIGESTS) -> Changes:
+def _made(before: Report, after: Report, digests: Digests = DIGESTS, found: Found = frozenset()) -> Changes:
     old: JudgedInputs = inputs(before, DIGESTS)
-    return changes(old, inputs(after, digests), POLICY, "g", "2026-11-21T08:00:00Z", "../g/report.html")
+    return changes(
+        old, inputs(after, digests), POLICY, "g", "2026-11-21T08:00:00Z", "../g/report.html", found
+    )
 
 
 def _rows(made: Changes) -> list[tuple[str, str, str, str]]:
@@ -77,18 +81,33 @@ def test_what_it_was_judged_with_comes_first() -> None:
 
 
 def test_the_value_that_moved_most_is_named_and_whether_that_is_worse() -> None:
-    """A GEMM that lost half on one node and a little on another; a gain is no loss; a percent is noise."""
+    """A GEMM that lost half on one node and a little on another, which a finding is about; a gain is no loss; a percent is noise."""
     before = healthy(3, 1)
     after = with_metric(before, "compute.gemm", "node-1/rank-1", "gflops", 20.0)
     after = with_metric(after, "compute.gemm", "node-2/rank-2", "gflops", 36.0)
     after = with_metric(after, "compute.gemm", "node-0/rank-0", "gflops", 40.1)
-    made = _made(with_metric(before, "compute.gemm", "node-1/rank-1", "gflops", 40.0), after)
+    found = frozenset({("compute.gemm", "node-1")})
+    made = _made(with_metric(before, "compute.gemm", "node-1/rank-1", "gflops", 40.0), after, found=found)
     (row,) = [row for row in made.rows if "gflops" in row.what]
-    back = [row for row in _made(after, before).rows if "gflops" in row.what]
+    back = [row for row in _made(after, before, found=found).rows if "gflops" in row.what]
 
     assert Change("compute.gemm gflops", "node-1 and 1 more", "40", "20", "-50%", is_worse=True) == row
     assert [False] == [row.is_worse for row in back]
     assert "1 value moved (1 for the worse)" in made.said
+
+
+@pytest.mark.parametrize("found", [(), ("network.pairs", "node-1"), ("compute.gemm", "node-2")])
+def test_a_value_of_which_nothing_was_found_is_not_called_worse(found: tuple[str, str]) -> None:
+    """All checks of it passed: it moved by as much as single values do."""
+    before = with_metric(healthy(3, 1), "compute.gemm", "node-1/rank-1", "gflops", 40.0)
+    after = with_metric(healthy(3, 1), "compute.gemm", "node-1/rank-1", "gflops", 20.0)
+    made = _made(before, after, found=frozenset({found} if found else ()))
+    (row,) = [row for row in made.rows if "gflops" in row.what]
+
+    assert ("-50%", False) == (row.by, row.is_worse)
+    assert made.said.endswith(
+        "Single values vary from gate to gate; all of these are within their thresholds"
+    )
 
 
 def test_hostile_identities_are_inert() -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from checks.catalog import CATALOG
+from checks.documents.report import load
+from checks.facts.builtin import builtin
+from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Scope, Verdict, rank_subject
 from checks.model_details import Unmeasured
+from tasks.gate_file.references import SHIPPED, read_policy
+from tasks.paging.content import items_of
+from tasks.render.context import NO_CONTEXT
 from tasks.render.findings import gathered
+from tasks.render.html import html
+from tasks.render.markdown import markdown
 from tasks.render.missing_text import MOST_LINES, missing_lines, parted
 from tasks.render.terminal import terminal
+from tasks.render.views.node_tables import by_node
+from tasks.render.views.nodes import State, node_lines
 from tests.sample_reports import healthy, verdict_of, without_node
 
 EXITED = "its process exited 7"
@@ -99,3 +110,47 @@ def test_hostile_reasons_are_inert_and_short() -> None:
 
     assert len(lines) <= MOST_LINES + 4 + 3 and all(len(line) < 300 for line in lines)
     assert not any(sign in line for line in lines for sign in ("\x1b", "\u202e", "\n"))
+
+
+def test_what_follows_from_a_silent_node_is_folded_below_it() -> None:
+    """One finding with one remedy, in every form; the silent node is the first one, and its peer has no finding of its own."""
+    path = Path(__file__).parents[2] / "recordings" / "silent_node" / "before_ranks.json"
+    report = load(path.read_bytes())
+    shipped = read_policy(SHIPPED / "local.toml")
+    planned = {one.check for one in report.plan}
+    policy = replace(shipped, checks={c: line for c, line in shipped.checks.items() if c in planned})
+    verdict = decide(report, policy, builtin())
+    text, page = terminal(report, verdict, "local", 140), html(report, verdict, "local")
+    summary, (nodes, _) = markdown(report, verdict, "local"), by_node(verdict)
+
+    assert text.splitlines()[0].endswith(
+        "node-1 sent an incomplete report (its process was ended by SIGKILL)"
+    )
+    assert 1 == sum(line.strip().startswith("do: ") for line in text.splitlines())
+    assert "7 other findings follow from the silence of node-1, and need no remedy of their own:" in text
+    assert (
+        1 == page.count("<strong>Do:</strong>")
+        and "7 other findings follow from the silence of node-1" in page
+    )
+    assert "7 other findings follow from the silence of node-1:" in summary
+    assert [("node-1",)] == [one.names for one in nodes]
+    assert ["node-1", "node-0"] == [one.name for one in node_lines(report, verdict)][:2]
+    assert 1 == len(items_of(verdict, NO_CONTEXT))
+
+
+def test_a_cell_does_not_say_that_a_check_passed_of_which_all_values_are_bad() -> None:
+    """A finding about the cluster is about every node then; where it names some, or proves nothing, the others passed."""
+    report = healthy(3, 2)
+    slow = Finding(
+        Level.FAIL, Cause.CONFIGURATION, "compute.gemm", CLUSTER, "all 6 are affected", metric="gflops"
+    )
+    verdict = verdict_of(report)
+
+    def cells(finding: Finding) -> set[State]:
+        lines = node_lines(report, replace(verdict, findings=(finding,)))
+        at = [one.check for one in report.plan].index("compute.gemm")
+        return {line.cells[at] for line in lines if line.name != CLUSTER}
+
+    assert {State.FAIL} == cells(slow)
+    assert {State.PASS} == cells(replace(slow, cause=Cause.EVIDENCE)) == cells(replace(slow, metric=""))
+    assert {State.PASS} == cells(replace(slow, named_nodes=("node-1",)))

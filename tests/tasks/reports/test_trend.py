@@ -203,9 +203,10 @@ def test_the_last_go_is_what_a_gate_is_compared_with(store: Store, index: Index)
     page = html(_slower(3), verdict_of(_slower(3)), "local", replace(NO_CONTEXT, past=past))
 
     assert past.changes is not None and gate_id(1) == past.changes.gate_id
-    assert [("compute.gemm gflops", "38.5", "34.5", True)] == [
+    assert [("compute.gemm gflops", "38.5", "34.5", False)] == [
         (row.what, row.before, row.after, row.is_worse) for row in past.changes.rows
     ]
+    assert "all of these are within their thresholds" in page and "worse: " not in page
     assert past.previous is not None and f"../{gate_id(2)}/report.html" == past.previous.link
     assert f'<a href="../{gate_id(2)}/report.html">Previous gate</a>: {gate_id(2)}, NO-GO' in page
     assert f'<a href="../{gate_id(1)}/report.html">{gate_id(1)}</a>' in page

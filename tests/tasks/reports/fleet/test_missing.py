@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from checks.documents.report import load
+from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Level, Profile
 from checks.policy import CheckPolicy, Rule
+from tasks.gate_file.references import SHIPPED, read_policy
 from tasks.reports.fleet.model import GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import LEGEND, fleet_text, mark_words, node_document, node_text, open_words
 from tasks.store.history import moment
-from tasks.store.node_rows import Standing, rows_of
+from tasks.store.node_rows import GateNodes, Standing, rows_of
 from tasks.store.records import KeptFinding, of
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
 from tests.tasks.kept_gates import gate_id
@@ -154,3 +160,56 @@ def test_when_a_gate_measured_is_said_where_that_is_not_the_time_of_its_verdict(
         f"+ {judged} proven as a by g-1, quick",
         f"+ {judged} proven as a by g-1, quick, measured at 2026-11-22 03:12:00Z",
     ] == said
+
+
+def recorded(name: str, number: int) -> GateNodes:
+    """The rows of a recorded gate of two nodes on one machine, judged by the entries of its own checks."""
+    path = Path(__file__).parents[3] / "recordings" / "silent_node" / f"{name}.json"
+    report = replace(load(path.read_bytes()), gate_id=gate_id(number))
+    shipped = read_policy(SHIPPED / "local.toml")
+    planned = {one.check for one in report.plan}
+    policy = replace(shipped, checks={c: line for c, line in shipped.checks.items() if c in planned})
+    found = of(decide(report, policy, builtin()))
+    return rows_of(report, found, policy, gate_id(number), f"2026-11-21T{9 + number:02}:00:00Z", "c")
+
+
+@pytest.mark.parametrize("name", ["before_ranks", "during_ranks"])
+def test_what_peers_lack_because_a_node_was_silent_is_open_on_that_node(name: str) -> None:
+    """Its peer cannot be told in that gate, and has no finding of its own. A gate that measured all of it closes them, also where
+    other work made its pair tests prove nothing.
+    """
+    silent, busy = recorded(name, 0), recorded("busy", 1)
+    rows = {one.node: one for one in silent.nodes}
+    later = {one.name: one for one in fleet(silent, busy).nodes}
+
+    assert [Standing.CANNOT_TELL] * 2 == [one.standing for one in silent.nodes]
+    assert () == rows["node-0"].findings
+    assert {"node-0/rank-0", "node-1"} < {one.subject for one in rows["node-1"].findings}
+    assert {"collective.pairs"} == {one.finding.check for node in later.values() for one in node.open}
+    assert {Level.WARN} == {one.finding.level for node in later.values() for one in node.open}
+
+
+def test_a_check_that_was_measured_on_a_busy_node_is_missing_no_more() -> None:
+    """Its values prove nothing, so that a fault stays open; but there is evidence again. What another rank still lacks is none."""
+    missing = KeptFinding(Level.FAIL, Cause.EVIDENCE, "collective.pairs", "node-0/rank-0", "not measured")
+    fault = replace(missing, cause=Cause.HARDWARE, message="is slow", metric="bandwidth")
+    busy = replace(missing, level=Level.WARN, message="was busy", metric="bandwidth")
+    other = replace(missing, subject="node-0/rank-1")
+
+    def still(*later: KeptFinding) -> set[tuple[Cause, str]]:
+        gates = [
+            gate(age * HOUR_S, node("node-0", Standing.DOUBTFUL, found), checks=("system.clock",))
+            for age, found in ((3, (missing, fault)), (2, later), (1, later))
+        ]
+        return {
+            (one.finding.cause, one.finding.subject)
+            for one in only(fleet(*gates)).open
+            if one.finding.level is Level.FAIL
+        }
+
+    assert {(Cause.HARDWARE, "node-0/rank-0")} == still(busy)
+    assert {
+        (Cause.HARDWARE, "node-0/rank-0"),
+        (Cause.EVIDENCE, "node-0/rank-0"),
+        (Cause.EVIDENCE, "node-0/rank-1"),
+    } == still(other)

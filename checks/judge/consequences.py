@@ -1,0 +1,110 @@
+"""Which findings about missing evidence follow from a node that fell silent: each of them names that node. Pure.
+
+A node without a whole report leaves its peers without the tests that need it. Those findings stay, and the answer with them; but
+the remedy is that of the silent node, and what its peers lack is to be looked for there. A finding that may have another reason names
+nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from checks.documents.columns import by_check
+from checks.model import (
+    LINK,
+    Cause,
+    ErrorKind,
+    Finding,
+    FindingKind,
+    Level,
+    Outcome,
+    Report,
+    Scope,
+    Skip,
+    node_of,
+)
+from checks.policy import CheckPolicy, Policy
+from checks.value_types import natural
+
+REPORT = "report"
+# A check that did not begin because of something before it.
+NOT_BEGUN = (ErrorKind.NOT_RUN, ErrorKind.NOT_REACHED)
+
+
+def marked(
+    findings: Sequence[Finding], report: Report, policy: Policy, suspects: Collection[Finding] = ()
+) -> list[Finding]:
+    """The findings, of which those that follow from the silence of a node name it in `follows`. One of the `suspects`, for whom others
+    waited, does so only where the engine says that the node's process ended: else nobody knows which of the two came first.
+    """
+    silent = _silent(report)
+    if not silent or len(silent) >= report.declared.nodes:
+        return list(findings)
+    first = min(silent, key=natural)
+    ended = {end.node for end in report.ends if end.exit_code}
+    alone = {one for one in suspects if not ended.intersection(_nodes(one))}
+    made = [
+        one if one in alone else _with_peers(one, silent, first, bool(ended & silent), policy)
+        for one in findings
+    ]
+    not_begun = _not_begun(report)
+    # What else a node failed may be the reason for what it did not begin.
+    ill = {
+        node
+        for one in made
+        if one.level is Level.FAIL and not one.follows and one.subject not in silent
+        for node in _nodes(one)
+        if not _is_missing(one) or (one.check, one.subject) not in not_begun
+    }
+    waits = [(one.check, one.subject) in not_begun and not ill.intersection(_nodes(one)) for one in made]
+    return [
+        replace(one, follows=first) if waited and _is_missing(one) and not one.follows else one
+        for one, waited in zip(made, waits, strict=True)
+    ]
+
+
+def _silent(report: Report) -> frozenset[str]:
+    """The declared nodes without a report, and those whose report is not whole."""
+    whole = {node.name for node in report.nodes if node.complete}
+    named = {*report.declared.node_names, *(node.name for node in report.nodes)}
+    return frozenset(named - whole)
+
+
+def _with_peers(finding: Finding, silent: frozenset[str], first: str, ended: bool, policy: Policy) -> Finding:
+    """`ended`: the process of a silent node ended with an error. What is said of the whole job is said for that."""
+    if not _is_missing(finding) or (finding.check == REPORT and finding.subject in silent):
+        return finding
+    own = sorted(silent.intersection(_nodes(finding)), key=natural)
+    if own:
+        return replace(finding, follows=own[0])
+    if finding.check == REPORT:
+        is_of_job = ended and finding.kind is FindingKind.NOT_COLLECTED
+        return replace(finding, follows=first) if is_of_job else finding
+    line = policy.checks.get(finding.check, CheckPolicy())
+    return replace(finding, follows=first) if line.min_nodes > 1 or line.min_ranks > 1 else finding
+
+
+def _not_begun(report: Report) -> set[tuple[str, str]]:
+    """Check and subject of everything that did not begin because of something before it. So did a check of the ranks that no rank
+    measured, unless it raised an error: all ranks begin together.
+    """
+    scopes = {planned.check: planned.scope for planned in report.plan}
+    found = set[tuple[str, str]]()
+    for check, rows in by_check(report.observations).items():
+        outcomes = rows.columns.outcomes
+        together = scopes.get(check) is Scope.RANK and Outcome.MEASURED not in outcomes
+        for row in (rows[place] for place, one in enumerate(outcomes) if one is not Outcome.MEASURED):
+            waited = together and row.error_kind not in (None, ErrorKind.RAISED)
+            if waited or row.skip is Skip.PREREQUISITE or row.error_kind in NOT_BEGUN:
+                found.add((check, row.subject))
+    return found
+
+
+def _is_missing(finding: Finding) -> bool:
+    """Whether evidence is missing. Where a value crossed a threshold (`metric`) there is some."""
+    return finding.cause is Cause.EVIDENCE and finding.level is not Level.PASS and not finding.metric
+
+
+def _nodes(finding: Finding) -> list[str]:
+    return [node_of(end.strip()) for end in finding.subject.split(LINK)]
