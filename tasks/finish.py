@@ -13,7 +13,7 @@ from prefect.states import Completed, Failed
 
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
-from checks.judge.verdict import unreadable
+from checks.judge.verdict import unstored
 from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
@@ -158,11 +158,13 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
     """The outcome if an engine, the store or the lock failed, from what was known by then."""
     judged, reason = session.judged or session.refused, str(error)
     if isinstance(error, StoreError):
-        verdict = unreadable(
-            f"the report could not be stored: {reason}", session.setting.policy, session.setting.facts, b""
+        if judged is None:
+            return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
+        verdict = unstored(reason, error.instead, judged.verdict)
+        made = dataclasses.replace(judged, verdict=verdict)
+        return _outcome(
+            session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, verdict.findings[0].message
         )
-        made = None if judged is None else dataclasses.replace(judged, verdict=verdict)
-        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, made, None, reason)
     if isinstance(error, LeaseError):
         return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, published, reason)
     if isinstance(error, PreflightFailed):
@@ -206,7 +208,7 @@ def defect_outcome(session: Session, error: Exception) -> Outcome:
 
 async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     """Release kept machines, notify people, keep the outcome, hand it to the command line, and return the final state."""
-    if outcome.report is None:  # what was published has been told
+    if outcome.report is None and outcome.judged is None:  # what was judged is said with its end
         report_progress(Progress("verdict", outcome.reason))
     name = session.setting.gate.name
     outcome = with_ending(

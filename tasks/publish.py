@@ -144,7 +144,7 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     try:
         kept = await run_to_end(store_report, session, judged)
     except StoreError as error:
-        raise StoreError(f"{error} {await run_to_end(write_locally, session, judged)}") from error
+        raise StoreError(str(error), await run_to_end(write_locally, session, judged)) from error
     finally:
         session.answer_by = (
             math.inf

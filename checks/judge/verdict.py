@@ -47,6 +47,7 @@ from checks.version import ENGINE
 CAUSES = (Cause.HARDWARE, Cause.CONFIGURATION, Cause.APPLICATION, Cause.EVIDENCE)
 # Among missing evidence a time limit of the gate file comes first, and last what follows from something else.
 HINDRANCES = (Hindrance.LIMIT, Hindrance.ITSELF, Hindrance.EARLIER)
+UNSTORED = "Run the gate again when the store can be written."
 NOTHING = Coverage(Count(0, 1), Count(0, 0), Count(0, 1), Count(0, 1))
 
 
@@ -116,6 +117,16 @@ def unreadable(reason: str, policy: Policy, facts: Facts, data: bytes) -> Verdic
     )
     digests = Digests(digest(data), policy.digest, facts.digest, None, ENGINE)
     return conclude([finding], NOTHING, policy, 1, digests, None)
+
+
+def unstored(reason: str, instead: str, verdict: Verdict) -> Verdict:
+    """The verdict if the report of `verdict` could not be kept: CANNOT TELL. `instead` says where else it was written."""
+    finding = Finding(
+        Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, f"the report could not be stored: {reason}", instead, UNSTORED
+    )  # fmt: skip
+    return replace(
+        verdict, level=Level.FAIL, answer=Answer.CANNOT_TELL, findings=(finding,), condemned=(), suspect_policy=False
+    )  # fmt: skip
 
 
 def conclude(

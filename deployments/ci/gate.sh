@@ -178,7 +178,7 @@ case $code in
 2) said=rejected ;;
 3) said=${late:-cannot tell} ;;
 4) said='training failed' && [[ $word != not_launched ]] || said='training not started' ;;
-5) said='no machines' ;;
+5) said='no machines, or a service failed' ;;
 130 | 143) said=cancelled ;;
 *) said=${word:-nothing was decided} ;;
 esac

@@ -49,10 +49,11 @@ from tasks.orchestration.foreground import (
     release_signals,
 )
 from tasks.orchestration.run_state import run_is_final
-from tasks.orchestration.server.server import EmbeddedServer, ServerError
+from tasks.orchestration.server.server import EmbeddedServer, ServerError, StateUnusable
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, Terminated
-from tasks.store.base import StoreError
+from tasks.store.base import StoreError, StoreUnwritable
+from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -172,6 +173,9 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
             stack.close()
             number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
             return interrupted(arguments, gate_id, number, setting, shown)
+        except StateUnusable as error:
+            stack.close()
+            return _reject(arguments, StoreUnwritable(str(error)))
         except ServerError as error:
             stack.close()
             return nothing_judged(arguments, name, gate_id, str(error))
@@ -182,7 +186,7 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
             if shown.outcome is None:
                 return nothing_judged(arguments, name, gate_id, fault)
             write_stderr(
-                f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {error}"
+                f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {one_line(str(error), 200)}"
             )
     if shown.outcome is None:
         return nothing_judged(arguments, name, gate_id, "the flow ended without a result", Exit.CANNOT_TELL)

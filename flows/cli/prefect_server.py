@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,9 @@ def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
     report_progress(
         Progress(STARTING, "no Prefect server is configured (PREFECT_API_URL): the gate starts its own")
     )
+    # What this process could not tell a server that ends with it is in nobody's way: Prefect prints it in between.
+    stack.callback(setattr, logging, "raiseExceptions", logging.raiseExceptions)
+    logging.raiseExceptions = False
     server = EmbeddedServer(local)
     stack.callback(server.stop)
     server.start()

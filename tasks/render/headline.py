@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from checks.judge.rules.wording import several
+from checks.judge.verdict import NOTHING
 from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Cause, Coverage, Level, Report, Verdict, node_of
 from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, gathered
@@ -126,6 +127,8 @@ def failed_everywhere(verdict: Verdict) -> tuple[str, ...]:
 
 def coverage_text(coverage: Coverage) -> str:
     """Such as "2 of 2 nodes, 4 of 4 ranks, 20 of 22 observations, 2 certified by earlier gates", without what nobody asked for."""
+    if coverage == NOTHING:
+        return "nothing"
     counts = [(coverage.nodes, "nodes"), (coverage.gpus, "GPUs"), (coverage.ranks, "ranks")]
     parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required]
     parts.append(f"{coverage.checks.observed} of {coverage.checks.required} observations")

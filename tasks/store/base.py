@@ -19,7 +19,11 @@ KEY_CHARACTERS = 512
 
 
 class StoreError(Exception):
-    """The store failed. The message says what, where, and the remedy."""
+    """The store failed. The message says what, where, and the remedy; `instead` where what it should have kept was written."""
+
+    def __init__(self, message: str, instead: str = "") -> None:
+        super().__init__(message)
+        self.instead = instead
 
 
 class BadKey(StoreError):

@@ -29,7 +29,16 @@ TEMPORARY = ".tmp-"
 LOCK_S = 30.0
 LOCK_AGAIN_S = 0.01
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST)
+# ENOENT and EINVAL: a file system such as /proc, in which nobody can make a file.
+UNWRITABLE = (
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.EINVAL,
+)
 
 
 class FolderStore:
@@ -159,7 +168,10 @@ class FolderStore:
         except OSError as error:
             said = f"{error.filename or path}: {error.strerror or error}"
             if error.errno in FULL:
-                raise StoreFull(f"the store {self.root} is full ({said}). Free space there.") from error
+                # Which file was too large for it helps nobody.
+                raise StoreFull(
+                    f"the store {self.root} is full ({error.strerror or error}). Free space there."
+                ) from error
             if error.errno in UNWRITABLE:
                 raise StoreUnwritable(
                     f"the store {self.root} cannot be written ({said}). "

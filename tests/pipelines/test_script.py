@@ -152,7 +152,7 @@ printf '{{\\n  "decision": {decision},\\n}}\\n'; exit {code}"""
     [
         (0, '"launched"', "launched"), (1, '"refused"', "refused"), (2, "null", "rejected"),
         (3, '"cannot_tell"', "cannot tell"), (4, '"launched"', "training failed"), (4, '"not_launched"', "training not started"),
-        (5, "null", "no machines"), (130, "null", "cancelled"), (143, '"launched"', "cancelled"),
+        (5, "null", "no machines, or a service failed"), (130, "null", "cancelled"), (143, '"launched"', "cancelled"),
     ],
 )  # fmt: skip
 def test_the_last_line_says_how_it_ended(tmp_path: Path, code: int, decision: str, said: str) -> None:

@@ -1,7 +1,7 @@
 """The embedded Prefect server's process: `python -m tasks.orchestration.server.process`, started by tasks.orchestration.server.server.
 
 It inherits a listening socket, so that its address is known before it runs and nobody can take the port
-from it, and a pipe on which it says "ready" or "failed: ..." once. It dies with its parent.
+from it, and a pipe on which it says "ready", "full: ..." or "failed: ..." once. It dies with its parent.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import gc
 import itertools
 import os
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
         asyncio.run(_serve(app, socket.socket(fileno=options.listen_fd), lambda: _say(options, "ready")))
     except Exception as error:  # noqa: BLE001 - the process ends here; whatever it was, the parent is told
         traceback.print_exc()
-        _say(options, f"failed: {type(error).__name__}: {error}")
+        _say(options, f"{'full' if _is_full(error) else 'failed'}: {type(error).__name__}: {error}")
         return 1
     return 0
 
@@ -175,6 +176,17 @@ async def _settle(server: Server) -> None:
 def _say(options: Options, line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the parent gave up waiting; it will end us
         os.write(options.ready_fd, f"{line}\n".encode())
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether no space was left, as the error or one of its causes says."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return True
+        error = getattr(error, "orig", None) or error.__cause__ or error.__context__  # `orig`: of SQLAlchemy
+    return False
 
 
 def _options(arguments: list[str]) -> Options:

@@ -2,6 +2,7 @@
 
 ServerError                 no embedded server; carries the remedy
 |- StateUnusable            its folder cannot be written
+|  `- StateFull             no space is left there
 `- ServerFailed             it ended, or was not ready in time
 
 Decisions.
@@ -49,6 +50,10 @@ class ServerError(Exception):
 
 class StateUnusable(ServerError):
     """The server's folder cannot be made or written."""
+
+
+class StateFull(StateUnusable):
+    """No space is left in the server's folder."""
 
 
 class ServerFailed(ServerError):
@@ -123,6 +128,11 @@ class EmbeddedServer:
             return
         reason = f"not ready after {timeout_s:g} s" if said is None else said or "it ended without a message"
         self.stop()
+        word, _, full = reason.partition(": ")
+        if word == "full":
+            raise StateFull(
+                f"{self._files.folder} is full: the embedded Prefect server did not start there ({full}). Free space there."
+            )
         raise ServerFailed(
             f"The embedded Prefect server did not start: {reason}. Its log is {self._files.log}. "
             f"Delete {self._files.folder} (it holds past runs only) and try again, or set PREFECT_API_URL."

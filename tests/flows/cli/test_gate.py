@@ -193,6 +193,23 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.root
+def test_a_store_without_space_for_a_server_is_rejected(tmp_path: Path) -> None:
+    """It is a store that cannot be written, as a read-only one: nothing lacks machines, and the same again helps nobody."""
+    path = write_gate(tmp_path / "gate")
+    (path.parent / "store").mkdir()
+    subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(path.parent / "store")), check=True
+    )
+    try:
+        code, said, _ = gate(path)
+    finally:
+        subprocess.run(("umount", "-l", str(path.parent / "store")), check=True)
+
+    assert (2, "store") == (code, said["error"]["kind"])
+    assert "is full" in said["error"]["message"] and "Free space there." in said["error"]["message"]
+
+
+@pytest.mark.root
 def test_a_read_only_store_is_rejected(read_only: Path) -> None:
     """Root ignores modes, but not this."""
     code, said, stderr = gate(read_only)

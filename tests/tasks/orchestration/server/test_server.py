@@ -20,7 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.orchestration.server.server import EmbeddedServer, ServerFailed, StateUnusable, embedded_server
+from tasks.orchestration.server.server import (
+    EmbeddedServer,
+    ServerFailed,
+    StateFull,
+    StateUnusable,
+    embedded_server,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -305,7 +311,7 @@ def test_a_full_disk_is_said(tmp_path: Path, template_dir: Path) -> None:
     try:
         server = EmbeddedServer(tmp_path, template_dir)
         server.start()
-        with pytest.raises(ServerFailed, match=r"disk is full|No space left"):
+        with pytest.raises(StateFull, match=r"is full: .*(disk is full|No space left).*Free space there\."):
             server.wait_ready()
     finally:
         subprocess.run(("umount", str(tmp_path)), check=True)
