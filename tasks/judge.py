@@ -28,6 +28,7 @@ from tasks.gate.outcome import JudgedReport
 from tasks.gate.predecessor import find_jobs, report_takeover
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
+from tasks.gate.submission import doubts_of
 from tasks.gate_file.cost_terms import cost_of
 from tasks.launchers.base import Placement
 from tasks.render.context import verdict_context
@@ -55,13 +56,18 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     setting = session.setting
     verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=report_digest)
     said = (NOWHERE,) if setting.launcher.placement is Placement.NONE else ()
+    doubts = doubts_of(session) if verdict.answer is not Answer.GO else ()
     cost = cost_of(report, verdict, setting.terms)
     # Only a pool is kept after the checks, so only there is something to let go.
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
     cluster = setting.gate.cluster
     launcher = engine_of(cluster.launcher, cluster.options)
-    shown = verdict_context(report, setting.policy, verdict, launcher, kept, said, cost, setting.facts)
-    return JudgedReport(report, verdict, context=replace(shown, images=_images(session, report)))
+    shown = verdict_context(
+        report, setting.policy, verdict, launcher, kept, (*doubts, *said), cost, setting.facts
+    )
+    return JudgedReport(
+        report, verdict, context=replace(shown, images=_images(session, report), doubts=doubts)
+    )
 
 
 def _images(session: Session, report: Report) -> Images | None:

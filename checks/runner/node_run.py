@@ -281,7 +281,8 @@ def _without_gpu(node_context: NodeContext, rows: dict[tuple[str, str], Observat
     row = rows.get(("gpu.inventory", node_context.node))
     if row is None or row.metrics.get("gpus_found") != 0:
         return ""
-    return f"{node_context.node} has no GPU, but {node_context.bundle.declared.gpus_per_node} are declared"
+    declared = node_context.bundle.declared.gpus_per_node
+    return f"{node_context.node} has no GPU, but {declared} {'is' if declared == 1 else 'are'} declared"
 
 
 def _unreached(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:

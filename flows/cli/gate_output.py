@@ -74,7 +74,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
         write_remedy(judged.verdict, context)
-    annotate_end(line, outcome.code, judged.verdict.level if judged else None)
+    annotate_end("\n".join((line, *context.doubts)), outcome.code, judged.verdict.level if judged else None)
 
 
 def interrupted(

@@ -12,7 +12,9 @@ import logging
 import time
 from dataclasses import replace
 
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
+from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
 from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
@@ -103,6 +105,20 @@ def run_preflight(session: Session) -> None:
     if said := _texts(lines, PreflightResult.NO_CAPACITY):
         raise NoCapacity(f"nothing was started: {said}.")
     session.preflight_done = True
+
+
+def doubts_of(session: Session) -> tuple[str, ...]:
+    """What the preflight warned of, as the store kept it: it may explain what the checks then find. () where that cannot be read."""
+    try:
+        data = session.setting.store.get(preflight_key(session.gate_id))
+        rows = parse_json(data, 1 << 20) if data is not None else []
+        lines = [decode(PreflightCheck, row) for row in rows] if isinstance(rows, list) else []
+    except (StoreError, DecodeError) as error:
+        LOG.warning("the results of the preflight could not be read: %s", error)
+        return ()
+    return tuple(
+        f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
+    )
 
 
 def _texts(lines: tuple[PreflightCheck, ...], result: PreflightResult) -> str:

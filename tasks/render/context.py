@@ -13,7 +13,7 @@ from checks.facts.own_machine import short_text
 from checks.judge.cost.cost import Cost
 from checks.judge.culprits.readings import decoded
 from checks.judge.ledger import Entry, ledger
-from checks.model import ANSWER_WORDS, Answer, Finding, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Finding, Level, Report, Verdict
 from checks.model_details import Images
 from checks.policy import Policy
 from tasks.render.changes import Changes
@@ -143,6 +143,7 @@ class VerdictContext:
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
+    `doubts` are what was known before the checks and may explain the findings; `said` has them, too.
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
     `images` are those of the gate: one that uses an earlier PASS trains in its own.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
@@ -160,6 +161,7 @@ class VerdictContext:
     training: str = ""
     images: Images | None = None
     own_decision: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 NO_CONTEXT = VerdictContext()
@@ -201,17 +203,30 @@ def advice_once(
     """
     found: list[tuple[str, tuple[str, ...]]] = []
     said: dict[tuple[object, ...], Group] = {}
+    failed: list[Group] = []
     for item in groups:
         if item.follows:
             found.append(("", ()))
             continue
         remedy, lines = advice(item, verdict, place)
+        if item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
+            # What is bad explains what is missing, and its remedy comes first.
+            same = set(found_bad.subjects) == set(item.subjects)
+            remedy, lines = "" if same else f"The same as for {found_bad.who} above.", ()
+        elif item.cause is not Cause.EVIDENCE and item.level is Level.FAIL:
+            failed.append(item)
         first = said.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
             same = first.subjects == item.subjects
             remedy, lines = "" if same else f"The same as for {first.who} above.", ()
         found.append((remedy, lines))
     return tuple(found)
+
+
+def _failed_before(item: Group, failed: Sequence[Group]) -> Group | None:
+    """The failure of the same check on all these subjects."""
+    alike = (one for one in failed if item.checks == one.checks and set(item.subjects) <= set(one.subjects))
+    return next(alike, None)
 
 
 def earlier_said(item: Group, context: VerdictContext) -> str:

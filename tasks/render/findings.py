@@ -5,6 +5,7 @@ JSON keeps findings apart, and is the same on stdout and in the store.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ from checks.judge.not_measured import summary
 from checks.judge.rules.wording import who_all
 from checks.model import (
     ANSWER_WORDS,
+    CLUSTER,
+    LINK,
     Action,
     Answer,
     Cause,
@@ -20,6 +23,7 @@ from checks.model import (
     Finding,
     Level,
     Verdict,
+    node_of,
 )
 from checks.model_details import Unmeasured
 from tasks.text.inert import one_line
@@ -90,6 +94,10 @@ class Group:
         return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
 
 
+# What is said before the remedy for one node.
+ALIKE = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
+
+
 def group(findings: Sequence[Finding]) -> tuple[Group, ...]:
     """Groups in the order of their first finding."""
     found: dict[tuple[str, ...], list[Finding]] = {}
@@ -128,7 +136,20 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
     """The remedy. While the image or the policy is the suspect, no machine should be touched."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
+    failed = item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
+    if failed and item.check in failed_everywhere(verdict, item.check):
+        return f"{ALIKE}{item.remedy}"
     return item.remedy
+
+
+def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:
+    """The checks that every node fails, of two nodes or more; where `only` is given, of that check. Missing evidence is no failure."""
+    nodes, failing = verdict.coverage.nodes.required, defaultdict[str, set[str]](set)
+    for finding in verdict.findings:
+        asked = not only or finding.check == only
+        if asked and finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
+            failing[finding.check] |= {node_of(end) for end in finding.subject.split(LINK)} - {CLUSTER}
+    return tuple(check for check, found in failing.items() if len(found) >= max(nodes, 2))
 
 
 def _joined(

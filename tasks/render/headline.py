@@ -8,7 +8,7 @@ from checks.judge.rules.wording import several
 from checks.judge.verdict import NOTHING
 from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Cause, Coverage, Level, Report, Verdict, node_of
 from checks.model_details import Images, image_digest
-from tasks.render.findings import Group, gathered
+from tasks.render.findings import Group, failed_everywhere, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
 
@@ -114,15 +114,6 @@ def explanation(verdict: Verdict) -> str:
         said = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{said}: suspect the policy, the image or what the nodes share before any machine."
     return "At least one check failed."
-
-
-def failed_everywhere(verdict: Verdict) -> tuple[str, ...]:
-    """The checks that every node fails, of two nodes or more. Evidence that is missing is no failure."""
-    nodes, failing = verdict.coverage.nodes.required, defaultdict[str, set[str]](set)
-    for finding in verdict.findings:
-        if finding.level is Level.FAIL and finding.cause is not Cause.EVIDENCE:
-            failing[finding.check] |= {node_of(end) for end in finding.subject.split(LINK)} - {CLUSTER}
-    return tuple(check for check, found in failing.items() if len(found) >= max(nodes, 2))
 
 
 def coverage_text(coverage: Coverage) -> str:

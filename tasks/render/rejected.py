@@ -126,9 +126,10 @@ def annotation(one: Rejection, workspace: str) -> str:
 
 
 def end_annotation(line: str, *, is_error: bool) -> str:
-    """The workflow command with which GitHub shows the first line about the end of a gate."""
+    """The workflow command with which GitHub shows the first line about the end of a gate; `line` may have more lines."""
+    said = "\n".join(one_line(each, 1000) for each in line.split("\n"))
     word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
-    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(one_line(line, 1000))}"
+    return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(said)}"
 
 
 def _said(one: Rejection) -> str:

@@ -6,6 +6,7 @@ import os
 import platform
 import resource
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Skipped, check
@@ -123,9 +124,20 @@ def resources(context: Context) -> Measurement:
     count.
     """
     affinity = len(os.sched_getaffinity(0))
-    return Measurement(
-        resource_metrics(ROOT, context.scratch, affinity),
-        f"disk of {context.scratch}, {affinity} CPUs by affinity",
+    metrics = resource_metrics(ROOT, context.scratch, affinity)
+    return Measurement(metrics, resource_evidence(metrics, context.scratch, affinity))
+
+
+def resource_evidence(metrics: Mapping[str, Value], scratch: Path, affinity: int) -> str:
+    """What a person reads beside a threshold of any of these metrics."""
+
+    def gigabytes(name: str) -> str:
+        return f"{float(str(metrics[name])) / 1e9:.2f} GB"
+
+    return (
+        f"memory: {gigabytes('memory_available_bytes')} available of {gigabytes('memory_limit_bytes')}\n"
+        f"disk of {scratch}: {gigabytes('disk_free_bytes')} free; /dev/shm: {gigabytes('shm_free_bytes')} free of "
+        f"{gigabytes('shm_bytes')}\n{affinity} CPUs by affinity"
     )
 
 

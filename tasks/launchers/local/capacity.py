@@ -102,7 +102,8 @@ def _another(bundle: Bundle, machine: Machine) -> Iterator[tuple[str, str]]:
     lacking = []
     if declared.gpus_per_node > machine.gpus:
         lacking.append(
-            f"{_many(declared.gpus_per_node, 'GPU')} per node are declared and it has {machine.gpus}"
+            f"{_many(declared.gpus_per_node, 'GPU')} per node {'is' if declared.gpus_per_node == 1 else 'are'} declared "
+            f"and it has {machine.gpus}"
         )
     if instance is not None and instance.vcpus is not None and instance.vcpus > machine.cpus:
         lacking.append(f"it has {machine.cpus:g} CPUs of {instance.vcpus}")

@@ -27,7 +27,7 @@ from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
 from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.paging.live import STOPPED
-from tasks.render.context import NO_CONTEXT
+from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.store.layout import lease_key, outcome_key, report_key
 from tests.fakes.slack.server import slack_server
 from tests.flows.gates import write_gate
@@ -247,3 +247,18 @@ def test_github_shows_every_end_that_somebody_has_to_look_at(
 
     assert "" == elsewhere
     assert (1 if word else 0) == len(lines) and all(line.startswith(word) for line in lines)
+
+
+def test_an_annotation_has_what_was_known_before_the_checks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below the first line, each inert."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    doubt = "Before the checks: this machine: it is no g5.xlarge.\r::error::x"
+    verdict = verdict_of(wrong_sums(healthy()))
+    judged = JudgedReport(healthy(), verdict, context=VerdictContext(doubts=(doubt,)))
+    outcome = Outcome("g-1", Ending.VERDICT, Decision.REFUSED, judged, None, "")
+    show(argparse.Namespace(format="json", junit=None, summary=None, html=None), "test", outcome)
+    (shown,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::error")]
+
+    assert "::NO-GO test: " in shown and "%0ABefore the checks: this machine: it is no g5.xlarge." in shown

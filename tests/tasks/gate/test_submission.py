@@ -15,9 +15,10 @@ from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.outcome import Outcome
 from tasks.gate.progress import LISTENER, LiveProgress, Progress
 from tasks.gate.session import Session
-from tasks.gate.submission import submit_job
+from tasks.gate.submission import doubts_of, submit_job
 from tasks.launchers.base import EngineUnavailable, NotSubmitted, Placement, PreflightCheck, PreflightResult
 from tasks.launchers.interruption import pause, tell_silence
+from tasks.store.layout import preflight_key
 from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
 
 JOB: Any = SimpleNamespace(name=CHECK_JOB)
@@ -190,3 +191,20 @@ def test_a_preflight_that_was_interrupted_submits_nothing(
         asyncio.run(asyncio.wait_for(cancelled(), 60))
 
     assert [] == engine.calls
+
+
+def test_what_the_preflight_warned_of_is_known_when_the_gate_judges(tmp_path: Path) -> None:
+    """Also of another process that goes on with the gate: the store has it. What is no warning explains nothing."""
+    one = session(tmp_path, Engine())
+    lines = tuple(
+        PreflightCheck("this machine", result, "it is no g5.xlarge", 'Declare instance_type = "cpu".')
+        for result in (PreflightResult.OK, PreflightResult.WARNING)
+    )
+    assert () == doubts_of(one)
+    submission._keep(one, lines)
+
+    assert (
+        'Before the checks: this machine: it is no g5.xlarge. Declare instance_type = "cpu".',
+    ) == doubts_of(one)
+    one.setting.store.put(preflight_key(one.gate_id), b"cut")
+    assert () == doubts_of(one)

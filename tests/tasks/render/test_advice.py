@@ -48,3 +48,48 @@ def test_a_remedy_is_said_once_per_check() -> None:
         remedy for remedy, _ in advice_once(gathered(findings), verdict, NOWHERE)
     ]
     assert [2, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
+
+
+def test_what_is_missing_beside_a_failure_of_the_same_check_has_no_other_remedy() -> None:
+    """Or a page says at one finding that nothing is to be replaced, and at the next that the gate is to be run again."""
+    bad, missing, other = (
+        Finding(Level.FAIL, cause, check, "node-0", message, "", remedy)
+        for cause, check, message, remedy in (
+            (Cause.HARDWARE, "gpu.inventory", "lacks 1 GPU", "Replace the node."),
+            (Cause.EVIDENCE, "gpu.inventory", "the check lists 0 of 1 GPUs", "Run the gate again."),
+            (Cause.EVIDENCE, "gpu.ecc", "not measured", "Run the gate again."),
+        )
+    )
+    verdict = replace(verdict_of(wrong_sums(healthy())), findings=(bad, missing, other))
+
+    assert ["Replace the node.", "", "Run the gate again."] == [
+        remedy for remedy, _ in advice_once(gathered(verdict.findings), verdict, NOWHERE)
+    ]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_every_node_fails_leads_to_the_threshold_first(nodes: int) -> None:
+    """And then to what a single node would need; one node of two is looked at itself."""
+    remedy = "End other programs."
+    findings = tuple(
+        Finding(
+            Level.FAIL, Cause.CONFIGURATION, "system.resources", f"node-{n}", "has too little", "", remedy
+        )
+        for n in range(nodes)
+    )
+    verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
+    (said,) = [remedy for remedy, _ in advice_once(gathered(findings), verdict, NOWHERE)]
+
+    first = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
+    assert (remedy if nodes == 1 else f"{first}{remedy}") == said
+
+
+@pytest.mark.parametrize("page", [html, terminal, markdown])
+def test_what_was_known_before_the_checks_stands_above_the_findings(page: Callable[..., str]) -> None:
+    """It explains them, and whoever reads a page reads it first."""
+    doubt = "Before the checks: this machine: it is no g5.xlarge."
+    context = VerdictContext(said=(doubt,), doubts=(doubt,))
+    verdict = verdict_of(wrong_sums(healthy()))
+    text = page(None, verdict, "local", context=context)
+
+    assert 1 == text.count(doubt) and text.index(doubt) < text.index(verdict.findings[0].remedy[:20])

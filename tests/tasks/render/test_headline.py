@@ -9,11 +9,10 @@ import pytest
 from checks.judge.not_measured import not_measured
 from checks.model import Cause, Finding, Level
 from checks.model_details import Unmeasured
-from tasks.render.findings import gathered
+from tasks.render.findings import failed_everywhere, gathered
 from tasks.render.headline import (
     culprits,
     explanation,
-    failed_everywhere,
     headline,
     sentence,
     without_coverage,

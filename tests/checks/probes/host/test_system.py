@@ -81,6 +81,8 @@ def test_this_machine_has_resources(tmp_path: Path) -> None:
     metrics: dict[str, Any] = dict(result.metrics)
 
     assert fault_of(system.resources, metrics) == ""
+    available = f"memory: {metrics['memory_available_bytes'] / 1e9:.2f} GB available of "
+    assert result.evidence.startswith(available) and f"disk of {tmp_path}: " in result.evidence
     assert 0 < metrics["memory_available_bytes"] <= metrics["memory_limit_bytes"]
     assert 0 < metrics["cpus"] <= (os.cpu_count() or 1)
     assert 0.0 <= metrics["disk_free_fraction"] <= 1.0
