@@ -42,7 +42,7 @@ from tasks.launchers.base import (
 )
 from tasks.publish import PublishedReport
 from tasks.render.context import Past
-from tasks.store.base import StoreError, StoreFull
+from tasks.store.base import StoreError
 from tasks.store.layout import outcome_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, answer, judged, session
@@ -200,24 +200,6 @@ def test_the_outcome_of_a_failure(
 
     assert (ending, decision, code) == (outcome.ending, outcome.decision, outcome.code)
     assert str(error) in outcome.reason
-
-
-def test_a_report_that_cannot_be_stored_is_told_with_what_was_observed(tmp_path: Path) -> None:
-    """One sentence, the remedy of the store, and where the report is instead; no word about a report that was cut."""
-    one = session(tmp_path)
-    one.judged = NO_GO
-    error = StoreFull("the store /s is full (No space left on device). Free space there.", "It is in /tmp/x.")
-    outcome = failed_outcome(one, error, None)
-
-    assert outcome.judged is not None
-    (finding,) = outcome.judged.verdict.findings
-    assert f"the report could not be stored: {error}" == finding.message == outcome.reason
-    assert ("It is in /tmp/x.", "Run the gate again when the store can be written.") == (
-        finding.evidence,
-        finding.remedy,
-    )
-    assert NO_GO.verdict.coverage == outcome.judged.verdict.coverage
-    assert ((), Answer.CANNOT_TELL) == (outcome.judged.verdict.condemned, outcome.judged.verdict.answer)
 
 
 def test_a_training_that_ran_counts_as_launched(tmp_path: Path) -> None:
