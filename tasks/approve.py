@@ -31,6 +31,7 @@ from tasks.gate_file.model import Mode
 from tasks.judge import report_verdict as judge_again
 from tasks.notifiers.base import PendingQuestion
 from tasks.orchestration.events import emit_answer, emit_question
+from tasks.orchestration.status import publish_state
 from tasks.page import notify_question
 from tasks.publish import PublishedReport
 from tasks.render.headline import headline
@@ -58,9 +59,11 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
         question = await run_to_end(_asked, session, judged, key, minutes)
         form = session.setting.gate.approval.form_may_override
         report_progress(Progress("question", f"{question.said}: waiting for approval"))
+        await publish_state(session, f"The gate waits for a person. {_line(question)}.")
         answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
         given = _limited(session, checked_answer(question, answer, form))
         await run_to_end(_settle, session, given)
+        await publish_state(session)
         emit_answer(session, given)
     session.answer = given
     report_progress(
@@ -158,9 +161,7 @@ def _made(session: Session, judged: JudgedReport, key: str, minutes: int) -> Que
 def _line(question: Question) -> str:
     until = time.strftime("%H:%M UTC", time.gmtime(question.deadline))
     what = "Override this FAIL?" if question.override else "Launch anyway?"
-    return (
-        f"{question.said}. {what} Answer by {until}; in Prefect the run is paused: choose Resume in its menu"
-    )
+    return f"{question.said}. {what} Answer by {until}; in Prefect with the button Resume on the run's page"
 
 
 def _limited(session: Session, answer: ApprovalAnswer) -> ApprovalAnswer:

@@ -1,12 +1,15 @@
 """Writes one line into the log of a run in Prefect when a stage of the gate begins, and one with its time when it ends.
 
-Prefect's own lines say "Finished in state Completed()" of each task, and name no stage.
+Prefect's own lines say "Finished in state Completed()" of each task, and name no stage. They are left out, and what is no error is
+none: a run that waits for a person ends its process, and Prefect logs that as an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,6 +21,14 @@ from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
 DETAIL = 500
+# A stage that was shorter has no line about its end.
+NOTED_S = 1.0
+FLOWS, TASKS = "prefect.flow_runs", "prefect.task_runs"
+# Prefect 3.8.8 (flow_engine.py, task_engine.py) logs this at the end of a flow's or a task's process, as an error unless it completed.
+FINISHED = re.compile(r"Finished in state (\w+)\(")
+WAITS = ("Suspended", "Paused")
+# A run that is cancelled from outside ends its process in these: the state that it gets is not known here.
+GOES_ON = ("Running", "Cancelling", "Cancelled")
 
 
 class StageLog:
@@ -25,7 +36,7 @@ class StageLog:
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say, self._clock = say, clock
-        self._stage, self._detail, self._begun = "", "", clock()
+        self._stage, self._detail, self._first, self._begun = "", "", "", clock()
 
     def progress(self, progress: Progress) -> None:
         """Log it if a stage begins with it, or if it says something that is no state."""
@@ -37,16 +48,38 @@ class StageLog:
             return
         if progress.stage != self._stage:
             self.end()
-            self._stage, self._begun = progress.stage, self._clock()
+            self._stage, self._first, self._begun = progress.stage, detail, self._clock()
             self._say(f"{progress.stage}: {detail}")
         self._detail = detail
 
     def end(self) -> None:
-        """Log the end of the last stage."""
-        if self._stage:
-            took_s = self._clock() - self._begun
-            self._say(f"{self._stage}: ended after {took_s:.0f} s: {self._detail}")
+        """Log the end of the last stage, with its last state where that is another than its first."""
+        took_s = self._clock() - self._begun
+        if self._stage and (took_s >= NOTED_S or self._detail != self._first):
+            last = f": {self._detail}" if self._detail != self._first else ""
+            self._say(f"{self._stage}: ended after {took_s:.0f} s{last}")
         self._stage = ""
+
+
+class EndLines(logging.Filter):
+    """Prefect's line about the end of a process: none for a task that completed, and no error where the run waits or was cancelled."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is kept; its level and text may be changed."""
+        found = FINISHED.match(str(record.msg))
+        if found is None or record.exc_info:
+            return True
+        if record.name == TASKS:
+            return record.levelno > logging.INFO
+        if found[1] in GOES_ON:
+            return False
+        if found[1] in WAITS:
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+            record.msg = f"the run waits for a person ({found[1]}), and goes on once somebody has answered"
+        return True
+
+
+END_LINES = EndLines()
 
 
 @contextlib.contextmanager
@@ -57,6 +90,8 @@ def logged_stages() -> Iterator[None]:
     except MissingContextError:  # outside of a run
         yield
         return
+    for name in (FLOWS, TASKS):  # for good: the flow's own line comes after the block
+        logging.getLogger(name).addFilter(END_LINES)
     stages = StageLog(log.info)
     token = STAGES.set(stages.progress)
     try:

@@ -48,8 +48,18 @@ async def status_artifact(client: PrefectClient, run: UUID) -> Artifact | None:
 
 async def publish_start(session: Session) -> None:
     """Publish the gate's id before anything runs."""
-    data = {**_about(session), "phase": "running", "exit_code": None, "outcome": None}
-    session.announcement = await _write(key_of(session.setting.gate.cluster.name), RUNS, data)
+    session.announcement = await _write(key_of(session.setting.gate.cluster.name), RUNS, _running(session))
+
+
+async def publish_state(session: Session, said: str = RUNS) -> None:
+    """Publish what the run does now instead of what it published before, also by the process of its that continues it."""
+    if session.announcement is None:
+        with warn_on_failure("what the run does"):
+            async with get_client() as client:
+                found = await status_artifact(client, UUID(session.keeper.lease.owner.flow_run_id))
+            session.announcement = found.id if found is not None else None
+    if session.announcement is not None:
+        await _update(session.announcement, said, _running(session))
 
 
 async def publish_end(session: Session, outcome: Outcome) -> None:
@@ -85,6 +95,10 @@ async def publish_rejection(error: Exception) -> None:
         "findings_left_out": 0,
     }
     await _write(key_of("rejected"), line, {**nowhere, **ended})
+
+
+def _running(session: Session) -> dict[str, object]:
+    return {**_about(session), "phase": "running", "exit_code": None, "outcome": None}
 
 
 def _about(session: Session) -> dict[str, object]:

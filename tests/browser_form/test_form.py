@@ -137,8 +137,8 @@ def test_a_question_is_answered_on_the_run_s_page(
         dialog = page.locator(".p-modal").last
         expect(dialog.get_by_text("p5-old").first).to_be_visible()
         shot(page, "approval")
-        field(dialog, "Why").locator("textarea").fill("node-1 is looked at first")
-        field(dialog, "Your name").locator("textarea").fill("Ada")
+        field(dialog, "Why (launch-anyway needs it)").locator("textarea").fill("node-1 is looked at first")
+        field(dialog, "Your name (approver)").locator("textarea").fill("Ada")
         shot(page, "approval-filled")
         with page.expect_response(lambda answer: answer.url.endswith("/resume")) as given:
             dialog.get_by_role("button", name="Submit").click()

@@ -64,13 +64,13 @@ class GateDecision(RunInput):
     )
     reason: str = Field(
         default="",
-        title="Why",
-        description=f"launch-anyway needs a reason of at least {LEAST_REASON} characters.",
+        title="Why (launch-anyway needs it)",
+        description=f"launch-anyway needs a reason of at least {LEAST_REASON} characters; the other decisions need none.",
         max_length=REASON_CHARACTERS,
         json_schema_extra={"position": 1},
     )
     approver: str = Field(
-        title="Your name",
+        title="Your name (approver)",
         description="Prefect cannot verify who answers, so the name is recorded as unverified.",
         min_length=2,
         max_length=100,

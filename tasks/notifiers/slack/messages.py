@@ -83,8 +83,8 @@ def question_blocks(gate_id: str, asked: PendingQuestion) -> list[Block]:
 
 def _in_prefect(url: str) -> str:
     if opens(url):
-        return f"{link('in Prefect', url)} (the run's menu, Resume)"
-    return f"in Prefect (the run's menu, Resume; {escape(url)} {ELSEWHERE})"
+        return f"{link('in Prefect', url)} (the button Resume on the run's page)"
+    return f"in Prefect (the button Resume on the run's page; {escape(url)} {ELSEWHERE})"
 
 
 def without_question(blocks: Sequence[Block]) -> list[Block]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
+
 import pytest
+from prefect import flow_engine, task_engine
+from prefect.logging import loggers
+from prefect.states import Suspended
 
 from tasks.gate.progress import Progress
-from tasks.orchestration.stage_log import StageLog
+from tasks.orchestration.stage_log import FINISHED, FLOWS, TASKS, EndLines, StageLog
 
 
 def test_each_stage_has_a_line_as_it_begins_and_as_it_ends() -> None:
@@ -29,13 +35,59 @@ def test_each_stage_has_a_line_as_it_begins_and_as_it_ends() -> None:
 
     assert said == [
         "start: job g-check-1 is being submitted (engine local)",
-        "start: ended after 2 s: job g-check-1 is being submitted (engine local)",
+        "start: ended after 2 s",
         "checks: pending",
         "adopt: this gate continues a job",
         "checks: ended after 12 s: 66 of 66 observations",
         "verdict: GO local: \\x1b[31mall is well",
-        "verdict: ended after 1 s: GO local: \\x1b[31mall is well",
+        "verdict: ended after 1 s",
     ]
+
+
+def test_a_stage_that_says_one_thing_and_is_over_has_one_line() -> None:
+    """A question that is asked by a process which then ends."""
+    said = list[str]()
+    stages = StageLog(said.append, lambda: 0.0)
+    stages.progress(Progress("question", "ASK local: waiting for approval"))
+    stages.end()
+
+    assert ["question: ASK local: waiting for approval"] == said
+
+
+def line(name: str, level: int, text: str) -> logging.LogRecord:
+    """A line of Prefect's."""
+    return logging.LogRecord(name, level, "engine.py", 1, text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "text", "kept"),
+    [
+        (TASKS, logging.INFO, "Finished in state Completed()", None),
+        (TASKS, logging.ERROR, "Finished in state Failed('boom')", "ERROR"),
+        (FLOWS, logging.ERROR, "Finished in state Suspended('ASK local: ...')", "INFO"),
+        (FLOWS, logging.ERROR, "Finished in state Paused()", "INFO"),
+        (FLOWS, logging.ERROR, "Finished in state Running()", None),
+        (FLOWS, logging.ERROR, "Finished in state Refused('NO-GO local: ...')", "ERROR"),
+        (FLOWS, logging.ERROR, "Finished in state CannotTell()", "ERROR"),
+        (FLOWS, logging.INFO, "Finished in state Passed('GO local')", "INFO"),
+        (FLOWS, logging.ERROR, "Encountered an exception: Suspended(", "ERROR"),
+    ],
+)
+def test_what_is_no_error_is_not_logged_as_one(name: str, level: int, text: str, kept: str | None) -> None:
+    """And what is one stays: a refusal, a task that failed, an exception."""
+    record = line(name, level, text)
+
+    assert (kept is not None) is EndLines().filter(record)
+    assert kept in (None, record.levelname)
+
+
+def test_prefect_still_writes_the_line_that_is_looked_for() -> None:
+    """Another text would bring the errors back without a word."""
+    for engine in (flow_engine, task_engine):
+        assert 'f"Finished in state {display_state}"' in inspect.getsource(engine)
+    assert FINISHED.match(f"Finished in state {Suspended()}")
+    names = inspect.getsource(loggers)
+    assert all(f'"{name}"' in names for name in (FLOWS, TASKS))
 
 
 def test_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:

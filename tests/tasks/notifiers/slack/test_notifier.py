@@ -166,7 +166,7 @@ def test_nobody_may_answer_in_slack(slack: SlackServer, setup: NotifierSetup) ->
     setup.notifier.send(replace(QUESTION, question=replace(ASKED, by_slack=False)))
 
     assert slack.only().actions == {}
-    assert "in Prefect (the run's menu, Resume; http://127.0.0.1:4200/" in slack.only().shown
+    assert "in Prefect (the button Resume on the run's page; http://127.0.0.1:4200/" in slack.only().shown
 
 
 def test_an_open_question_is_not_overwritten(slack: SlackServer, setup: NotifierSetup) -> None:
