@@ -58,7 +58,7 @@ async def ask_for_approval(session: Session, judged: JudgedReport, minutes: int)
     if given is None:
         question = await run_to_end(_asked, session, judged, key, minutes)
         form = session.setting.gate.approval.form_may_override
-        report_progress(Progress("question", f"{question.said}: waiting for approval"))
+        report_progress(Progress("question", f"{question.said}: waiting for approval", waits=True))
         await publish_state(session, f"The gate waits for a person. {_line(question)}.")
         answer = await ApprovalWait(session, question, question_text(question, judged, form)).answer()
         given = _limited(session, checked_answer(question, answer, form))

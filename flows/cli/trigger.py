@@ -1,7 +1,7 @@
 """`prelaunch trigger DEPLOYMENT`: start a run of a deployment on a Prefect server, and follow it to its exit code.
 
 It is for pipelines: the gate runs where the cluster can be reached, and the pipeline waits. If the pipeline is interrupted the
-run is cancelled.
+run is cancelled, with the training that it has started; `prelaunch watch` never cancels.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def followed() -> FollowedRun:
         started.append(await start(arguments.deployment, _asked(arguments), once))
-        write_stderr(f"run {started[0]} of {arguments.deployment} {page_of(started[0])}".rstrip())
+        write_stderr(begun(started[0], arguments.deployment, page_of(started[0])))
         return await follow(started[0], report_progress, limit_s, known=True)
 
     try:
@@ -110,6 +110,12 @@ def run(arguments: argparse.Namespace) -> int:
         by = signal.Signals(error.number).name
         return no_verdict(arguments, f"cancelled by {by}: {_cancelled(started, once)}", code, cancelled=True)
     return show(arguments, ended)
+
+
+def begun(run: UUID, deployment: str, page: str) -> str:
+    """The first line: which run was started, and what ends with this command."""
+    named = f"run {run} of {deployment} {page}".rstrip()
+    return f"{named} (to end this command cancels the run and its training; prelaunch watch {run} never does)"
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Progress of a gate while it runs: a listener for whoever starts a flow in its own process, and live progress on stderr.
 
 Nobody has to listen. A terminal shows the stage and the nodes with the time that has passed, anew several times a second. Anything
-else, such as the log of CI, gets a line when a stage begins and when it ends, and one every 10 s meanwhile. A long sentence that was
-said already is cut then.
+else, such as the log of CI, gets a line when a stage begins and when it ends, and one every 10 s meanwhile; where it waits for
+a person or for other runs, one every minute after the first. A long sentence that was said already is cut then.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Progress:
 
     `answered` says who decided what and why where a question of the run has just been answered. A `lasting` detail is no state that
     the next one replaces: it stays on a terminal. An `unended` one is about a job that could not be ended, or machines that are kept.
+    While nothing of the run's own goes on it `waits`: for a person, a worker, or another run.
     """
 
     stage: str
@@ -52,6 +53,7 @@ class Progress:
     answered: AnswerLine | None = None
     lasting: bool = False
     unended: bool = False
+    waits: bool = False
     nodes: tuple[NodeProgress, ...] = ()
     expected_s: float | None = None
 
@@ -133,9 +135,9 @@ class LiveProgress:
                 self._say_now()
 
     def tick(self) -> None:
-        """Be silent for 10 s at most. A terminal shows the time by itself."""
+        """Be silent for 10 s at most, in a long wait that says nothing new for a minute. A terminal shows the time by itself."""
         with self._lock:
-            if self._status is None and self._clock() - self._said_at >= PLAIN_EVERY_S:
+            if self._status is None and self._clock() - self._said_at >= self._every_s():
                 self._say_now()
 
     def ended(self, outcome: Outcome) -> None:
@@ -157,6 +159,10 @@ class LiveProgress:
             late = self._clock() - self._begun > expected_s
             of = f"{', longer than usual: about' if late else ' of about'} {_time(expected_s)}"
         return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took}{of})"
+
+    def _every_s(self) -> float:
+        known = self._now.waits and self._now.detail == self._shown
+        return MINUTE_S if known and self._clock() - self._begun >= MINUTE_S else PLAIN_EVERY_S
 
     def _end_stage(self) -> None:
         took_s = self._clock() - self._begun

@@ -236,13 +236,16 @@ async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress
     if state is None or not state.is_running():
         name = (state.name if state is not None else None) or "unknown"
         said = waits or (state.message if state is not None else "")
-        stage = "waiting" if state is None or state.is_scheduled() or state.is_pending() else "run"
-        return Progress(stage, f"{name}: {said}" if said else name)
+        begins = state is None or state.is_scheduled() or state.is_pending()
+        idle = begins or (state is not None and state.is_paused())
+        return Progress("waiting" if begins else "run", f"{name}: {said}" if said else name, waits=idle)
     found = await _newest_progress(client, run.id)
     if found is None:
         return Progress("run", "running")
-    percent = found.data if isinstance(found.data, (int, float)) else 0.0
-    return Progress("checks", found.description or "checking", round(percent), 100)
+    if found.updated is not None and found.updated < state.timestamp:
+        return Progress("run", "running again, after it waited")  # that progress is of before
+    percent = round(found.data) if isinstance(found.data, (int, float)) else 0
+    return Progress("checks", found.description or "checking", percent, 100)
 
 
 async def _newest_progress(client: PrefectClient, run: UUID) -> Artifact | None:

@@ -59,6 +59,23 @@ def test_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 3 + 1 + 56 and lines[-1] == "training: running (9 min)"
 
 
+def test_a_wait_for_a_person_is_repeated_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """After the first minute; what is new comes within 10 s, and what runs is never so silent."""
+    clock = Clock()
+    shown = LiveProgress(None, clock)
+    for second in range(301):
+        clock.now = 100.0 + second
+        shown.progress(
+            Progress("question", "ASK local" if second < 245 else "ASK local: no heartbeat", waits=True)
+        )
+        shown.tick()
+    lines = capsys.readouterr().err.splitlines()
+
+    first = [f"question: ASK local ({second} s)" for second in (0, 10, 20, 30, 40, 50)]
+    then = [f"question: ASK local ({after})" for after in ("110 s", "3 min", "4 min")]
+    assert [*first, *then, "question: ASK local: no heartbeat (4 min)"] == lines
+
+
 def test_a_long_sentence_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     """After that its beginning and the time are enough."""
     clock = Clock()

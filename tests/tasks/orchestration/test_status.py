@@ -1,4 +1,4 @@
-"""What the artifact of a run says while it runs: that it goes on, or that it waits for a person; one artifact, also over two processes."""
+"""What the artifact of a run says while it runs: that it goes on or waits for a person; one artifact, also over two processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def test_a_run_that_waits_for_a_person_says_so(
         (artifact, said) for artifact, said, _ in server.updated
     ]
     assert server.updated[0][2].startswith("The gate waits for a person")
-    assert ("g-1", None) == (read_status(server.updated[0][2]).gate_id, read_status(server.updated[0][2]).code)
+    assert ("g-1", None) == (
+        read_status(server.updated[0][2]).gate_id,
+        read_status(server.updated[0][2]).code,
+    )
     assert ARTIFACT == one.announcement
 
 
