@@ -21,7 +21,8 @@ MOST_ALIKE = 3
 def headline(verdict: Verdict, name: str) -> str:
     """Such as "NO-GO local: node-1, rank 3 computes wrong sums (12 wrong values in all_reduce)", or "GO local: 2 of 2 nodes, ...".
 
-    `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on.
+    `name` is the cluster or the gate that the verdict is about. Only a GO says how much was observed: it is what a GO is based on. Of
+    its warnings it names the first one's check and subject.
     """
     if verdict.answer is not Answer.GO:
         return without_coverage(verdict, name)
@@ -40,8 +41,9 @@ def without_coverage(verdict: Verdict, name: str) -> str:
 def _what(verdict: Verdict) -> str:
     groups = _groups(verdict)
     if groups and verdict.answer is Answer.GO:
-        count = _plural(sum(len(item.subjects) for item in groups), "warning")
-        return f"{count}, first {sentence(groups[0])}"
+        first, count = groups[0], sum(len(item.subjects) for item in groups)
+        many = count > len(first.subjects)
+        return f"{_plural(count, 'warning')}{', first' if many else ':'} {_short(first)}"
     return _reason(verdict, groups) if groups else ""
 
 
@@ -102,7 +104,10 @@ def explanation(verdict: Verdict) -> str:
     if verdict.answer is Answer.ASK:
         return "There are warnings, and the policy leaves the decision to a person."
     if verdict.answer is Answer.CANNOT_TELL:
-        return "The gate cannot tell: evidence is missing. This does not mean that any machine is broken."
+        lacks = (
+            "evidence is missing" if _lacks(verdict) else "all was observed, and some of it proves nothing"
+        )
+        return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:
         count = _plural(len(verdict.condemned), "node")
         return (
@@ -114,6 +119,12 @@ def explanation(verdict: Verdict) -> str:
         said = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{said}: suspect the policy, the image or what the nodes share before any machine."
     return "At least one check failed."
+
+
+def _lacks(verdict: Verdict) -> bool:
+    """Whether something was not observed, and not only of no use, such as what a busy machine measured."""
+    decided = deciding(verdict)
+    return not verdict.coverage.complete or not decided or any(item.unmeasured for item in decided)
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -143,6 +154,12 @@ def sentence(item: Group, names: bool = False) -> str:
     # "report" is no check: what is said of it is about the subject as a whole. Nor is a check named twice.
     check = one_line(item.check, 80)
     return f"{who}: {message}" if check == REPORT or check in message else f"{who}: {message} ({check})"
+
+
+def _short(item: Group) -> str:
+    """What a warning is about: "collective.pairs on the cluster". Its finding says the rest."""
+    check = item.where if item.unmeasured else one_line(item.check, 80)
+    return f"{f'the {check} of' if check == REPORT else f'{check} on'} {one_line(item.who, 600)}"
 
 
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:

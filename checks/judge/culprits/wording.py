@@ -67,7 +67,7 @@ FAULTS = {
     MatrixSubject.LATENCY: "answers late",
 }
 MICROSECONDS = "µs"
-MOST_CELLS = 40
+MOST_CELLS, MOST_VALUES = 40, 6
 MOST_NAMES = 4
 # Judgement: of a node with fewer bad tests than these it is not said that they are its.
 LEAST_IN_COMMON = 3
@@ -268,7 +268,8 @@ def one_pair(matrix: Matrix, bad: int) -> str:
 def hiccups(matrix: Matrix, bad: int) -> str:
     """Many tests that were bad once and good when they were measured again."""
     tests = len(matrix.values)
-    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests were bad, but good when they were measured again"
+    verb, it, again = ("was", "it", "was") if bad == 1 else ("were", "they", "were")
+    return f"{matrix.what} {matrix.span.value}: {bad} of {tests} tests {verb} bad, but good when {it} {again} measured again"
 
 
 def too_few(matrix: Matrix) -> str:
@@ -279,16 +280,28 @@ def too_few(matrix: Matrix) -> str:
 
 
 def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
-    """The tests as lines of text, the worst first."""
+    """The tests as lines of text, one for each direction of a pair with all that it was measured at, the worst first."""
     why = _reasons(tests)
-    lines = []
-    for k in which[:MOST_CELLS]:
-        ends = matrix.sources[k], matrix.targets[k]
-        value, names = matrix.values[k], [matrix.parts[end].name for end in ends]
+    found: dict[tuple[int, int], list[str]] = {}
+    for k in which:
+        ends, value = (matrix.sources[k], matrix.targets[k]), matrix.values[k]
         shown = number(value, matrix.unit) if value is not None else why.get(ends, "no value")
-        lines.append(f"{names[0]} -> {names[1]}: {shown}")
-    more = len(which) - len(lines)
+        found.setdefault(ends, []).append(shown)
+    lines = [
+        f"{matrix.parts[source].name} -> {matrix.parts[target].name}: {_measured(values)}"
+        for (source, target), values in tuple(found.items())[:MOST_CELLS]
+    ]
+    more = len(found) - len(lines)
     return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
+
+
+def _measured(values: Sequence[str]) -> str:
+    """The values of the bad tests of one direction of a pair; how many they are where there are several."""
+    if len(values) == 1:
+        return values[0]
+    several = ", ".join(dict.fromkeys(values[:MOST_VALUES]))
+    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+    return f"{several}{more} (in {len(values)} bad tests)"
 
 
 def _reasons(tests: Table) -> dict[tuple[int, int], str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checks.judge.not_measured import not_measured
-from checks.model import Cause, Finding, Level
+from checks.model import Answer, Cause, Finding, Level
 from checks.model_details import Unmeasured
 from tasks.render.findings import failed_everywhere, gathered
 from tasks.render.headline import (
@@ -111,3 +111,39 @@ def test_a_node_that_fails_what_others_pass_is_to_blame_all_the_same() -> None:
     own = replace(_found("node-1", "has ECC off", is_predicate=True), cause=Cause.CONFIGURATION)
 
     assert culprits(replace(verdict, condemned=(), findings=(*alike, own))) == ("node-1",)
+
+
+def _warned(*findings: Finding) -> str:
+    verdict = replace(verdict_of(healthy()), level=Level.WARN, findings=findings)
+    return headline(verdict, "local").partition("observations; ")[2]
+
+
+def test_a_go_names_its_first_warning_in_short() -> None:
+    """The finding itself stands below: why, how bad, and what to do."""
+    long = replace(_found("cluster", "node-1 was busy: " + "x" * 200, "collective.pairs"), level=Level.WARN)
+    odd = replace(_found("node-1/rank-3", "is slow"), level=Level.WARN)
+    report = replace(_found("node-1", "the clock is odd", "report"), level=Level.WARN)
+    lost = replace(
+        not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL), level=Level.WARN
+    )
+
+    assert "1 warning: collective.pairs on the cluster" == _warned(long)
+    assert "2 warnings, first collective.pairs on the cluster" == _warned(long, odd)
+    assert "1 warning: the report of node-1" == _warned(report)
+    assert "1 warning: gpu.ecc on node-1" == _warned(lost)
+    assert "1 warning: gpu.modes on node-1, rank 3" == _warned(odd)
+
+
+def test_cannot_tell_says_that_evidence_is_missing_only_where_it_is() -> None:
+    """A busy machine was observed, and what it measured proves nothing."""
+    busy = replace(_found("node-1", "node-1 was busy"), cause=Cause.EVIDENCE)
+    lost = not_measured("gpu.ecc", "node-1", Unmeasured("", "no driver"), Level.FAIL)
+    whole = replace(verdict_of(healthy()), answer=Answer.CANNOT_TELL, level=Level.FAIL)
+    partly = replace(
+        whole, coverage=replace(whole.coverage, checks=replace(whole.coverage.checks, observed=1))
+    )
+
+    assert "all was observed, and some of it proves nothing" in explanation(replace(whole, findings=(busy,)))
+    assert "evidence is missing" in explanation(replace(whole, findings=(busy, lost)))
+    assert "evidence is missing" in explanation(replace(partly, findings=(busy,)))
+    assert "evidence is missing" in explanation(whole)

@@ -86,7 +86,7 @@ def test_a_warning_that_the_policy_lets_through_is_still_said() -> None:
     """GO, with how many and which first; ASK asks."""
     report = with_metric(healthy(), "system.clock", "node-0", "synchronised", False)
 
-    assert "; 1 warning, first node-0: synchronised is False" in headline(verdict_of(report), "local")
+    assert "; 1 warning: system.clock on node-0" in headline(verdict_of(report), "local")
     ask = verdict_of(report, replace(POLICY, on_warn=OnWarn.ASK))
     assert headline(ask, "local").startswith("ASK local: node-0: synchronised is False")
     assert "only warnings" in explanation(verdict_of(report, replace(POLICY, on_warn=OnWarn.REFUSE)))

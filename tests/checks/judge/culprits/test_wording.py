@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checks.culprit.matrix import Better
-from checks.judge.culprits.wording import _value
+from checks.judge.culprits.wording import MOST_VALUES, _value, cells, hiccups
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,39 @@ def test_a_median_is_shown_if_it_is_bad(
     found: Any = SimpleNamespace(ratio=ratio)
 
     assert said == _value(matrix, result, found)
+
+
+def test_the_evidence_has_one_line_for_each_direction_of_a_pair() -> None:
+    """With every value that it was measured at, and not the same line again and again with another one."""
+    parts = [SimpleNamespace(name=name) for name in ("node-0/rank-0", "node-1/rank-2")]
+    values = [0.000542, 0.000611, None, 0.000542, 0.25, *(0.001 * n for n in range(1, 7))]
+    sources = [1, 1, 1, 1, 0, *([1] * 6)]
+    matrix: Any = SimpleNamespace(
+        parts=parts, unit="GB/s", values=values, sources=sources, targets=[1 - source for source in sources]
+    )
+    tests: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
+
+    said = cells(matrix, [0, 1, 2, 3, 4], tests).splitlines()
+    many = cells(matrix, range(len(values)), tests).splitlines()
+
+    assert [
+        "node-1/rank-2 -> node-0/rank-0: 0.000542 GB/s, 0.000611 GB/s, no value (in 4 bad tests)",
+        "node-0/rank-0 -> node-1/rank-2: 0.25 GB/s",
+    ] == said
+    assert f" and {10 - MOST_VALUES} more (in 10 bad tests)" in many[0] and len(many) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (1, "1 of 10 tests was bad, but good when it was measured again"),
+        (6, "6 of 10 tests were bad, but good when they were measured again"),
+    ],
+)
+def test_one_test_is_no_tests(bad: int, said: str) -> None:
+    """A person reads it."""
+    matrix: Any = SimpleNamespace(
+        what="bandwidth", span=SimpleNamespace(value="between nodes"), values=[1.0] * 10
+    )
+
+    assert hiccups(matrix, bad).startswith(f"bandwidth between nodes: {said}")
