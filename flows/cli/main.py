@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from checks.command_line import UsageError
+from checks.command_line import Parser, UsageError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     parser, verbs = empty_parser()
     typed = words[0] if words and not words[0].startswith("-") else ""
+    _require_verb_first(words, verbs)
     # Of a verb that is misspelt, the usage of the nearest one is printed.
     chosen = typed if typed in VERBS else intended(typed) or nearest(typed, list(VERBS))
     if chosen:
@@ -72,6 +73,18 @@ def _run(words: list[str]) -> int:
         return int(arguments.run(arguments))
     except SystemExit as exit_:  # a library that ends the program has judged nothing
         raise RuntimeError(f"a library asked to exit with {exit_.code!r}") from exit_
+
+
+def _require_verb_first(words: list[str], verbs: Mapping[str, Parser]) -> None:
+    """Refuse an option of a verb that was typed before it, which argparse would not name."""
+    first = words[0].partition("=")[0] if words else ""
+    verb = next((word for word in words if word in VERBS), "")
+    if verb and len(first) > 2 and first.startswith("--") and first not in ("--help", "--version"):
+        add_verb(verb, verbs[verb])
+        meant = verbs[verb].meant_by
+        instead = meant(first, "") if meant is not None else None
+        usage, hint = verbs[verb].format_usage().strip(), "" if instead else "Options follow the command."
+        raise UsageError(f"option {first[:60]!r} is typed before the command {verb}", usage, instead, hint)
 
 
 def _refuse(words: list[str], error: UsageError) -> int:

@@ -6,6 +6,8 @@ import re
 
 from checks.command_line import Parser
 
+# What is typed as an option, and stands in the gate file alone.
+IN_FILE = {"policy": "[policy] file, in the gate file"}
 # Only such a value is repeated in the command to type; another one may be hostile, or of several words.
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,60}")
 
@@ -25,6 +27,8 @@ def meant_by(option: str, value: str) -> str | None:
 
     name = option.lstrip("-").replace("-", "_")
     places = tuple(place for place in places_of(name) if not is_locked(place))
+    if name in IN_FILE:
+        return IN_FILE[name]
     found = value if PLAIN_VALUE.fullmatch(value) else ""
     if len(places) == 1:
         return option_of(places[0], found) or None

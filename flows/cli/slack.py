@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Connects to Slack by Socket Mode (no inbound port) and to the Prefect server of PREFECT_API_URL. It serves the "
         "buttons of questions and the command /prelaunch, starts deployments from the list in CONFIG, and runs no gate "
-        "itself. It ends on SIGTERM (143) and SIGINT (130); 2: the configuration is wrong; 5: Slack or Prefect cannot be reached."
+        "itself. It ends on SIGTERM or SIGINT."
+    )
+    parser.epilog = (
+        "exit codes: 0 CONFIG is valid (--check), 2 the configuration is wrong, 5 Slack or Prefect cannot be reached, 130 and 143 "
+        "ended by SIGINT or SIGTERM"
     )
     parser.add_argument(
         "config",

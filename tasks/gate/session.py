@@ -63,8 +63,7 @@ class Session:
         self.gate_id = keeper.lease.gate_id
         self.judged: JudgedReport | None = None
         self.proof, self.unreleased = list[str](), list[str]()
-        self.preflight_done = keeper.lease.adopted
-        self.rounds = 1
+        self.preflight_done, self.rounds = keeper.lease.adopted, 1
         self.waiting_since: float | None = None
         self.refused: JudgedReport | None = None
         self.excluded: dict[str, str] = {}

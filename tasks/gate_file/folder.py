@@ -95,7 +95,12 @@ def missing_name(named: str) -> tuple[str, str | None] | None:
     here = HERE.absolute()
     own = VARIABLE not in os.environ and here != folder and here.is_dir()
     found = {one: names_in(one) for one in ((here, folder) if own else (folder,))}
-    places = " or ".join(f"{one} (it has {', '.join(names) or 'none'})" for one, names in found.items())
+    # The shipped ones are listed only where there are no others.
+    listed = next((one for one, names in found.items() if names), folder)
+    places = " or ".join(
+        f"{one} (it has {', '.join(names)})" if one == listed and names else str(one)
+        for one, names in found.items()
+    )
     said = f"there is no gate file {named!r} in {places}; {VARIABLE} names another folder"
     return said, nearest(named, tuple(dict.fromkeys(name for names in found.values() for name in names)))
 

@@ -97,7 +97,8 @@ def result_page(found: Sequence[ClusterResult]) -> str:
     lines += ["", "## Clusters", "", "| Result | Cluster | Why | Last time | Gate file | Baseline |"]
     lines += ["| --- | --- | --- | --- | --- | --- |"]
     for one in found:
-        cells = (one.cluster, one.why, one.since, one.gate_file, one.baseline or "-")
+        last = "see above" if one.changed else one.since
+        cells = (one.cluster, one.why, last, one.gate_file, one.baseline or "-")
         lines.append(f"| **{one.result.value}** | {' | '.join(map(escape, cells))} |")
     return "\n".join([*lines, ""])
 

@@ -192,7 +192,12 @@ def _lines(trend: Trend) -> Iterator[str]:
 
 def _too_few(trend: Trend) -> Iterator[str]:
     untold = [machine for machine in trend.machines if not machine.told]
-    if untold:
+    if untold and len(trend.machines) < LEAST_PEERS:
+        yield (
+            f"Cannot tell: {_names(untold)}; a machine is compared with at least {LEAST_PEERS} nodes of the same report, and here are "
+            f"{len(trend.machines)}: more reports do not change that"
+        )
+    elif untold:
         yield (
             f"Cannot tell: {_names(untold)}; a trend needs {LEAST_PROOFS} reports of different times since the machine's last change, "
             f"and {LEAST_PEERS} nodes in each"

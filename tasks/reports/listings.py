@@ -37,7 +37,7 @@ def _lines(baseline: Baseline) -> Iterator[str]:
     named = f"Baseline {digest_of(baseline):.16}" if bands else "No baseline"
     yield (
         f"{named}: {_many(bands, 'band')} in {_many(len(baseline.groups), 'group')}, from "
-        f"{_many(reports, 'report')}, the newest of {baseline.measured_at or 'no time'}, by engine {baseline.engine}"
+        f"{_many(reports, 'report')}, the newest of {baseline.measured_at or 'no time'}, judged by Prelaunch {baseline.engine}"
     )
     for learned in baseline.groups:
         yield ""

@@ -8,6 +8,7 @@ Raises InputError if it names no store; StoreError and IndexFailed are errors of
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,7 +117,10 @@ def policy_notes(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
     """The name and the file of the policy of each gate file among the arguments. Raises InputError."""
     files = [open_named_store(one, environment).policy for one in arguments if one.endswith(".toml")]
     named = ((policy_of(file), file) for file in files)
-    return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
+    # Without ".." of a gate file that names its policy by the folder beside its own.
+    return tuple(
+        f"policy: {policy.name} ({os.path.normpath(file)})" for policy, file in named if policy is not None
+    )
 
 
 def whole_store(named: NamedStore, *words: str) -> str:

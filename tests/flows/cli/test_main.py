@@ -126,6 +126,9 @@ def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
         (["gate", "f", "--partition", "gpu"], "prelaunch gate", "--set cluster.options.partition=gpu"),
         (["gate", "f", "--partition", "$(id)"], "prelaunch gate", "--set cluster.options.partition=VALUE"),
         (["node", "qqqq"], "prelaunch node", None),
+        (["gate", "f", "--policy", "mine.toml"], "prelaunch gate", "[policy] file, in the gate file"),
+        (["--policy", "mine.toml", "gate", "f"], "prelaunch gate", "[policy] file, in the gate file"),
+        (["--check-only", "gate", "f"], "prelaunch gate", None),
     ],
 )
 def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(

@@ -114,5 +114,6 @@ def test_a_name_that_leads_nowhere_names_every_folder_that_was_searched(
         open_gate_context(GateRequest(gate_file=typed_path("mine-prd")))
 
     assert str(tmp_path) not in str(without.value) and str(SHIPPED) in str(without.value)
-    assert f"in {gates} (it has mine-prod) or {SHIPPED} (it has " in str(found.value)
+    assert f"in {gates} (it has mine-prod) or {SHIPPED}; PRELAUNCH_GATES" in str(found.value)
+    assert "(it has " in str(without.value)
     assert "mine-prod" == found.value.nearest

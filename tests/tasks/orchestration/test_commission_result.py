@@ -61,6 +61,7 @@ def test_the_page_begins_with_what_changed() -> None:
 
     assert page.startswith("**1 of 2 clusters passed**\n")
     assert "- **REFUSED** p4: was PASSED on 1971-01-01" in changes and "p5" not in changes
+    assert 1 == page.count("was PASSED on 1971-01-01") and "| see above |" in table
     assert table.index("| **REFUSED** | p4 |") < table.index("| **PASSED** | p5 |")
     assert "Nothing." in result_page((replace(PASSED, since="as on 1971-01-01"),))
 
