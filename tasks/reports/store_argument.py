@@ -116,11 +116,9 @@ def cluster_notes(
 def policy_notes(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """The name and the file of the policy of each gate file among the arguments. Raises InputError."""
     files = [open_named_store(one, environment).policy for one in arguments if one.endswith(".toml")]
-    named = ((policy_of(file), file) for file in files)
-    # Without ".." of a gate file that names its policy by the folder beside its own.
-    return tuple(
-        f"policy: {policy.name} ({os.path.normpath(file)})" for policy, file in named if policy is not None
-    )
+    # A gate file may name its policy by the folder beside its own ("../policies").
+    named = ((policy_of(file), os.path.normpath(file)) for file in files if file is not None)
+    return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
 
 
 def whole_store(named: NamedStore, *words: str) -> str:
