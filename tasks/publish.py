@@ -28,6 +28,7 @@ from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
 from tasks.gate.outcome import JudgedReport, Outcome
 from tasks.gate.progress import Progress, report_progress
+from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
 from tasks.notifiers.base import Notification
@@ -185,6 +186,9 @@ def _address(place: str) -> str:
 async def publish_ending(session: Session, judged: JudgedReport) -> None:
     """Publish the pages of a verdict again, with how the gate ended. A failure is logged."""
     shown = await run_to_end(store_pages, session, judged)
+    own = next((gate for gate in shown.past.gates if gate.is_this), None) if shown.past else None
+    if own is not None and own.end is not None:
+        await run_to_end(_link_from_previous, session, judged, shown, own.word)
     await _show_verdict(session, judged, shown)
 
 
@@ -232,8 +236,8 @@ def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
     return shown
 
 
-def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
-    """The page of the gate before gets a link to this one. A failure is logged: the link is a convenience."""
+def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictContext, end: str = "") -> None:
+    """The page of the gate before gets a link to this one, or says how this one ended. A failure is logged: it is a convenience."""
     kept, previous = session.setting.store, shown.past.previous if shown.past else None
     if previous is None:
         return
@@ -242,7 +246,7 @@ def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictCo
         if old is None:
             return
         link = page_link(kept, session.gate_id)
-        page = with_next_gate(old, session.gate_id, link, judged.verdict.answer)
+        page = with_next_gate(old, session.gate_id, link, judged.verdict.answer, end)
         if page != old:
             kept.put(html_key(previous.gate_id), page)
     except StoreError as error:
@@ -316,16 +320,11 @@ def write_locally(session: Session, judged: JudgedReport) -> str:
 def _past(session: Session, judged: JudgedReport) -> Past:
     setting = session.setting
     this = TrendContext(
-        session.gate_id,
-        setting.gate.cluster.name,
-        judged.report,
-        judged.verdict.digests.report,
-        setting.policy,
-        judged.verdict.digests,
-        of(judged.verdict).findings,
-    )
+        session.gate_id, setting.gate.cluster.name, judged.report, judged.verdict.digests.report, setting.policy,
+        judged.verdict.digests, of(judged.verdict).findings,
+    )  # fmt: skip
     try:
-        return past_of(setting.store, setting.index, this)
+        return past_of(setting.store, setting.index, this, ends=end_marks)
     except Exception as error:  # noqa: BLE001 - whatever old reports do to it: no verdict hangs on a trend, and the page says so
         LOG.warning("the trend of %s could not be made: %s", this.cluster, error)
         said = one_line(f"The trend could not be made: {type(error).__name__}: {error}", 400)

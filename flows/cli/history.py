@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from flows.cli.fleet import add_store, index_failed, read, say_cluster, say_problems
@@ -11,7 +12,9 @@ from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
+from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.fleet.model import Fleet, FleetNode
 from tasks.reports.fleet.text import fleet_code, node_document, node_text
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
@@ -45,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_file(arguments.html, None)
         named = open_named_store(arguments.store, os.environ)
         found = read(arguments, named, chosen_cluster(named, None), arguments.node)
+        found = _with_failures(named, found)
         nodes = [*found.nodes, *found.replaced]
         if not nodes:
             _reject_unknown(named, arguments)
@@ -73,6 +77,23 @@ def run(arguments: argparse.Namespace) -> int:
     say_problems(found)
     say_cluster(named, None, "history", "STORE", arguments.node)
     return fleet_code(found)
+
+
+def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
+    """The same, in which the gates whose training failed on a node say so. Raises StoreError."""
+    marks = {mark.gate_id for node in (*found.nodes, *found.replaced) for mark in node.gates}
+    ends = {gate_id: end for gate_id, end in kept_ends(named.store, sorted(marks)).items() if end.failure}
+
+    def told(node: FleetNode) -> FleetNode:
+        gates = (
+            replace(mark, failure=end.failure)
+            if (end := ends.get(mark.gate_id)) and end.node == mark.node
+            else mark
+            for mark in node.gates
+        )
+        return replace(node, gates=tuple(gates))
+
+    return replace(found, nodes=tuple(map(told, found.nodes)), replaced=tuple(map(told, found.replaced)))
 
 
 def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:

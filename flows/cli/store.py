@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from checks.documents.report import plain
@@ -18,7 +17,7 @@ from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.gate.outcome import Decision, Ending
-from tasks.gate.record.end import KeptEnd, kept_end
+from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
@@ -53,7 +52,6 @@ TRAINING_WORDS = {
     JobState.UNKNOWN: "how the training ended is not known",
 }
 UNENDED = f'"{NO_OUTCOME}" in the column "decided": the gate still runs, or was ended before it could keep how it ended (outcome.json)'
-AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node",
         default="",
         metavar="NAME",
-        help="only verdicts that condemn this node or have a finding about it",
+        help="only verdicts that condemn this node, have a finding about it, or whose training failed on it",
     )
     index = actions.add_parser("index", help="rebuild the index from the store", allow_abbrev=False)
     index.add_argument("--rebuild", action="store_true", required=True, help="replace the rows of this store")
@@ -131,23 +129,27 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
     cluster = chosen_cluster(kept, arguments.cluster)
     chosen = [one for one in found.records if one.judged_at >= since and cluster in (None, one.cluster)]
     problems = list(found.problems)
-    of_node: dict[str, str] = {}
+    decided = kept_ends(kept.store, [record.gate_id for record in chosen])
+    of_node = {gate_id: end.failure for gate_id, end in decided.items() if end.failure}
     if arguments.node:
+        of_node = {
+            gate_id: why for gate_id, why in of_node.items() if decided[gate_id].node == arguments.node
+        }
         said = {one.gate_id: _about_node(kept.store, one, arguments.node, problems) for one in chosen}
-        of_node = {gate_id: text for gate_id, text in said.items() if text is not None}
+        of_node |= {one: text for one, text in said.items() if text is not None and one not in of_node}
         chosen = [record for record in chosen if record.gate_id in of_node]
         if not chosen and not problems:
             _require_known(kept, arguments, problems)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        decided = dict(
-            pool.map(lambda record: (record.gate_id, kept_end(kept.store, record.gate_id)), chosen)
-        )
-        late = () if arguments.node else [one for one in found.unjudged if _began(one) >= since]
-        ends = dict(pool.map(lambda one: (one, kept_end(kept.store, one)), late))
-    unjudged = {one: end for one, end in ends.items() if end is not None and cluster in (None, end.cluster)}
+    late = () if arguments.node else [one for one in found.unjudged if _began(one) >= since]
+    ends = kept_ends(kept.store, late)
+    unjudged = {one: end for one, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
         rows = [
-            {**_table(one), **_decision_json(decided[one.gate_id]), "node_finding": of_node.get(one.gate_id)}
+            {
+                **_table(one),
+                **_decision_json(decided.get(one.gate_id)),
+                "node_finding": of_node.get(one.gate_id) if arguments.node else None,
+            }
             for one in chosen
         ]
         ended = [
@@ -162,7 +164,7 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
         ]
         write_stdout(json_text({"verdicts": rows, "unjudged": ended, "problems": problems, "error": None}))
     else:
-        texts = {gate_id: text for gate_id, said in decided.items() if (text := _decision_text(said))}
+        texts = {one.gate_id: text for one in chosen if (text := _decision_text(decided.get(one.gate_id)))}
         write_stdout(listed_text(chosen, texts, of_node))
         write_stdout(
             unjudged_text([(_began(gate_id), gate_id, end.reason) for gate_id, end in unjudged.items()])
@@ -238,15 +240,21 @@ def _decision_text(ended: KeptEnd | None) -> str:
     said = (
         word.replace("_", " ") if decision is Decision.NOT_LAUNCHED else f"{word.replace('_', ' ')}, by {by}"
     )
-    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}"
+    where = f" on {one_line(ended.node, 60)}" if ended.node and ended.training is JobState.FAILED else ""
+    return said if ended.training is None else f"{said}; {TRAINING_WORDS[ended.training]}{where}"
 
 
 def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
     if ended is None or ended.decision is None:
-        return {"decision": None, "decided_by": None, "training": None}
+        return {"decision": None, "decided_by": None, "training": None, "training_node": None}
     by = "policy" if ended.answer is None else ended.answer.by
     training = ended.training.value if ended.training is not None else None
-    return {"decision": ended.decision.value, "decided_by": by, "training": training}
+    return {
+        "decision": ended.decision.value,
+        "decided_by": by,
+        "training": training,
+        "training_node": ended.node or None,
+    }
 
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:

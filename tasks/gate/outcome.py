@@ -18,7 +18,7 @@ from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.question import ApprovalAnswer
 from tasks.gate_file.cost_terms import cost_json
 from tasks.launchers.base import JobState, LaunchError, Placement
-from tasks.render.context import NO_CONTEXT, VerdictContext
+from tasks.render.context import NO_CONTEXT, EndMark, VerdictContext
 from tasks.render.findings import verdict_json
 from tasks.render.headline import culprits, headline, images_json
 from tasks.store.base import Store, StoreError
@@ -151,14 +151,19 @@ class Outcome:
 
 # The first word about a gate that ended without a decision about its machines.
 ENDING_WORDS = {
-    Ending.REJECTED: "REJECTED",
-    Ending.NO_CAPACITY: "NO CAPACITY",
-    Ending.JOB_FAILED: "TRAINING FAILED",
-    Ending.CANCELLED: "CANCELLED",
+    Ending.REJECTED: EndMark.REJECTED,
+    Ending.NO_CAPACITY: EndMark.NO_CAPACITY,
+    Ending.JOB_FAILED: EndMark.TRAINING_FAILED,
+    Ending.CANCELLED: EndMark.CANCELLED,
 }
 CANCELLED = ENDING_WORDS[Ending.CANCELLED]
 # That word where Prefect failed before there was anything to decide about.
 SERVICE_ERROR = "SERVICE ERROR"
+
+
+def end_mark(decision: Decision | None, ending: Ending) -> EndMark | None:
+    """How a gate ended, where that is less than its verdict let it do."""
+    return EndMark.NOT_LAUNCHED if decision is Decision.NOT_LAUNCHED else ENDING_WORDS.get(ending)
 
 
 def first_line(outcome: Outcome, name: str) -> str:
@@ -168,10 +173,8 @@ def first_line(outcome: Outcome, name: str) -> str:
     despite: NO-GO p5: ...".
     """
     judged, answer, decision = outcome.judged, outcome.answer, outcome.decision
-    if decision is Decision.NOT_LAUNCHED:
-        return f"NOT LAUNCHED {one_line(name, 80)}: {outcome.reason}"
-    if outcome.ending in ENDING_WORDS:
-        return f"{ENDING_WORDS[outcome.ending]} {one_line(name, 80)}: {outcome.reason}"
+    if (mark := end_mark(decision, outcome.ending)) is not None:
+        return f"{mark} {one_line(name, 80)}: {outcome.reason}"
     if judged is None or (answer is not None and decision is Decision.REFUSED):
         word = ANSWER_WORDS[Answer.CANNOT_TELL if judged is None else Answer.NO_GO]
         return f"{word} {one_line(name, 80)}: {outcome.reason}"
@@ -222,13 +225,16 @@ def with_ending(outcome: Outcome, name: str) -> Outcome:
     if outcome.judged is None:
         return outcome
     failed = outcome.reason if outcome.ending is not Ending.VERDICT else ""
-    shown = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed)
+    end = end_mark(outcome.decision, outcome.ending)
+    shown = replace(outcome.judged.context, first_line=first_line(outcome, name), failed=failed, end=end)
     if (
         outcome.ending is Ending.JOB_FAILED
         and outcome.training is not None
         and outcome.training.state is JobState.FAILED
     ):
         shown = replace(shown, training=TRAINING_FAILED)
+    if shown.past is not None:
+        shown = replace(shown, past=shown.past.ended(end))
     return replace(outcome, judged=replace(outcome.judged, context=shown))
 
 

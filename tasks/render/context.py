@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from checks.facts.instances import Facts
 from checks.facts.own_machine import short_text
@@ -25,9 +26,21 @@ from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.inert import one_line
 
 
+class EndMark(StrEnum):
+    """How a gate ended, where that is less than its verdict let it do; the value is the first word about it."""
+
+    TRAINING_FAILED = "TRAINING FAILED"
+    NOT_LAUNCHED = "NOT LAUNCHED"
+    NO_CAPACITY = "NO CAPACITY"
+    CANCELLED = "CANCELLED"
+    REJECTED = "REJECTED"
+
+
 @dataclass(frozen=True)
 class PastGate:
-    """One gate of the cluster. `when` is UTC, ISO 8601; `is_this` marks the page's own. `link` leads to its page, "" if none does."""
+    """One gate of the cluster. `when` is UTC, ISO 8601; `is_this` marks the page's own. `link` leads to its page, "" if none does.
+    `end` is how it ended where the answer alone would mislead, None otherwise and while nobody knows.
+    """
 
     gate_id: str
     when: str
@@ -35,6 +48,12 @@ class PastGate:
     finding: str
     is_this: bool = False
     link: str = ""
+    end: EndMark | None = None
+
+    @property
+    def word(self) -> str:
+        """What people read of it first: how it ended, or else its answer."""
+        return self.end.value if self.end is not None else ANSWER_WORDS[self.answer]
 
 
 @dataclass(frozen=True)
@@ -114,6 +133,10 @@ class Past:
     earlier: Mapping[FindingKey, EarlierFinding] = field(default_factory=dict)
     unknown: str = ""
 
+    def ended(self, end: EndMark | None) -> Past:
+        """The same, which says of the page's own gate how it ended."""
+        return replace(self, gates=tuple(replace(one, end=end) if one.is_this else one for one in self.gates))
+
     @property
     def previous(self) -> PastGate | None:
         """The gate before the page's own."""
@@ -121,11 +144,10 @@ class Past:
 
     @property
     def said(self) -> str:
-        """Such as "12 gates, 9 go, 2 no-go, 1 cannot tell"."""
-        counts = {
-            word.lower(): sum(gate.answer is answer for gate in self.gates)
-            for answer, word in ANSWER_WORDS.items()
-        }
+        """Such as "12 gates, 9 go, 1 no-go, 1 cannot tell, 1 training failed"."""
+        found = Counter(gate.word.lower() for gate in self.gates)
+        words = (*ANSWER_WORDS.values(), *(mark.value for mark in EndMark))
+        counts = {word.lower(): found[word.lower()] for word in words}
         several = "gate" if len(self.gates) == 1 else "gates"
         parts = [f"{count} {word}" for word, count in counts.items() if count]
         return ", ".join([f"{len(self.gates)} {several}", *parts])
@@ -142,6 +164,7 @@ class VerdictContext:
 
     `first_line` is the first line about the gate's end, if it says more than the verdict: who overrode it, for example. `failed` says
     what failed although the verdict let it go on, such as the training.
+    `end` is how it ended then, None where the verdict says it.
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
     `doubts` are what was known before the checks and may explain the findings; `said` has them, too.
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
@@ -158,6 +181,7 @@ class VerdictContext:
     shown: tuple[DecodedMatrix, ...] = ()
     first_line: str = ""
     failed: str = ""
+    end: EndMark | None = None
     training: str = ""
     images: Images | None = None
     own_decision: str = ""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Report, Verdict
 from checks.value_types import natural
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
 from tasks.render.page_template import page_template
@@ -54,6 +54,15 @@ ALIKE = 3
 NEXT_GATE = "<!-- next gate -->"
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
 _SIGNS = {Answer.GO: "✓", Answer.NO_GO: "✕", Answer.CANNOT_TELL: "?", Answer.ASK: "!"}
+# Nothing is said against a machine by a gate that was cancelled or got no machines.
+_END_TONES = {
+    EndMark.TRAINING_FAILED: "fail",
+    EndMark.NOT_LAUNCHED: "skipped",
+    EndMark.NO_CAPACITY: "skipped",
+    EndMark.CANCELLED: "skipped",
+    EndMark.REJECTED: "skipped",
+}
+_END_SIGNS = {mark: "✕" if tone == "fail" else "–" for mark, tone in _END_TONES.items()}
 _CLASSES = {
     State.SKIPPED: "skipped",
     State.PASS: "pass",
@@ -112,12 +121,16 @@ def html(report: Report | None, verdict: Verdict, name: str, context: VerdictCon
     )
 
 
-def with_next_gate(page: bytes, gate_id: str, link: str, answer: Answer) -> bytes:
-    """The page with a link to the gate that came after it; the same bytes if it has one already, or has no place for it."""
+def with_next_gate(page: bytes, gate_id: str, link: str, answer: Answer, end: str = "") -> bytes:
+    """The page with a link to the gate that came after it; the same bytes if it has one already, or has no place for it. `end`: the
+    link says that in place of the answer, because the gate has ended.
+    """
     href = _href(link)
     where = f'<a href="{escape(href)}">Next gate</a>: ' if href else "Next gate: "
-    said = f"<li>{where}{escape(one_line(gate_id, 120))}, {ANSWER_WORDS[answer]}</li>"
-    return page.replace(NEXT_GATE.encode(), said.encode("utf-8", "backslashreplace"), 1)
+    said = f"<li>{where}{escape(one_line(gate_id, 120))}, "
+    words = (ANSWER_WORDS[answer], escape(end))
+    first, last = (f"{said}{word}</li>".encode("utf-8", "backslashreplace") for word in words)
+    return page.replace(first, last, 1) if end else page.replace(NEXT_GATE.encode(), first, 1)
 
 
 def _href(link: str) -> str:
@@ -135,9 +148,8 @@ def _template() -> Template:
         href=_href,
         clean=clean,
         tone=lambda state: _CLASSES[state],
-        answer=lambda answer: _TONES[answer],
-        word=lambda answer: ANSWER_WORDS[answer],
-        sign=lambda answer: _SIGNS[answer],
+        past_tone=lambda gate: _TONES[gate.answer] if gate.end is None else _END_TONES[gate.end],
+        past_sign=lambda gate: _SIGNS[gate.answer] if gate.end is None else _END_SIGNS[gate.end],
     )
 
 
@@ -153,7 +165,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "ended": ended if is_more else "",
         "own_decision": one_line(context.own_decision, 1200),
         "word": answer_word(verdict),
-        "tone": "fail" if context.failed else _TONES[verdict.answer],
+        "tone": _tone(verdict, context),
         "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),
         "training": context.training,
@@ -180,6 +192,13 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "report": report,
         **({} if report is None else _of_report(report, verdict, context)),
     }
+
+
+def _tone(verdict: Verdict, context: VerdictContext) -> str:
+    """Whatever failed is not green, whatever the verdict was; what says nothing against a machine is not red either."""
+    if context.end is not None:
+        return _END_TONES[context.end]
+    return "fail" if context.failed else _TONES[verdict.answer]
 
 
 def _culprit(context: VerdictContext) -> dict[str, object] | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from checks.judge.cost.cost import Cost
-from checks.model import ANSWER_WORDS, Report, Verdict
+from checks.model import Report, Verdict
 from tasks.render.context import NO_CONTEXT, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
@@ -196,7 +196,7 @@ def _past(context: VerdictContext) -> list[str]:
     if context.past is None:
         return []
     past = context.past
-    strip = ", ".join(f"{gate.when} {ANSWER_WORDS[gate.answer]}" for gate in past.gates[-PAST:])
+    strip = ", ".join(f"{gate.when} {gate.word}" for gate in past.gates[-PAST:])
     worse = [f"Gets worse: {one.title}: {one.said} {one.spark}" for one in past.numbers if one.worse]
     said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
     return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, VerdictContext, advice_once, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
@@ -52,7 +52,7 @@ def terminal(
     console.print(
         Text(
             one_line(context.first_line, 900) or headline(verdict, name),
-            style=_ANSWERS[Answer.NO_GO if context.failed else verdict.answer],
+            style=_style(verdict, context),
         ),
         soft_wrap=True,
     )
@@ -85,6 +85,12 @@ def terminal(
         Text(f"report {d.report:.12}  policy {d.policy:.12}  {base}Prelaunch {d.engine}", style="dim")
     )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _style(verdict: Verdict, context: VerdictContext) -> str:
+    if context.end not in (None, EndMark.TRAINING_FAILED):
+        return "bold"
+    return _ANSWERS[Answer.NO_GO if context.failed else verdict.answer]
 
 
 def text_console(out: io.StringIO, width: int, colour: bool) -> Console:

@@ -21,7 +21,7 @@ from checks.policy import Policy
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.render.changes import Changes, Found, JudgedInputs, changes, inputs
-from tasks.render.context import EarlierFinding, FindingKey, Past, PastGate
+from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport, rules_for
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
@@ -42,6 +42,8 @@ GATES = 20
 UNINDEXED = 60
 REPORT_BYTES, SECONDS = 32 << 20, 5.0
 Clock = Callable[[], float]
+# How gates ended of which the answer does not say it, by their ids. Raises StoreError.
+Ends = Callable[[Store, Sequence[str]], Mapping[str, EndMark]]
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,17 @@ class _Compared:
     unknown: str = ""
 
 
-def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.monotonic) -> Past:
-    """The cluster's gates up to this one. Never raises for what a store holds or refuses."""
-    ends = clock() + SECONDS
+def past_of(
+    store: Store,
+    index: Index,
+    this: TrendContext,
+    clock: Clock = time.monotonic,
+    ends: Ends = lambda store, gate_ids: {},
+) -> Past:
+    """The cluster's gates up to this one; `ends` reads how they ended, for those whose answer alone would mislead. Never raises for
+    what a store holds or refuses.
+    """
+    until = clock() + SECONDS
     problems: list[str] = []
     try:
         found = _records(store, index, problems)
@@ -83,7 +93,8 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
     mine.sort(key=lambda record: (record.judged_at, record.gate_id == this.gate_id, record.gate_id))
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
-    changed = _changes(store, mine, this, problems, lambda: clock() > ends)
+    changed = _changes(store, mine, this, problems, lambda: clock() > until)
+    marks = _marks(store, mine[-GATES:], ends, until - clock(), problems)
     gates = tuple(
         PastGate(
             r.gate_id,
@@ -92,10 +103,11 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
             r.finding,
             r.gate_id == this.gate_id,
             page_link(store, r.gate_id),
+            marks.get(r.gate_id),
         )
         for r in mine[-GATES:]
     )
-    compared = _compared(store, index, mine, this, problems, ends - clock())
+    compared = _compared(store, index, mine, this, problems, until - clock())
     made = compared.trend
     few = too_few(made.reports)
     return Past(
@@ -103,6 +115,18 @@ def past_of(store: Store, index: Index, this: TrendContext, clock: Clock = time.
         tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))), changed,
         fleet_link(store, this.cluster), compared.earlier, compared.unknown,
     )  # fmt: skip
+
+
+def _marks(
+    store: Store, shown: Sequence[Record], ends: Ends, seconds: float, problems: list[str]
+) -> Mapping[str, EndMark]:
+    try:
+        return limited(max(seconds, 0.0), lambda: ends(store, [record.gate_id for record in shown]))
+    except TimeoutError:
+        problems.append("How earlier gates ended was not read, because it would have taken too long.")
+    except StoreError as error:
+        problems.append(f"How earlier gates ended could not be read: {error}")
+    return {}
 
 
 def page_link(store: Store, gate_id: str) -> str:

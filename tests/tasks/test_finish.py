@@ -291,14 +291,14 @@ def test_a_request_that_cannot_run_is_rejected(error: Exception, busy: bool) -> 
 
 def test_what_is_kept_of_an_outcome() -> None:
     """What a later reader needs to know who decided what; nothing is invented where nothing was judged."""
-    training = Training(TRAIN_JOB, JobState.FAILED, "exit 7")
+    training = Training(TRAIN_JOB, JobState.FAILED, "exit 7", node="node-1")
     full = outcome_summary(
         Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, GO, training, "why", answer=YES)
     )
     empty = outcome_summary(Outcome("g-1", Ending.REJECTED, None, None, None, "why"))
 
     assert (4, Answer.GO, YES) == (full["exit_code"], full["answer"], full["approval"])
-    kept = {"job_id": TRAIN_JOB, "state": JobState.FAILED, "detail": "exit 7", "node": ""}
+    kept = {"job_id": TRAIN_JOB, "state": JobState.FAILED, "detail": "exit 7", "node": "node-1"}
     assert kept == full["training"]
     assert (2, None, "", None) == tuple(empty[key] for key in ("exit_code", "answer", "reused", "training"))
 

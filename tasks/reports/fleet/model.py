@@ -46,7 +46,7 @@ class SchedulerDifference(StrEnum):
 @dataclass(frozen=True)
 class GateMark:
     """One gate of a machine, under the name that it had then. `measured_at` is a Unix time. `profile` is None if it is not known any
-    more.
+    more. `failure` says that the gate's training failed on this node, and why.
     """
 
     gate_id: str
@@ -56,6 +56,7 @@ class GateMark:
     standing: Standing
     profile: Profile | None
     policy: str
+    failure: str = ""
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,8 @@ def mark_words(mark: GateMark, now: float) -> str:
     apart = judged is not None and abs(judged - mark.measured_at) > APART_S
     measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
     said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
-    return f"{said}{profile}{measured}"
+    failed = f"; {mark.failure}" if mark.failure else ""
+    return f"{said}{profile}{measured}{failed}"
 
 
 def span(seconds: float) -> str:

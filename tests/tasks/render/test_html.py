@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Answer
-from tasks.render.context import NO_CONTEXT, Past, PastGate
+from tasks.render.context import NO_CONTEXT, EndMark, Past, PastGate
 from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
 from tests.sample_reports import healthy, verdict_of, wrong_sums
@@ -87,6 +87,26 @@ def test_what_is_no_page_of_a_store_is_no_link(link: str) -> None:
 
     assert "Previous gate: g-1, GO" in page and "Next gate: g-3&lt;script&gt;, GO" in page
     assert 1 == page.count("<script")
+
+
+def test_a_gate_that_failed_after_its_go_is_not_shown_as_a_go() -> None:
+    """Neither as the previous gate, nor in the strip and its counts, nor as the next one once it has ended."""
+    gates = (
+        PastGate("g-0", "2026-11-20T08:00:00Z", Answer.GO, ""),
+        PastGate("g-1", "2026-11-21T08:00:00Z", Answer.GO, "", end=EndMark.TRAINING_FAILED),
+        PastGate("g-2", "", Answer.GO, "", True),
+    )
+    past = Past(gates).ended(EndMark.CANCELLED)
+    shown = replace(NO_CONTEXT, past=past, failed="why", end=EndMark.CANCELLED)
+    page = html(healthy(), verdict_of(healthy()), "local", shown)
+    after = with_next_gate(page.encode(), "g-3", "", Answer.GO)
+    ended = with_next_gate(after, "g-3", "", Answer.GO, EndMark.TRAINING_FAILED.value).decode()
+
+    assert "3 gates, 1 go, 1 training failed, 1 cancelled" == past.said
+    assert "Previous gate: g-1, TRAINING FAILED" in page and '<li class="fail">' in page
+    assert '<li class="skipped" aria-current="true"' in page and '<header class="answer skipped">' in page
+    assert "Next gate: g-3, TRAINING FAILED</li>" in ended and "g-3, GO" not in ended
+    assert "g-3" not in with_next_gate(page.encode(), "g-3", "", Answer.GO, "CANCELLED").decode()
 
 
 def test_a_page_without_a_history_has_no_place_for_a_next_gate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import pytest
 from checks.documents.report import digest, dump
 from checks.model import Answer, Report, Verdict
 from tasks.paging.content import items_of
-from tasks.render.context import NO_CONTEXT
+from tasks.render.context import NO_CONTEXT, EndMark
 from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
 from tasks.reports.trend import TrendContext, past_of
 from tasks.store import node_rows, records
-from tasks.store.base import Store, StoreUnreachable
+from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.history import rebuild_command
 from tasks.store.index import Index
 from tasks.store.layout import nodes_key, record_key, report_key
@@ -231,7 +232,7 @@ def test_a_trend_that_would_come_too_late_is_not_made(
         keep(store, number, _slower(number))
     ends = threading.Event()
     monkeypatch.setattr(node_rows, "read", lambda store, gate_id: ends.wait(60))
-    ticks = iter([0.0, 4.8])
+    ticks = iter([0.0, 4.7, 4.8])
     past = past_of(store, index, _this(2, _slower(2)), lambda: next(ticks))
     ends.set()
 
@@ -249,3 +250,22 @@ def test_without_a_go_nothing_is_compared(store: Store, index: Index) -> None:
 
     assert (None, None) == (none.changes, gone.changes)
     assert any(f"The report of the last GO, {gate_id(1)}, is missing" in line for line in gone.problems)
+
+
+def test_how_earlier_gates_ended_is_shown_in_place_of_their_answers(store: Store, index: Index) -> None:
+    """Where it can be read in time; else the answers stand, and the page says so."""
+    for number in range(3):
+        keep(store, number, _day(number, healthy()))
+
+    def ends(asked: Store, gate_ids: Sequence[str]) -> dict[str, EndMark]:
+        assert asked is store and gate_id(2) in gate_ids
+        return {gate_id(1): EndMark.TRAINING_FAILED}
+
+    def broken(asked: Store, gate_ids: Sequence[str]) -> dict[str, EndMark]:
+        raise StoreError("no answer")
+
+    found, lost = (past_of(store, index, _this(2, _day(2, healthy())), ends=one) for one in (ends, broken))
+
+    assert ["GO", "TRAINING FAILED", "GO"] == [gate.word for gate in found.gates]
+    assert ["GO"] * 3 == [gate.word for gate in lost.gates]
+    assert any("How earlier gates ended could not be read: no answer" in line for line in lost.problems)
