@@ -1,10 +1,11 @@
-"""`prelaunch store list` about gates that somebody cancelled, and about those that ended without a verdict."""
+"""`prelaunch store list` about gates that somebody cancelled, those whose training failed, and those that ended without a verdict."""
 
 from __future__ import annotations
 
 import json
 import re
 
+from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key
 from tests.flows.cli.test_store import Run, document, run, store
@@ -47,3 +48,27 @@ def test_list_says_which_gates_were_cancelled(run: Run, store: FolderStore) -> N
         (row["gate_id"], row["ending"], row["cluster"]) for row in found["unjudged"]
     ]
     assert not any(gate_id(7) in one for one in others)
+
+
+def test_a_training_that_failed_is_listed_at_its_node(run: Run, store: FolderStore) -> None:
+    """The column of the first finding says why it failed, --node finds it, and so does the history of that node alone."""
+    failed = {
+        "decision": "launched", "ending": "job failed", "reason": "node-1, rank 3: KeyError: 'x'",
+        "training": {"job_id": "j", "state": "failed", "detail": "", "node": "node-1"}, "approval": None,
+    }  # fmt: skip
+    store.put(outcome_key(gate_id(0)), dump_plain(failed))
+    said = "TRAINING FAILED: node-1, rank 3: KeyError: 'x'"
+    _, text, _ = run("store", "list", store.root)
+    _, out, _ = run("store", "list", store.root, "--node", "node-1", "--format", "json")
+    _, other, _ = run("store", "list", store.root, "--node", "node-0", "--format", "json")
+    rows = document(out)["verdicts"]
+    histories = [run("history", store.root, node)[1] for node in ("node-1", "node-0")]
+
+    assert re.search(
+        rf"launched, by the policy; the training failed on node-1  {re.escape(said)}$", text, re.MULTILINE
+    )
+    assert [(gate_id(0), said, "node-1")] == [
+        (row["gate_id"], row["node_finding"], row["training_node"]) for row in rows if row["training"]
+    ]
+    assert gate_id(0) not in {row["gate_id"] for row in document(other)["verdicts"]}
+    assert [True, False] == [said in history for history in histories]
