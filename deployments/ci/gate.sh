@@ -80,7 +80,10 @@ finish() {
         fi
     elif [[ $code != 0 ]]; then
         # Where no page shows the summary, whoever reads the job's log finds the findings and their remedies there.
-        sed '/^## Nodes$/,$d' "$out/summary.md" | head -c 20000 >&2
+        # It shows no Markdown, so the signs that are escaped there stand for themselves.
+        sed -e '/^## Nodes$/,$d' -e 's/&#91;/[/g; s/&#93;/]/g; s/&#95;/_/g; s/&#42;/*/g; s/&#96;/`/g; s/&#58;/:/g; s/&#47;/\//g; s/&#46;/./g' \
+            -e 's/&#36;/$/g; s/&#60;/</g; s/&#62;/>/g; s/&#124;/|/g; s/&#126;/~/g; s/&#35;/#/g; s/&#64;/@/g; s/&#92;/\\/g; s/&#38;/\&/g' \
+            "$out/summary.md" | head -c 20000 >&2
     fi
     [[ -s $out/logs.txt ]] && logs=", logs in $out/logs.txt"
     echo "prelaunch: $1, exit code $code, results in $out$logs" >&2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+from dataclasses import replace
 
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
@@ -51,8 +52,13 @@ KEEP_S = 5.0
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
-    judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
+    judged, line, logs = (
+        with_ending(outcome, name).judged,
+        first_line(outcome, name),
+        _logs(arguments, outcome),
+    )
     context = judged.context if judged is not None else NO_CONTEXT
+    context = replace(context, said=(*logs, *context.said))
     if arguments.format == "json":
         write_stdout(json_text(outcome_json(outcome, name), by_name=False))
     elif judged is None:
@@ -75,7 +81,7 @@ def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
         write_stderr(f"prelaunch: {one_line(outcome.reason, 1000)}")
     if judged is not None and arguments.format != "text" and outcome.code in (Exit.NO_GO, Exit.CANNOT_TELL):
         write_remedy(judged.verdict, context)
-    annotate_end("\n".join((line, *context.doubts)), outcome.code, judged.verdict.level if judged else None)
+    annotate_end(line, outcome.code, judged.verdict.level if judged else None, (*context.doubts, *logs))
 
 
 def interrupted(
@@ -189,6 +195,14 @@ def _then(outcome: Outcome) -> str:
             return "; then the gate was cancelled"
         case _:
             return ""
+
+
+def _logs(arguments: argparse.Namespace, outcome: Outcome) -> tuple[str, ...]:
+    """Where the log of a training that failed will be read, if a file of it was asked for: this machine's paths may soon be gone."""
+    asked = getattr(arguments, "logs", None)
+    if asked is None or outcome.ending is not Ending.JOB_FAILED or outcome.training is None:
+        return ()
+    return (f"The ends of its logs are in {asked.name}, beside the summary.",)
 
 
 def _after(outcome: Outcome) -> list[str]:

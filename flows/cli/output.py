@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,13 +181,15 @@ def annotate(error: Exception) -> None:
         write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
 
 
-def annotate_end(line: str, code: int, level: Level | None) -> None:
-    """Show the first line about a gate's end in a workflow of GitHub: an error unless it was a go; a warning for a go with one."""
+def annotate_end(line: str, code: int, level: Level | None, notes: Sequence[str] = ()) -> None:
+    """Show the first line about a gate's end, and `notes` below it, in a workflow of GitHub: an error unless it was a go; a warning
+    for a go with one.
+    """
     if os.environ.get("GITHUB_ACTIONS") != "true" or (code == Exit.GO and level in (Level.PASS, None)):
         return
     from tasks.render import rejected
 
-    write_stderr(rejected.end_annotation(line, is_error=code != Exit.GO))
+    write_stderr(rejected.end_annotation(line, notes, is_error=code != Exit.GO))
 
 
 def write_remedy(verdict: Verdict, context: VerdictContext) -> None:

@@ -6,6 +6,7 @@ As a JSON document it is what `prelaunch gate --format json` prints and what a r
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
@@ -35,6 +36,11 @@ TRAINING_FAILED = (
 NOBODY_ASKED = "No training was requested, so nobody is asked."
 # Together at most 4 MiB: they are for the artifacts of a pipeline, and the store has all of them.
 MOST_LOGS, LOG_CHARACTERS = 128, 32 * 1024
+# PyTorch warns twice (torch/csrc/distributed/c10d/socket.cpp) whenever a rank of the checks asks its store for an answer that is not
+# there yet. It says nothing about a verdict.
+POLLING = re.compile(
+    r"\[c10d\] waitForInput: (poll for )?socket .*(returned 0, likely a timeout|timed out after \d+ms)"
+)
 
 
 class Decision(StrEnum):
@@ -288,14 +294,16 @@ def keep_outcome(store: Store, outcome: Outcome, code: Exit, cluster: str) -> No
 
 
 def kept_logs(store: Store, gate_id: str, training: str) -> str:
-    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs; "" if they
-    have no line. Without secrets of this process and control characters, and bounded. Raises StoreError.
+    """The ends of the logs that the store kept of the nodes of the job `training`, or else of the gate's other jobs (without POLLING);
+    "" if they have no line. Without secrets of this process and control characters, and bounded. Raises StoreError.
     """
     own = store.list(logs_folder(gate_id, training)) if training else ()
     keys = sorted(own or store.list(logs_folder(gate_id)), key=natural)
     parts = []
     for key in keys[:MOST_LOGS]:
         text = redact((store.get(key) or b"").decode("utf-8", "replace"), os.environ)
+        if not own:
+            text = "\n".join(line for line in text.split("\n") if not POLLING.search(line))
         if not text.strip():
             continue
         *_, job, file = key.split("/")

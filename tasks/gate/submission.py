@@ -101,7 +101,9 @@ def run_preflight(session: Session) -> None:
     if said := _texts(lines, PreflightResult.WRONG):
         session.preflight_done = True
         wrong = {line.key for line in lines if line.result is PreflightResult.WRONG}
-        raise PreflightFailed(f"nothing was started: {said}.", wrong.pop() if len(wrong) == 1 else "")
+        key = wrong.pop() if len(wrong) == 1 else ""
+        # A mistake of one key is told at its line of the file, where the line's subject is only another name of the key.
+        raise PreflightFailed(f"{_at_key(lines)}." if key else f"nothing was started: {said}.", key)
     if said := _texts(lines, PreflightResult.NO_CAPACITY):
         raise NoCapacity(f"nothing was started: {said}.")
     session.preflight_done = True
@@ -119,6 +121,11 @@ def doubts_of(session: Session) -> tuple[str, ...]:
     return tuple(
         f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
     )
+
+
+def _at_key(lines: tuple[PreflightCheck, ...]) -> str:
+    wrong = (line for line in lines if line.result is PreflightResult.WRONG)
+    return "; ".join(f"{line.message.rstrip('.')}. {line.remedy}".rstrip(". ") for line in wrong)
 
 
 def _texts(lines: tuple[PreflightCheck, ...], result: PreflightResult) -> str:

@@ -18,8 +18,9 @@ from checks.model_details import DeclaredMachine
 from tasks.gate_file.people import Approval, Notify
 from tasks.text.interpreters import PYTHON
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=19)]
-ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+NAME_FORM = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+Name = Annotated[str, Field(pattern=NAME_FORM, max_length=19)]
+ClusterName = Annotated[str, Field(pattern=NAME_FORM, max_length=63)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Hours = Annotated[float, Field(gt=0, le=24 * 366)]
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 30)]

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from checks.documents.decode import nearest
-from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, Gate
+from tasks.gate_file.folder import SUFFIX, names_in
+from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
 from tasks.gate_file.toml_form import form_of, kind_at, option_form
 
 FILE_BYTES = 1 << 20
@@ -30,6 +31,12 @@ EXPECTED = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list", "list_type": "a list",
     "dict_type": "a table", "model_type": "a table", "finite_number": "a finite number",
 }  # fmt: skip
+# What a pattern says, in words.
+FORMS = {
+    NAME_FORM: "may have only lower-case letters, digits and dashes, with a letter or a digit at both ends"
+}
+# So many gate files are named of those that lie where one was looked for.
+BESIDE = 10
 KIND_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -126,6 +133,8 @@ def parse_toml(path: Path) -> dict[str, Any]:
     except IsADirectoryError as error:
         said = "is a folder. This needs a gate file: the TOML file that a gate was started with"
         raise GateFileError(str(path), "", said) from error
+    except FileNotFoundError as error:
+        raise _absent(path) from error
     except OSError as error:
         raise GateFileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -135,6 +144,27 @@ def parse_toml(path: Path) -> dict[str, Any]:
         found = re.search(r"\(at line (\d+)", str(error))
         line = int(found[1]) if found else None
         raise GateFileError(str(path), "", f"is not valid TOML: {error}", line=line) from error
+
+
+def _absent(path: Path) -> GateFileError:
+    """With the gate files that lie where it was looked for."""
+    if not path.parent.is_dir():
+        return GateFileError(str(path), "", f"there is no folder {path.parent}")
+    names = names_in(path.parent)
+    shown = ", ".join(f"{name}{SUFFIX}" for name in names[:BESIDE])
+    more = f" and {len(names) - BESIDE} more" if len(names) > BESIDE else ""
+    near = nearest(path.stem, names)
+    beside = (
+        f"The gate files in {path.parent.absolute()}: {shown}{more}"
+        if names
+        else "Its folder has no gate file"
+    )
+    return GateFileError(
+        str(path),
+        "",
+        f"there is no such file. {beside}",
+        str(path.with_name(f"{near}{SUFFIX}")) if near else None,
+    )
 
 
 def line_of(text: str, path: str) -> int | None:
@@ -278,7 +308,8 @@ def _in_words(error: ErrorDetails, model: type[BaseModel], by_option: bool) -> t
     if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):
         return path, _form(loc, ctx.get("pattern", "env:")), None
     if kind == "string_pattern_mismatch":
-        return path, f"{found!r:.80} is not of the form {ctx['pattern']}", None
+        pattern = ctx["pattern"]
+        return path, f"{found!r:.80} {FORMS.get(pattern, f'is not of the form {pattern}')}", None
     if kind == "value_error":
         return path, str(ctx["error"]), None
     return path, f"{found!r:.80}: {error['msg'][:1].lower()}{error['msg'][1:]}", None

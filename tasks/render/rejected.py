@@ -6,6 +6,7 @@ Neither is a verdict.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape as safe
 from pathlib import Path
@@ -125,9 +126,9 @@ def annotation(one: Rejection, workspace: str) -> str:
     return f"::error {properties}::{_data(said)}"
 
 
-def end_annotation(line: str, *, is_error: bool) -> str:
-    """The workflow command with which GitHub shows the first line about the end of a gate; `line` may have more lines."""
-    said = "\n".join(one_line(each, 1000) for each in line.split("\n"))
+def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:
+    """The workflow command with which GitHub shows the first line about the end of a gate, and `notes` below it."""
+    said = "\n".join(one_line(each, 1000) for each in (line, *notes))
     word, title = ("error", "the gate did not end well") if is_error else ("warning", "a GO with warnings")
     return f"::{word} title={_property(f'Prelaunch: {title}')}::{_data(said)}"
 

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from tasks.orchestration.result_document import PATH
+from tasks.render.markdown import escape
 from tests.pipelines.pipeline import ROOT
 from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script
 
@@ -202,3 +203,13 @@ def test_a_gate_before_a_job_that_trains_launches_nothing_in_the_examples() -> N
     assert 2 == len(examples)
     assert all('PRELAUNCH_CHECK_ONLY: "true"' in block.partition("```")[0] for block in examples)
     assert all(re.search(r"^ +timeout: ", block, re.MULTILINE) for block in examples)
+
+
+def test_a_log_without_markdown_shows_the_signs_themselves(tmp_path: Path) -> None:
+    """What a summary escapes, a person would have to decode in a job's log."""
+    said = r"a [b] of c_d: *e* `f` https://g.h/i $1 <j> |k| ~l #m @n \\o &p"
+    (tmp_path / "summary").write_text(f"# NO-GO x: {escape(said)}\n\n## Nodes\n\nmore\n")
+    text = 'while [ $# -gt 0 ]; do [ "$1" = --summary ] && cp summary "$2"; shift; done; exit 5'
+    done = _script(tmp_path, PRELAUNCH=program(tmp_path, text), PRELAUNCH_GATE_FILE="g.toml")
+
+    assert f"# NO-GO x: {said}\n" in done.stderr and "&#" not in done.stderr and "more" not in done.stderr

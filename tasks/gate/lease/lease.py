@@ -178,7 +178,8 @@ def _contend(
             raise LeaseHeld(_waits(holder))
     elif not is_dead(holder.owner, holder.expires_at, now):
         raise LeaseHeld(
-            f"cluster {holder.cluster} is locked by {holder}. Wait for that gate, or end its process."
+            f"cluster {holder.cluster} is locked by {holder}. Wait for that gate, or end its process; "
+            "if a pipeline runs it, cancel that pipeline."
         )
     busy = running(holder) if holder.asking is None else ()
     ours = dataclasses.replace(

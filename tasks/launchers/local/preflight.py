@@ -150,7 +150,7 @@ def _script(plan: Plan, python: NodePython) -> PreflightCheck | None:
     if where.is_file():
         return None
     if where == Path(script):
-        return missing_script(script, f"there is no file {where}")
+        return missing_script(script, "there is no such file")
     here = f". The one of this folder is {Path(script).absolute()}" if Path(script).is_file() else ""
     return missing_script(
         script, f"a relative path begins in the folder of the job, which has no such file{here}"

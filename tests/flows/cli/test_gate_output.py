@@ -263,3 +263,23 @@ def test_an_annotation_has_what_was_known_before_the_checks(
     (shown,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::error")]
 
     assert "::NO-GO test: " in shown and "%0ABefore the checks: this machine: it is no g5.xlarge." in shown
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_training_that_failed_leads_to_the_file_with_its_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """If one was asked for: in the summary and in the annotation, because the paths of a runner are gone with it."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    judged = JudgedReport(healthy(), verdict_of(healthy()))
+    training = Training("g-1-train-1", JobState.FAILED, "logs: /x", "KeyError: 'x'")
+    outcome = Outcome("g-1", Ending.JOB_FAILED, Decision.LAUNCHED, judged, training, training.cause)
+    logs, summary = tmp_path / "logs.txt" if asked else None, tmp_path / "s.md"
+    show(
+        argparse.Namespace(format="json", junit=None, summary=summary, html=None, logs=logs), "test", outcome
+    )
+
+    said = "The ends of its logs are in logs.txt, beside the summary."
+    err = capsys.readouterr().err
+    assert (said in summary.read_text()) is (f"%0A{said}" in err) is asked
+    assert 1 == err.count("KeyError: 'x'")

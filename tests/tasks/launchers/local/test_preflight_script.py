@@ -33,8 +33,8 @@ def gate(folder: Path, command: list[str], distributed: str = "none") -> str:
 @pytest.mark.parametrize(
     ("command", "distributed", "said"),
     [
-        (["/nowhere/train.py"], "torchrun", "there is no file /nowhere/train.py"),
-        (["{python}", "/nowhere/train.py"], "none", "there is no file /nowhere/train.py"),
+        (["/nowhere/train.py"], "torchrun", "'/nowhere/train.py': there is no such file"),
+        (["{python}", "/nowhere/train.py"], "none", "'/nowhere/train.py': there is no such file"),
         (["train.py"], "torchrun", "a relative path begins in the folder of the job"),
         (["no-such-program", "--x"], "none", "no folder of PATH has it"),
     ],
@@ -101,5 +101,7 @@ def test_a_gate_that_only_checks_needs_no_script(tmp_path: Path) -> None:
     setting = open_gate_context(GateRequest(gate_file=gate(tmp_path, ["/nowhere/train.py"])))
 
     run_preflight(cast(Session, Opened(setting, launches=False)))
-    with pytest.raises(PreflightFailed, match="nothing was started: training script: "):
+    with pytest.raises(
+        PreflightFailed, match=r"^'/nowhere/train.py': there is no such file\. Write its path"
+    ):
         run_preflight(cast(Session, Opened(setting, launches=True)))
