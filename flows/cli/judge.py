@@ -23,7 +23,7 @@ from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.exit_codes import exit_code, worst_code
-from tasks.reports.gate_folder.decision import own_decision_json
+from tasks.reports.gate_folder.decision import looked_for, own_decision_json
 from tasks.reports.read import (
     InputError,
     JudgedFile,
@@ -77,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         help="what one node costs per hour (default: its list price, if known)",
     )
     add_output_arguments(parser, form)
+    parser.set_defaults(as_kept=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            results.append(judge_file(file, policy, baseline, stated, terms))
+            results.append(judge_file(file, policy, baseline, stated, terms, arguments.as_kept))
         except InputError as error:
             results.append(error)
     return _show(arguments, results)
@@ -123,6 +124,8 @@ def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError])
             write_stderr(f"prelaunch: {result}")
         elif result.policy:
             write_stderr(f"policy: {result.policy}")
+            if (missing := looked_for(result.kept)) and not arguments.as_kept:
+                write_stderr(f"prelaunch: {missing}")
     return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 
 

@@ -1,4 +1,4 @@
-"""`prelaunch render REPORT`: shows the same verdict as pages for people; Markdown on stdout by default."""
+"""`prelaunch render REPORT`: shows a gate's own verdict, or that of judge, as pages for people; Markdown on stdout by default."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from flows.cli.output import write_stderr
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """As judge, of one report, with Markdown as stdout's default unless --html asks for a page."""
     parser.description = (
-        "Only formats: writes the verdict on a report, which judge would print, as HTML, Markdown or JUnit. "
+        "Only formats: writes the verdict that a gate kept beside its report as HTML, Markdown or JUnit; without one, or with "
+        "--policy or --baseline, the verdict that judge would print. "
         "With --html and without --format, nothing is printed on stdout."
     )
     judge.add_arguments(parser, "markdown")
-    parser.set_defaults(format=None)
+    parser.set_defaults(format=None, as_kept=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

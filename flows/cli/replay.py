@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    total, rows = ReplayTotals(), list[dict[str, object]]()
+    total, rows, seen = ReplayTotals(), list[dict[str, object]](), dict[tuple[object, ...], str]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
     cluster = chosen_cluster(kept, arguments.cluster)
     try:
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.format == "json":
                 rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
             else:
-                write_stdout(gate_text(one) if arguments.format == "text" else gate_markdown(one))
+                write_stdout((gate_text if arguments.format == "text" else gate_markdown)(one, seen))
     except StoreError as error:
         return failed(arguments.format, error)
     _show_sum(arguments.format, total, rows, by)

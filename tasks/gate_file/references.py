@@ -23,11 +23,12 @@ from checks.value_types import DecodeError
 from tasks.gate_file.toml_form import reason_of
 
 MOST_FILE_BYTES = 1 << 24
+VERDICT = "a verdict"
 # The first whose keys are all there. Each set is of no other kind.
 KINDS = (
     ("a report", frozenset({"schema_version", "gate_id", "declared", "plan"})),
     ("a baseline", frozenset({"schema_version", "groups", "left_out", "reports"})),
-    ("a verdict", frozenset({"answer", "findings", "digests"})),
+    (VERDICT, frozenset({"answer", "findings", "digests"})),
     ("a policy", frozenset({"instance_types", "on_warn", "checks"})),
     ("a gate file", frozenset({"cluster", "policy", "training"})),
     ("a report of another tool", frozenset({"cluster_info", "cluster_summary", "nodes"})),

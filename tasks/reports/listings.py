@@ -12,7 +12,7 @@ from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
-from tasks.store.records import Record
+from tasks.store.records import NUMBER, Record
 from tasks.text.inert import one_line
 
 NAMED = 20
@@ -173,19 +173,23 @@ def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
     )
 
 
-def gate_text(one: ReplayedGate) -> str:
-    """The lines about one gate, "" for one that is only counted."""
+# What changed in a gate, without subjects and numbers, and the first gate in which it did.
+Seen = dict[tuple[object, ...], str]
+
+
+def gate_text(one: ReplayedGate, seen: Seen | None = None) -> str:
+    """The lines about one gate, "" for one that is only counted. What `seen` has of an earlier gate is not listed again."""
     if one.fate not in SHOWN:
         return ""
-    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one))
+    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one, seen))
 
 
-def gate_markdown(one: ReplayedGate) -> str:
-    """A list item about one gate, "" for one that is only counted."""
+def gate_markdown(one: ReplayedGate, seen: Seen | None = None) -> str:
+    """A list item about one gate, "" for one that is only counted; `seen` as in `gate_text`."""
     if one.fate not in SHOWN:
         return ""
     return f"- {_safe(_replay_headline(one))}\n" + "".join(
-        f"  - {_safe(line)}\n" for line in _replay_lines(one)
+        f"  - {_safe(line)}\n" for line in _replay_lines(one, seen)
     )
 
 
@@ -198,12 +202,16 @@ def _replay_headline(one: ReplayedGate) -> str:
     return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
 
 
-def _replay_lines(one: ReplayedGate) -> Iterator[str]:
+def _replay_lines(one: ReplayedGate, seen: Seen | None) -> Iterator[str]:
     alike = _alike(one.changes)
-    yield from (_change_line(some) for some in alike[:LINES])
-    hidden = sum(map(len, alike[LINES:])) + one.hidden
-    if hidden:
-        yield f"and {hidden} more findings (--format json lists 100 of each)"
+    first = (seen if seen is not None else {}).setdefault(_kinds(alike), one.gate_id)
+    if len(alike) > SUBJECTS and first != one.gate_id:
+        yield f"the same {len(alike)} kinds of findings as in {one_line(first, 100)} (--format json lists them)"
+    else:
+        yield from (_change_line(some) for some in alike[:LINES])
+        hidden = sum(map(len, alike[LINES:])) + one.hidden
+        if hidden:
+            yield f"and {hidden} more findings (--format json lists 100 of each)"
     if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
         yield f"condemned: {_condemned(one.before)} -> {_condemned(one.after)}"
     if one.after is not None and (now := one.after.on_warn) is not None:
@@ -222,6 +230,13 @@ def _alike(changes: Sequence[Change]) -> list[list[Change]]:
     for one in changes:
         found.setdefault((one.how, one.before, one.after, one.cause, one.check, one.message), []).append(one)
     return list(found.values())
+
+
+def _kinds(alike: Sequence[Sequence[Change]]) -> tuple[object, ...]:
+    firsts = (some[0] for some in alike)
+    return tuple(
+        (one.how, one.before, one.after, one.cause, one.check, NUMBER.sub("#", one.message)) for one in firsts
+    )
 
 
 def _change_line(some: Sequence[Change]) -> str:

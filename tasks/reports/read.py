@@ -30,8 +30,16 @@ from checks.seed_report.detect import TABLES, recognised
 from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
-from tasks.gate_file.references import SHIPPED, PolicyError, default_policy, document_kind, read_policy
+from tasks.gate_file.references import (
+    SHIPPED,
+    VERDICT,
+    PolicyError,
+    default_policy,
+    document_kind,
+    read_policy,
+)
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
+from tasks.render.views.expectations import NOTHING_EXPECTED
 from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
 from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
@@ -49,6 +57,7 @@ DEFAULT = ".prelaunch"  # the store of a gate file that names none
 MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
 NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
+AS_KEPT = "This is the gate's own verdict, as it was kept; prelaunch judge judges the report again."
 REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
 
 
@@ -146,12 +155,14 @@ def judge_file(
     baseline: Baseline | None = None,
     stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
+    as_kept: bool = False,
 ) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
 
-    `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict.
+    `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict. `as_kept`: if
+    a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict.
     """
-    return judge_data(file, *read_input(file), policy, baseline, stated, terms)
+    return judge_data(file, *read_input(file), policy, baseline, stated, terms, as_kept)
 
 
 def judge_data(
@@ -162,6 +173,7 @@ def judge_data(
     baseline: Baseline | None = None,
     stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
+    as_kept: bool = False,
 ) -> JudgedFile:
     """The same for a report that was read already, from `path`."""
     facts = builtin()
@@ -176,11 +188,30 @@ def judge_data(
             file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
         )
     kept = kept_beside(path, data)
+    if as_kept and kept is not None and kept.whole is not None and policy is None and baseline is None:
+        return _as_kept(file, path, report, kept, kept.whole, terms)
     rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
-    return JudgedFile(file, report.gate_id or path, report, verdict, chosen, shown, None, rules, kept)
+    name = (kept.name if kept is not None else "") or report.gate_id or path
+    return JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept)
+
+
+def _as_kept(
+    file: str, path: str, report: Report, kept: KeptBeside, verdict: Verdict, terms: CostTerms
+) -> JudgedFile:
+    """The gate's own verdict; thresholds and expectations only where its policy is known."""
+    cost = cost_of(report, verdict, terms)
+    if kept.policy is not None:
+        shown = verdict_context(report, kept.policy, verdict, cost=cost, facts=builtin())
+    else:
+        shown = replace(
+            verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=(), expected=NOTHING_EXPECTED
+        )
+    shown = replace(shown, own_decision=AS_KEPT)
+    name = kept.name or report.gate_id or path
+    return JudgedFile(file, name, report, verdict, policy_name(kept), shown, None, kept.policy, kept)
 
 
 def _rules_for(report: Report, policy: Policy | None, kept: KeptBeside | None) -> tuple[Policy, str]:
@@ -220,6 +251,14 @@ def _another(
 
 def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
     reason = not_a_report(data, error)
+    if document_kind(data) == VERDICT:
+        beside = Path(path).with_name(REPORT_FILE)
+        judge_it = (
+            f"Judge the report beside it: {beside}"
+            if beside.is_file()
+            else "Name the report that it is about"
+        )
+        raise InputError(file, f"{reason}, and no report. {judge_it}.")
     return JudgedFile(file, path, None, unreadable(reason, policy or NO_POLICY, builtin(), data))
 
 

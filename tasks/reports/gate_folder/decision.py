@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checks.documents.decode import parse_json
@@ -18,8 +18,8 @@ from checks.model import ANSWER_WORDS, Answer, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
-from tasks.store.layout import POLICY_FILE, REPORT_FILE, REQUEST_FILE, VERDICT_FILE
-from tasks.store.records import VERDICT_BYTES, KeptVerdict, load
+from tasks.store.layout import POLICY_FILE, REPORT_FILE, REQUEST_FILE, VERDICT_FILE, outcome_key, record_key
+from tasks.store.records import VERDICT_BYTES, KeptVerdict, load, load_whole
 from tasks.text.inert import one_line
 
 SMALL_BYTES = 1 << 20
@@ -29,7 +29,8 @@ SMALL_BYTES = 1 << 20
 class KeptBeside:
     """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found; `file`
     is where that is, `looked` the folder in which it was looked for. `problem` says why nobody knows what the gate decided;
-    `verdict` is then None.
+    `verdict` is then None. `whole` is the same verdict with all that a page shows, None if another version kept something else.
+    `name` is the gate's or its cluster's, "" where nobody kept it.
     """
 
     verdict: KeptVerdict | None
@@ -37,6 +38,8 @@ class KeptBeside:
     policy: Policy | None = None
     file: str = ""
     looked: str = ""
+    whole: Verdict | None = None
+    name: str = ""
 
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
@@ -46,26 +49,53 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
         if not (folder / VERDICT_FILE).is_file():
             return None
         with (folder / VERDICT_FILE).open("rb") as file:
-            verdict = load(file.read(VERDICT_BYTES + 1))
+            written = file.read(VERDICT_BYTES + 1)
+        verdict = load(written)
     except (DecodeError, OSError, ValueError) as error:
         said = f"{VERDICT_FILE} beside the report cannot be read ({one_line(str(error), 200)})"
         return KeptBeside(None, said) if named else None
     if verdict.digests.report != digest(data):
         said = f"{VERDICT_FILE} beside the report was made from another report"
         return KeptBeside(None, said) if named else None
+    found = KeptBeside(verdict, looked=str(folder), whole=_whole(written), name=_name_of(folder))
     for candidate in _candidates(folder):
         try:
             policy = read_policy(candidate)
         except PolicyError:
             continue
         if policy.digest == verdict.digests.policy:
-            return KeptBeside(verdict, "", policy, str(candidate))
-    return KeptBeside(verdict, looked=str(folder))
+            return replace(found, policy=policy, file=str(candidate), looked="")
+    return found
+
+
+def _whole(written: bytes) -> Verdict | None:
+    try:
+        return load_whole(written)
+    except DecodeError:
+        return None
+
+
+def _name_of(folder: Path) -> str:
+    """The gate's name in its record, or else the cluster's in its outcome."""
+    record = folder.parent.parent / record_key(folder.name)
+    for path, key in (
+        (record, "gate"),
+        (record, "cluster"),
+        (folder / Path(outcome_key(folder.name)).name, "cluster"),
+    ):
+        try:
+            with path.open("rb") as file:
+                table = parse_json(file.read(SMALL_BYTES + 1), SMALL_BYTES)
+        except (DecodeError, OSError, ValueError):
+            continue
+        if isinstance(table, dict) and isinstance(name := table.get(key), str) and name:
+            return one_line(name, 80)
+    return ""
 
 
 def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
-    """What the gate decided, by which policy, and why the new answer is another; "" where it is the same answer by the same policy.
-    `name` names the policy of the new answer.
+    """What the gate decided, by which policy, and why the new answer is another, in short sentences; "" where it is the same answer by
+    the same policy. `name` names the policy of the new answer.
     """
     if kept is None:
         return ""
@@ -75,23 +105,27 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
     other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
     if not other and same:
         return ""
-    differs = "This answer has the same result" if same else "This answer differs"
-    decided = f"The gate itself decided {_word(kept.verdict)}, by policy {policy_name(kept)}."
+    decided = f"The gate itself decided {_word(kept.verdict)}"
     if not other:
-        return f"{decided} {differs}, with the same policy: {'; '.join(why) or 'the reason is not known'}."
-    because = f"by another policy, {name}" if same else f"because it is by another policy, {name}"
-    rest = f"; also, {'; '.join(why)}" if why else ""
-    hint = "" if kept.policy is not None else " Name the gate's own with --policy."
-    return f"{decided} {differs} {because}{rest}.{hint}"
+        return f"{decided}. This answer is by the same policy: {'; '.join(why) or 'why it differs is not known'}."
+    rest = f" Also, {'; '.join(why)}." if why else ""
+    now_by = f"has the same result, by policy {name}" if same else f"differs: it is by policy {name}"
+    if kept.policy is not None:
+        return f"{decided}, by policy {policy_name(kept)}. This answer {now_by}.{rest}"
+    return f"{decided}, by a policy that is not here. This answer {now_by}. Name the gate's own with --policy.{rest}"
 
 
 def policy_name(kept: KeptBeside) -> str:
-    """The gate's own policy: its name and file, or the beginning of its digest where no file of it was found."""
-    if kept.policy is not None:
-        return f"{one_line(kept.policy.name, 80)} ({kept.file})"
-    known = kept.verdict.digests.policy if kept.verdict is not None else ""
+    """The gate's own policy: its name and file, "" where no file of it was found."""
+    return f"{one_line(kept.policy.name, 80)} ({kept.file})" if kept.policy is not None else ""
+
+
+def looked_for(kept: KeptBeside | None) -> str:
+    """Which policy was not found, and where it was looked for; "" where it was, or nobody knows which it was."""
+    if kept is None or kept.verdict is None or kept.policy is not None:
+        return ""
     places = f"not {POLICY_FILE} in {one_line(kept.looked, 300)}, not that of the gate file in {REQUEST_FILE} there"
-    return f"{known:.12}, of which no file was found ({places}, and no shipped one)"
+    return f"no file of the gate's own policy, {kept.verdict.digests.policy:.12}, was found ({places}, and no shipped one)"
 
 
 def own_decision_json(kept: KeptBeside, now: Verdict, said: str) -> dict[str, object]:

@@ -66,12 +66,50 @@ def test_a_gate_whose_policy_is_lost_says_so(run: Run, refused: Path) -> None:
     ended = run("judge", refused)
     said = ended.out.splitlines()[1]
 
-    assert said.startswith("The gate itself decided") and "of which no file was found" in said
+    assert said.startswith("The gate itself decided NO-GO (FAIL), by a policy that is not here. This answer ")
+    assert said.endswith("Name the gate's own with --policy.")
     assert (
-        f"(not policy.json in {refused}, not that of the gate file in request.json there, and no shipped one)"
-        in said
+        f"was found (not policy.json in {refused}, not that of the gate file in request.json there, and no shipped one)"
+        in ended.err
     )
-    assert "Name the gate's own with --policy." in said
+
+
+def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path) -> None:
+    """Whatever another policy would say today; its heading is the gate's name, and judge answers by the other policy."""
+    kept = json.loads((refused / "verdict.json").read_text())
+    (refused / "verdict.json").write_text(json.dumps({**kept, "answer": "cannot_tell"}))
+
+    text = run("render", refused, "--format", "text")
+    again = run("judge", refused)
+
+    assert text.out.splitlines()[0].startswith("CANNOT TELL sample: ") and 3 == text.code
+    assert text.out.splitlines()[1].startswith("This is the gate's own verdict, as it was kept")
+    assert again.out.splitlines()[1].startswith(
+        "The gate itself decided CANNOT TELL, by a policy that is not here."
+    )
+    assert "no file of the gate's own policy" in again.err and "no file of" not in text.err
+
+
+def test_a_page_by_another_policy_is_judged_again(run: Run, refused: Path, tmp_path: Path) -> None:
+    """Whoever names a policy asks for its answer."""
+    lenient = tmp_path / "lenient.json"
+    lenient.write_bytes(dump_plain(replace(POLICY, name="lenient", checks={}, on_warn=OnWarn.GO)))
+    ended = run("render", refused, "--policy", lenient)
+
+    assert "own verdict, as it was kept" not in ended.out and "This answer differs" in ended.out
+
+
+def test_a_verdict_is_no_report_and_the_report_beside_it_is_named(
+    run: Run, refused: Path, tmp_path: Path
+) -> None:
+    """Exit code 2: nothing was judged."""
+    alone = tmp_path / "verdict.json"
+    alone.write_bytes((refused / "verdict.json").read_bytes())
+    ended = [run("judge", refused / "verdict.json"), run("judge", alone)]
+
+    assert [2, 2] == [one.code for one in ended]
+    assert f"Judge the report beside it: {refused / 'health_check_metrics.json'}" in ended[0].err
+    assert "it is a verdict, and no report. Name the report that it is about." in ended[1].err
 
 
 def test_the_policy_of_the_gate_file_that_the_request_names_is_found(

@@ -353,3 +353,27 @@ def test_the_sum_is_a_sentence() -> None:
         == total.line
     )
     assert set(Answer) == set(ANSWER_WORDS)
+
+
+def test_what_changes_alike_in_several_gates_is_listed_once() -> None:
+    """Also where numbers and subjects differ; a few lines are shown each time."""
+    seen: dict[tuple[object, ...], str] = {}
+
+    def gate(name: str, checks: int, value: int) -> ReplayedGate:
+        found = [
+            KeptFinding(
+                Level.FAIL, Cause.HARDWARE, f"a.check{number}", f"node-{value}", f"all {value} are slow"
+            )
+            for number in range(checks)
+        ]
+        listed, hidden = changes([], found)
+        return ReplayedGate(name, ReplayResult.CHANGED, changes=listed, hidden=hidden)
+
+    first, second, other, small = (
+        gate_text(gate(*words), seen)
+        for words in (("g1", 5, 64), ("g2", 5, 56), ("g3", 6, 64), ("g4", 2, 64))
+    )
+
+    assert 6 == len(first.splitlines()) and 7 == len(other.splitlines())
+    assert ["    the same 5 kinds of findings as in g1 (--format json lists them)"] == second.splitlines()[1:]
+    assert 3 == len(small.splitlines()) == len(gate_text(gate("g5", 2, 1), seen).splitlines())
