@@ -6,13 +6,16 @@ import argparse
 import os
 import shutil
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from checks.documents.decode import nearest
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, write_stdout
+from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.reports.command_line import OutputError
+from tasks.reports.read import InputError
 
 SHIPPED = Path(__file__).parents[2] / "deployments"
 # An image is built from a checkout. The last two hold passwords where a checkout itself is a server.
@@ -23,15 +26,28 @@ LEFT_OUT = (
     "server/.env",
     "server/worker.env",
 )
+# What the files of a part name by relative paths.
+NEEDS = {"gates": ("examples", "policies", "schemas"), "github": ("ci",), "policies": ("schemas",)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """DIR --format text|json."""
+    """DIR --only PART[,PART] --missing --format text|json."""
     parser.add_argument(
         "folder",
         type=Path,
         metavar="DIR",
         help="the folder to write to, such as deployments; it is made where it does not exist",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="PART[,PART]",
+        default="",
+        help=f"copy only these parts, and what they name: {', '.join(parts())}",
+    )
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="write only the files that are not there yet; none is overwritten",
     )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
@@ -41,9 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Copy the files and print their paths; exit code 2 if one of them is there already, or cannot be written."""
     try:
-        written = copy_examples(arguments.folder)
-    except OutputError as error:
+        wanted = examples(_chosen(arguments.only))
+        present = _present(arguments.folder, wanted) if arguments.missing else ()
+        written = copy_examples(arguments.folder, [name for name in wanted if name not in present])
+    except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
+    if present:
+        write_stderr(f"prelaunch: {len(present)} of the files were there already, and stay as they are")
     names = [str(path) for path in written]
     if arguments.format == "json":
         write_stdout(json_text({"written": names}))
@@ -52,21 +72,46 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.GO)
 
 
-def examples() -> tuple[Path, ...]:
-    """The files that are copied, relative to SHIPPED."""
+def parts() -> tuple[str, ...]:
+    """The names that --only takes: the folders of SHIPPED, and the files that lie in none."""
+    return tuple(sorted({path.parts[0] for path in examples()}))
+
+
+def _chosen(only: str) -> frozenset[str]:
+    """The parts of a list with commas, and those that they need; all for "". Raises InputError."""
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in parts():
+            said = f"there is no part {name!r:.80}. The parts are: {', '.join(parts())}"
+            raise InputError("--only", said, nearest=nearest(name, parts()))
+    return frozenset(each for name in names or parts() for each in (name, *NEEDS.get(name, ())))
+
+
+def examples(chosen: Collection[str] | None = None) -> tuple[Path, ...]:
+    """The files that are copied, relative to SHIPPED; of the chosen parts, or of all."""
     found = (path.relative_to(SHIPPED) for path in sorted(SHIPPED.rglob("*")) if path.is_file())
     return tuple(
-        path for path in found if path.as_posix() not in LEFT_OUT and "__pycache__" not in path.parts
+        path
+        for path in found
+        if path.as_posix() not in LEFT_OUT
+        and "__pycache__" not in path.parts
+        and (chosen is None or path.parts[0] in chosen)
     )
 
 
-def copy_examples(folder: Path) -> tuple[Path, ...]:
-    """Copy all files, or none. Raises OutputError, which names the file that is there already or cannot be written."""
-    targets = {folder / name: SHIPPED / name for name in examples()}
+def _present(folder: Path, wanted: Collection[Path]) -> frozenset[Path]:
+    return frozenset(name for name in wanted if os.path.lexists(folder / name))
+
+
+def copy_examples(folder: Path, wanted: Collection[Path]) -> tuple[Path, ...]:
+    """Copy all of the files, or none. Raises OutputError, which names the file that is there already or cannot be written."""
+    targets = {folder / name: SHIPPED / name for name in wanted}
     for target in targets:
         if os.path.lexists(target):
             raise OutputError(
-                target, "it exists already, and nothing was written. Move it away, or name another folder."
+                target,
+                "it exists already, and nothing was written. Move it away, name another folder, choose parts (--only), or write "
+                "what is not there yet (--missing).",
             )
     made: list[Path] = []
     try:

@@ -76,6 +76,37 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.Captur
     assert str(mine) == json.loads(capfd.readouterr().out)["error"]["file"]
 
 
+def test_only_the_parts_that_are_named_are_copied(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With what their files name by relative paths: an action needs its scripts, a gate file its policy and its training."""
+    assert 0 == main(["examples", str(tmp_path / "a"), "--only", "github,slack.toml"])
+    assert {"ci", "github", "slack.toml"} == set(os.listdir(tmp_path / "a"))
+    assert 0 == main(["examples", str(tmp_path / "b"), "--only", "gates"])
+    assert 0 == main(["plan", str(tmp_path / "b" / "gates" / "local.toml"), "--offline", "--format", "shell"])
+    assert {"examples", "gates", "policies", "schemas"} == set(os.listdir(tmp_path / "b"))
+    capfd.readouterr()
+
+    assert 2 == main(["examples", str(tmp_path / "c"), "--only", "polices"])
+    assert "The parts are: ci, examples, gates, " in (said := capfd.readouterr().err)
+    assert "Did you mean 'policies'?" in said and not (tmp_path / "c").exists()
+
+
+def test_what_is_missing_is_written_beside_what_is_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On request, and nothing is overwritten; twice is once."""
+    mine = tmp_path / "policies" / "nvidia.toml"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--missing"])
+    said = capfd.readouterr()
+    assert "mine" == mine.read_text() and str(mine) not in said.out
+    assert str(tmp_path / "policies" / "local.toml") in said.out
+    assert "prelaunch: 1 of the files were there already, and stay as they are\n" == said.err
+    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--missing"])
+    assert "" == capfd.readouterr().out
+
+
 def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
     """It is a file of that name."""
     (tmp_path / "slack.toml").symlink_to(tmp_path / "elsewhere")
