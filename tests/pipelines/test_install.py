@@ -1,0 +1,84 @@
+"""What GitHub's action installs where no command is named: its own checkout, its release, or what was named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checks.version import ENGINE
+from tests.pipelines.pipeline import ROOT
+
+
+def _install(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "RUNNER_TEMP": str(folder), **environment}
+    script = folder / "deployments" / "ci" / "install.sh"
+    return subprocess.run(
+        [script], cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"PRELAUNCH_EXTRAS": "torch]; touch x #"}, "extras are names"),
+        ({"PRELAUNCH_PYTHON": "/bin/false"}, "is not Python 3.11 or newer"),
+        ({"PRELAUNCH_EXTRAS": "torch", "PRELAUNCH_PACKAGE": "./x.whl"}, "a package names its extras itself"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+    """Before anything is written; no value becomes code."""
+    (tmp_path / "deployments" / "ci").mkdir(parents=True)
+    shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
+    if environment:
+        (tmp_path / "pyproject.toml").write_text("")
+    before = sorted(tmp_path.iterdir())
+    done = _install(tmp_path, **environment)
+
+    assert (2, before) == (done.returncode, sorted(tmp_path.iterdir())) and said in done.stderr
+
+
+# Plays an interpreter and pip: it writes down what is to be installed.
+PYTHON = """#!/bin/sh
+case "$*" in
+    *venv*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    *install*) echo "$@" >>asked; exit $FAKE_PIP ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("checkout", "environment", "asked"),
+    [
+        (False, {}, ["prelaunch=={release}"]),
+        (False, {"PRELAUNCH_EXTRAS": "torch"}, ["prelaunch[torch]=={release}"]),
+        (False, {"PRELAUNCH_PACKAGE": "./x.whl[torch]"}, ["./x.whl[torch]"]),
+        (True, {"PRELAUNCH_EXTRAS": "torch"}, ["torch", "{root}[torch]"]),
+        (True, {}, ["{root}"]),
+    ],
+)
+def test_what_is_installed_is_the_checkout_or_the_release_that_copied_the_action(
+    tmp_path: Path, checkout: bool, environment: dict[str, str], asked: list[str]
+) -> None:
+    """Or what was named; a checkout alone has the versions that it was tested with."""
+    (tmp_path / "deployments" / "ci").mkdir(parents=True)
+    shutil.copy(ROOT / "deployments" / "ci" / "install.sh", tmp_path / "deployments" / "ci")
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    for name in ("pyproject.toml", "constraints.txt") if checkout else ():
+        (tmp_path / name).write_text("")
+    named = {"PRELAUNCH_PYTHON": str(tmp_path / "python"), "GITHUB_OUTPUT": str(tmp_path / "output")}
+    done = _install(tmp_path, **named, **environment, FAKE_PIP="0")
+    refused = _install(tmp_path, **named, **environment, FAKE_PIP="1")
+    lines = (tmp_path / "asked").read_text().splitlines()[: len(asked)]
+
+    assert (0, 2) == (done.returncode, refused.returncode), done.stderr
+    assert [one.format(release=ENGINE, root=tmp_path) for one in asked] == [
+        line.split()[-1] for line in lines
+    ]
+    assert all(("--constraint" in line) is checkout for line in lines)
+    assert "Name a package (package, PRELAUNCH_PACKAGE)" in refused.stderr
+    assert "command=" in (tmp_path / "output").read_text()
