@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 def begun(run: UUID, deployment: str, page: str) -> str:
     """The first line: which run was started, and what ends with this command."""
     named = f"run {run} of {deployment} {page}".rstrip()
-    return f"{named} (to end this command cancels the run and its training; prelaunch watch {run} never does)"
+    return f"{named} (if this command is ended, the run and its training are cancelled; prelaunch watch {run} only shows the run)"
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, object]:

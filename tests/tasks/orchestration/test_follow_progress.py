@@ -49,4 +49,4 @@ def test_the_first_line_of_trigger_says_what_its_end_does() -> None:
     said = begun(UUID(int=7), "gate/p5", "http://host/runs/flow-run/7")
 
     assert said.startswith(f"run {UUID(int=7)} of gate/p5 http://host/runs/flow-run/7 (")
-    assert "cancels the run and its training" in said and f"prelaunch watch {UUID(int=7)} never" in said
+    assert "the run and its training are cancelled" in said and f"prelaunch watch {UUID(int=7)} only" in said
