@@ -141,17 +141,16 @@ def _is_too_far(finding: Finding, load: Contention) -> bool:
 def _proves_nothing(
     finding: Finding, said: str, load: Contention, metric: str, loads: Sequence[tuple[Contention, str]]
 ) -> Finding:
-    """Missing evidence: that the machine was busy comes first, because it is what to do something about. A finding about the cluster
-    names every busy node of `loads` beside those that it is mostly about.
+    """Missing evidence: what was found, and why it proves nothing. A finding about the cluster names every busy node of `loads` beside
+    those that it is mostly about.
     """
     busy = {node for each, node in loads if each.busy} if finding.subject == CLUSTER else set()
-    it = "it " if finding.is_predicate else ""
-    message = f"{said}, so that this proves nothing: {it}{finding.message}"
+    message = f"{finding.message}; this proves nothing, because {said}"
     remedy = REMEDY
     if metric and _is_too_far(finding, load):
         remedy = f"{REMEDY} {TOO_FAR.format(metric=metric, check=finding.check)}"
     return replace(
-        finding, message=message, is_predicate=False, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric,
+        finding, message=message, cause=Cause.EVIDENCE, remedy=remedy, metric=metric or finding.metric,
         named_nodes=tuple(sorted({*finding.named_nodes, *busy})),
     )  # fmt: skip
 

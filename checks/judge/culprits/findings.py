@@ -185,7 +185,7 @@ class CheckFindings:
                 )  # fmt: skip
             elif left:
                 yield Finding(
-                    unexplained_level(reading, self.most_cost), Cause.EVIDENCE, self.check, CLUSTER,
+                    unexplained_level(reading, self.most_cost, left), Cause.EVIDENCE, self.check, CLUSTER,
                     wording.unexplained(matrix, result, left), wording.cells(matrix, left, self.tests), wording.AGAIN,
                     named_nodes=tuple(sorted(node for node, _ in wording.in_common(matrix, left))),
                 )  # fmt: skip

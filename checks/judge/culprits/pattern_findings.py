@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from checks.culprit.doubt import never_good
 from checks.culprit.matrix import Answer, Decoded, Kind, Matrix, Span
 from checks.culprit.patterns.paths import MANY
 from checks.judge.culprits import wording
@@ -46,10 +47,13 @@ class Reading:
     decoded: Decoded
 
 
-def unexplained_level(reading: Reading, most_cost: float) -> Level:
-    """Cells that were not good yet are missing evidence. What was good again is judged by what it costs."""
+def unexplained_level(reading: Reading, most_cost: float, tests: Sequence[int]) -> Level:
+    """The level of these bad tests. Pairs that were not good yet are missing evidence, also where the decoder had explained them by a
+    part that it does not name after all. Others are judged by what the bad tests cost.
+    """
     result = reading.decoded
-    if reading.what is not MatrixSubject.BANDWIDTH or result.unmeasured or result.cost > most_cost:
+    never = result.unmeasured or never_good(reading.matrix, tests, result.bad)
+    if reading.what is not MatrixSubject.BANDWIDTH or never or result.cost > most_cost:
         return UNEXPLAINED[reading.what]
     return Level.WARN
 

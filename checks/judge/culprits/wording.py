@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from checks.culprit.doubt import never_good
 from checks.culprit.matrix import (
     Better,
     Congestion,
@@ -155,15 +156,21 @@ def fabric(matrix: Matrix, result: Decoded) -> str:
 
 
 def unexplained(matrix: Matrix, result: Decoded, bad: Sequence[int]) -> str:
-    """Bad tests that no part explains, the nodes to which most of them belong, and what they cost."""
-    tests = len(matrix.values)
-    said = f"{matrix.what} {matrix.span.value}: {len(bad)} of {tests} tests are bad, and no single part explains them"
-    if common := in_common(matrix, bad):
-        said += f"; most of them are of {', '.join(f'{node} ({some})' for node, some in common)}"
-    if unmeasured := set(result.unmeasured).intersection(bad):
-        are = "is of a pair that was" if len(unmeasured) == 1 else "are of pairs that were"
-        return f"{said}; {len(unmeasured)} of them {are} never good"
-    return f"{said}; {_costs(result.cost)}" if result.cost > 0 else said
+    """Bad tests that no part explains, whether their pairs were good in another test, the nodes to which most of them belong, and what
+    they cost.
+    """
+    tests = f"{matrix.what} {matrix.span.value}: {len(bad)} of {len(matrix.values)} tests"
+    of = ", ".join(f"{node} ({some})" for node, some in in_common(matrix, bad))
+    parts = [f"most of them are of {of}" if of else "", "no single part explains them"]
+    if never := {*result.unmeasured, *never_good(matrix, bad, result.bad)}.intersection(bad):
+        are = "is of a pair that was" if len(never) == 1 else "are of pairs that were"
+        said = f"{tests} are bad, and {len(never)} of them {are} never good"
+    elif result.unmeasured:
+        said = f"{tests} are bad"
+    else:
+        said = f"{tests} were bad, and the same pairs were good in another test"
+        parts.append(_costs(result.cost) if result.cost > 0 else "")
+    return "; ".join(filter(None, (said, *parts)))
 
 
 def in_common(matrix: Matrix, bad: Sequence[int]) -> list[tuple[str, int]]:

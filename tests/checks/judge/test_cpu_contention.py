@@ -54,8 +54,10 @@ def test_slow_while_others_took_the_cpu_is_evidence() -> None:
     (found,) = _found(_row(0, 0.44, BUSY))
 
     assert (Level.FAIL, Cause.EVIDENCE) == (found.level, found.cause)
-    assert found.message.startswith("node-0 was busy: load 25 on 2 CPUs")
-    assert found.message.endswith("so that this proves nothing: it copies 0.44 GB/s in memory, threshold 0.5")
+    assert found.is_predicate and found.message == (
+        "copies 0.44 GB/s in memory, threshold 0.5; this proves nothing, because node-0 was busy: load 25 on 2 CPUs, "
+        "other work used 80% of them"
+    )
     assert found.remedy.startswith("Stop other work")
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from checks.culprit.matrix import Better
-from checks.judge.culprits.wording import MOST_VALUES, _value, cells, hiccups
+from checks.culprit.decode import decode
+from checks.culprit.matrix import Answer, Better, Matrix, Part, Span, Tolerance
+from checks.judge.culprits.from_report import MatrixSubject
+from checks.judge.culprits.pattern_findings import Reading, unexplained_level
+from checks.judge.culprits.wording import MOST_VALUES, _value, cells, hiccups, unexplained
+from checks.model import Level
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,38 @@ def test_one_test_is_no_tests(bad: int, said: str) -> None:
     )
 
     assert hiccups(matrix, bad).startswith(f"bandwidth between nodes: {said}")
+
+
+@pytest.mark.parametrize(
+    ("once", "level", "said"),
+    [
+        (
+            (),
+            Level.WARN,
+            "3 of 30 tests were bad, and the same pairs were good in another test; no single part explains them",
+        ),
+        (
+            ((2, 3),),
+            Level.FAIL,
+            "3 of 27 tests are bad, and 1 of them is of a pair that was never good; no single",
+        ),
+    ],
+    ids=["good again", "never good"],
+)
+def test_pairs_that_were_good_again_are_told_from_those_that_never_were(
+    once: tuple[tuple[int, int], ...], level: Level, said: str
+) -> None:
+    """The first are a warning, whatever else ran on the nodes; the others are missing evidence, whatever the decoder makes of them."""
+    bad = {(0, 1), (2, 3), (3, 1)}
+    cells = [(a, b) for a in range(4) for b in range(4) if a != b]
+    again = [cell for cell in cells if (cell in bad or cell[::-1] in bad) and cell not in once] * 3
+    values = [0.03 if cell in bad else 1.0 for cell in cells] + [1.0] * len(again)
+    sources, targets = zip(*(cells + again), strict=True)
+    parts = tuple(Part(f"n{one}", f"n{one}") for one in range(4))
+    matrix = Matrix("bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, parts, sources, targets, values)
+    tests = [test for test, value in enumerate(values) if value < 1.0]
+    decoded = replace(decode(matrix, Tolerance(0.1, 0.02)), answer=Answer.UNEXPLAINED, unmeasured=())
+
+    assert f"bandwidth between nodes: {said}" in unexplained(matrix, decoded, tests)
+    reading = Reading("collective.pairs", MatrixSubject.BANDWIDTH, matrix, decoded)
+    assert level is unexplained_level(reading, 1.0, tests)
