@@ -24,7 +24,9 @@ MACHINE = ("engine_node", ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
 
 @dataclass(frozen=True)
 class FinalState:
-    """The last state of a job, with the tokens of its starts, and (name, *values of MACHINE) of each node whose machine is known."""
+    """The last state of a job, with the tokens of its starts, and (name, *values of MACHINE) of each node whose machine is known.
+    `ended` is as in JobStatus.
+    """
 
     state: JobState
     trouble: Trouble
@@ -33,6 +35,7 @@ class FinalState:
     earlier: tuple[str, ...] = ()
     exit_codes: tuple[tuple[str, int], ...] = ()
     machines: tuple[tuple[str, ...], ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def _text(final: FinalState) -> str:
     table = {
         "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail[:WORDS], "attempt": final.attempt,
         "earlier": list(final.earlier), "exit_codes": dict(final.exit_codes), "machines": list(final.machines),
+        "ended": list(final.ended),
     }  # fmt: skip
     return json.dumps(table)
 
@@ -113,6 +117,7 @@ def _final(text: str) -> FinalState | None:
         return FinalState(
             JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), str(table["attempt"]),
             tuple(map(str, table["earlier"])), codes, tuple(tuple(map(str, row)) for row in table["machines"]),
+            tuple(map(str, table.get("ended", ()))),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

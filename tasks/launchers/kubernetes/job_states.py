@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, Trouble
 from tasks.launchers.kubernetes.api import Object
 from tasks.launchers.kubernetes.workload_forms import CONTAINERS, number_of
 from tasks.text.inert import one_line
@@ -269,6 +269,22 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     ends = [pod for pod in current if pod.ends]
     said = f"{_words(ends)}; the kubelet has not confirmed its end" if ends else _running(current)
     return Verdict(JobState.RUNNING, Trouble.NONE, said, codes)
+
+
+def outliving(pods: Iterable[PodView], codes: Mapping[str, int]) -> tuple[str, ...]:
+    """The nodes whose pods still run although others ended with an error. An Indexed Job ends such pods by itself."""
+    if not any(codes.values()):
+        return ()
+    return tuple(
+        pod.node for pod in pods if pod.state is JobState.RUNNING and not pod.ends and pod.node not in codes
+    )
+
+
+def cut_off_text(codes: Iterable[tuple[str, int]], cause: str) -> str:
+    """How a training ended whose other nodes were ended because of those that failed."""
+    failed = [f"{node} ended with {code}" for node, code in codes if code]
+    later = f"the other nodes still ran {FAILED_NODE_GRACE_S:.0f} s later and were ended"
+    return "; ".join(filter(None, (cause, *failed[:NAMED], later)))
 
 
 def _ended(workloads: Sequence[WorkloadView], pods: Sequence[PodView], codes: Mapping[str, int]) -> Verdict:

@@ -9,6 +9,7 @@ import base64
 import contextlib
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
+    FAILED_NODE_GRACE_S,
     Delays,
     Hold,
     JobHandle,
@@ -39,10 +41,13 @@ from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, exp
 from tasks.launchers.kubernetes.api import NODE as NODE_KIND
 from tasks.launchers.kubernetes.job_record import FinalState
 from tasks.launchers.kubernetes.job_states import (
+    NAMED,
     PodView,
     Verdict,
     WorkloadView,
+    cut_off_text,
     newest,
+    outliving,
     together,
     workload_view,
 )
@@ -51,6 +56,8 @@ from tasks.launchers.kubernetes.output import Output, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
 from tasks.launchers.kubernetes.pod_template import host_ids, read_template
 from tasks.launchers.kubernetes.workload_forms import FORMS
+from tasks.launchers.log_end import NodeLog, cause_of, node_log
+from tasks.text.inert import one_line
 
 __all__ = ["KubernetesLauncher", "Options", "launcher"]
 
@@ -90,6 +97,7 @@ class KubernetesLauncher:
         self._template = read_template(options.pod_template_file)
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
+        self._failed_since: dict[str, float] = {}
         self._ids: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
@@ -259,11 +267,18 @@ class KubernetesLauncher:
         if unread and verdict.state.final and verdict.exit_codes:
             # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
             return self._unknown(name, f"{verdict.detail}; {unread}")
-        if not verdict.state.final:
-            codes = {**dict(seen.exit_codes), **verdict.exit_codes}
+        codes = {**dict(seen.exit_codes), **verdict.exit_codes}
+        others = self._outlive(name, seen, current, codes)
+        since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
+        left_s = since + FAILED_NODE_GRACE_S - time.monotonic()
+        if others and left_s <= 0:
+            known = replace(_final_of(verdict, seen, current), machines=machines)
+            return self._final(name, self._cut_off(name, known, others), ended=False)
+        if others or not verdict.state.final:
+            waits = f"the other nodes have {left_s:.0f} s to end by themselves" if others else ""
             return JobStatus(
-                verdict.state,
-                "; ".join(filter(None, (verdict.detail, unread))),
+                verdict.state if not verdict.state.final else JobState.RUNNING,
+                "; ".join(filter(None, (verdict.detail, waits, unread))),
                 seen.current,
                 codes,
                 earlier=seen.earlier,
@@ -271,6 +286,24 @@ class KubernetesLauncher:
             )
         final = replace(_final_of(verdict, seen, current), machines=machines)
         return self._final(name, final, ended=all(view.state.final for view in views))
+
+    def _outlive(
+        self, name: str, seen: Attempts, pods: tuple[PodView, ...], codes: Mapping[str, int]
+    ) -> tuple[str, ...]:
+        """The nodes that run on although the training has failed on another one; with auto-resume that one is started again."""
+        begun = bool(seen.current) and any((self._output(name).folder / seen.current / "started").glob("*"))
+        others = outliving(pods, codes) if begun and not self.options.auto_resume else ()
+        if not others:
+            self._failed_since.pop(name, None)
+        return others
+
+    def _cut_off(self, name: str, known: FinalState, others: tuple[str, ...]) -> FinalState:
+        """The end of such a job. The logs are read now: a deleted pod has none."""
+        logs = list[NodeLog]()
+        with contextlib.suppress(LaunchError):
+            logs += [node_log(node, self.logs(name, node)) for node, code in known.exit_codes[:NAMED] if code]
+        said = cut_off_text(known.exit_codes, one_line(cause_of(logs).text))
+        return replace(known, state=JobState.FAILED, trouble=Trouble.ENDED, detail=said, ended=others)
 
     def _unread(self, name: str, pods: tuple[PodView, ...]) -> str:
         """Bring what the pods wrote; why that is not possible now, "" if it is. The job's own state does not depend on it."""
@@ -343,7 +376,14 @@ def _final_of(verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...]) -> Fi
 def _status(final: FinalState) -> JobStatus:
     codes, shown = dict(final.exit_codes), _shown(final.machines)
     return JobStatus(
-        final.state, final.detail, final.attempt, codes, final.trouble, final.earlier, machines=shown
+        final.state,
+        final.detail,
+        final.attempt,
+        codes,
+        final.trouble,
+        final.earlier,
+        machines=shown,
+        ended=final.ended,
     )
 
 

@@ -8,6 +8,7 @@ The job's folder, on the file system that the nodes share:
     logs/, nodes/    a log per node; a folder of the agent per node
     submitted.json   the number that sbatch returned
     claim            the number of the one job that may use the folder, written when it starts
+    begun            empty; the files of this start are newer
     ended.json       how the script ended
     final.json       the job's last state, once the launcher has seen it
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks.exchange import secret_key
 from checks.value_types import DecodeError
-from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Plan, Request, Work
+from tasks.launchers.base import FAILED_NODE_GRACE_S, JobSpec, LaunchRejected, Placement, Plan, Request, Work
 from tasks.launchers.job_rules import (
     require_end,
     require_files,
@@ -82,6 +83,10 @@ def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[st
         "job": shlex.quote(str(folder)),
         "nodes": str(job.nodes),
         **{name: str(math.ceil(seconds)) for name, seconds in minutes.items()},
+        # With auto-resume it is HyperPod that ends and starts a step of which a node failed.
+        "failed_grace_s": f"{FAILED_NODE_GRACE_S:.0f}"
+        if job.work.trains and not _resumes(job, options)
+        else "0",
         "python": shlex.quote(options.python),
         "interface": shlex.quote(options.interface),
         "srun_options": f"({shlex.join(_srun(job, folder, options))})",

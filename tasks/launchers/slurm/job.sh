@@ -1,5 +1,6 @@
 # The part of a batch script that is the same for every job. Above it stand the #SBATCH lines and these variables: job (its folder),
-# nodes, max_runtime_s, grace_s, srun_options and agent (the agent's arguments).
+# nodes, max_runtime_s, grace_s, failed_grace_s (0: the nodes of a job that fail do not end it), srun_options and agent (the agent's
+# arguments).
 set -u
 umask 077
 SECONDS=0
@@ -11,6 +12,7 @@ if [[ "$(cat "$job/claim" 2>/dev/null)" != "$SLURM_JOB_ID" ]]; then
     exit 75
 fi
 rm -f "$job/ended.json" # of a start before this one
+touch "$job/begun"
 
 # The user's profile may set what belongs to another gate.
 for name in "${!PRELAUNCH_@}" "${!PREFECT_@}"; do
@@ -35,12 +37,24 @@ set -- "$(type -P srun || echo /usr/bin/srun)" \
 (unset srun_options agent && . "$job/in/environment.sh" && exec "$@") & # bash exports no arrays
 step=$!
 
+# The nodes on which the training has failed in this start, once it has begun on any: before that, healthy nodes still report.
+failed_nodes() {
+    [[ -n "$(find "$job"/out/*/started -type f -newer "$job/begun" -print -quit 2>/dev/null)" ]] || return 0
+    find "$job"/out/*/agent -name '*.json' -newer "$job/begun" -exec grep -lE '"exit_code": -?[1-9]' {} + 2>/dev/null |
+        sed 's|.*/||; s|[.]json$||' | sort | tr '\n' ' '
+}
+
 # Slurm counts whole minutes. At the max runtime the nodes are told first; SIGTERM to srun then kills its tasks.
-overdue=false
+overdue=false failed='' failed_by=0 cut=''
 while kill -0 "$step" 2>/dev/null; do
     left=$((max_runtime_s - SECONDS))
+    if ((failed_grace_s > 0)) && [[ -z "$failed" ]]; then
+        failed="$(failed_nodes)"
+        failed_by=$((SECONDS + failed_grace_s))
+    fi
+    [[ -z "$failed" ]] || ((left < failed_by - SECONDS)) || left=$((failed_by - SECONDS))
     if ((left <= 0)); then
-        overdue=true
+        if ((SECONDS < max_runtime_s)); then cut="${failed% }"; else overdue=true; fi
         scancel --signal=TERM "$SLURM_JOB_ID"
         sleep "$grace_s" &
         wait -n "$step" $!
@@ -52,6 +66,6 @@ while kill -0 "$step" 2>/dev/null; do
 done
 wait "$step"
 code=$?
-printf '{"job_id": %d, "restarts": %d, "exit_code": %d, "overdue": %s}\n' \
-    "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$code" "$overdue" >"$job/.ended.json" && mv -f "$job/.ended.json" "$job/ended.json"
+printf '{"job_id": %d, "restarts": %d, "exit_code": %d, "overdue": %s, "failed": "%s"}\n' \
+    "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$code" "$overdue" "$cut" >"$job/.ended.json" && mv -f "$job/.ended.json" "$job/ended.json"
 exit "$code"

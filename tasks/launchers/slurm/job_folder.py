@@ -23,20 +23,24 @@ NUMBER_BYTES = 64
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """ended.json: the exit code of the step, and whether the script ended it at its max runtime."""
+    """ended.json: the exit code of the step, and whether the script ended it at its max runtime; `failed` are the nodes because of
+    which the script ended it.
+    """
 
     job_id: int
     exit_code: int
     overdue: bool
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class FinalState:
-    """final.json: the last state of the job."""
+    """final.json: the last state of the job; `ended` is as in JobStatus."""
 
     state: JobState
     trouble: Trouble
     detail: str
+    ended: tuple[str, ...] = ()
 
 
 class SharedJobFolder:
@@ -112,7 +116,8 @@ class SharedJobFolder:
         """How the script ended."""
         table = _table(self.path / ENDED)
         try:
-            return ScriptEnd(int(table["job_id"]), int(table["exit_code"]), bool(table["overdue"]))
+            failed = tuple(str(table.get("failed") or "").split())
+            return ScriptEnd(int(table["job_id"]), int(table["exit_code"]), bool(table["overdue"]), failed)
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -120,13 +125,18 @@ class SharedJobFolder:
         """The job's last state."""
         table = _table(self.path / FINAL)
         try:
-            return FinalState(JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]))
+            ended = tuple(map(str, table.get("ended") or ()))
+            return FinalState(
+                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended
+            )
         except (KeyError, ValueError):
             return None
 
     def write_final(self, final: FinalState) -> None:
         """Record the last state, and remove the key: no start of this job will need it."""
-        table = {"state": final.state.value, "trouble": final.trouble.value, "detail": final.detail}
+        table = {
+            "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail, "ended": final.ended,
+        }  # fmt: skip
         write_whole(self.path / FINAL, json.dumps(table).encode())
         secret_key.remove(self.path / "in" / secret_key.FILE)
 

@@ -14,6 +14,7 @@ from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
+    FAILED_NODE_GRACE_S,
     Delays,
     Hold,
     JobHandle,
@@ -186,9 +187,8 @@ class SlurmLauncher:
                 return JobStatus(JobState.RUNNING, said, seen.current, {}, earlier=seen.earlier)
         if row is not None and not row.job_state.final and row.state != FORGOTTEN:
             self._over_since.pop(name, None)
-            return JobStatus(
-                row.job_state, row.detail, seen.current, dict(seen.exit_codes), earlier=seen.earlier
-            )
+            said = "; ".join((row.detail, *_waits(folder, seen)))
+            return JobStatus(row.job_state, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
         ended = folder.ended()
         if self._settling(name, row, ended, seen):
             said = "the job has ended, and not everything that its nodes wrote is here yet"
@@ -263,9 +263,27 @@ def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: Sh
         return FinalState(JobState.FAILED, Trouble.MAX_RUNTIME, "it reached its max runtime")
     if ended.exit_code == 0:
         return FinalState(JobState.SUCCEEDED, Trouble.NONE, f"job {ended.job_id} ended well")
-    ends = [f"{node} ended with {code}" for node, code in seen.exit_codes if code][:8]
+    if ended.failed:
+        codes = dict(seen.exit_codes)
+        said = "; ".join(f"{node} ended with {codes.get(node, 'an error')}" for node in ended.failed[:8])
+        others = tuple(sorted(seen.hosts - {*ended.failed}))
+        later = f"the other nodes still ran {FAILED_NODE_GRACE_S:.0f} s later and were ended"
+        return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others)
+    ends = _failed(seen)
     said = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
     return FinalState(JobState.FAILED, Trouble.ENDED, _with_words(said, seen, folder))
+
+
+def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
+    """On which nodes a training has failed, and how long the script waits for the others; nothing of a job that only checks."""
+    failed = _failed(seen)
+    if not failed or not any((folder.out / seen.current / "started").glob("*")):
+        return []
+    return [*failed, f"the other nodes have {FAILED_NODE_GRACE_S:.0f} s from then on to end by themselves"]
+
+
+def _failed(seen: Attempts) -> list[str]:
+    return [f"{node} ended with {code}" for node, code in seen.exit_codes if code][:8]
 
 
 def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
@@ -276,4 +294,6 @@ def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
 
 def _status(final: FinalState, seen: Attempts) -> JobStatus:
     codes = dict(seen.exit_codes)
-    return JobStatus(final.state, final.detail, seen.current, codes, final.trouble, seen.earlier)
+    return JobStatus(
+        final.state, final.detail, seen.current, codes, final.trouble, seen.earlier, ended=final.ended
+    )

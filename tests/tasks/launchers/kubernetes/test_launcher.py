@@ -289,6 +289,32 @@ def test_an_error_of_the_api_server_is_no_end_of_a_job(
     assert (seen.state, seen.absent) == (JobState.UNKNOWN, False)
 
 
+ONE_FAILS = """
+import os, sys, time
+if os.environ["PRELAUNCH_NODE"] == "node-1":
+    raise RuntimeError("my loss exploded")
+time.sleep(300)
+"""
+
+
+def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Job per node: nobody else ends the others. What the failed node printed is kept, for a deleted pod has no log."""
+    launcher, spec = make(), job(tmp_path, ONE_FAILS)
+    launcher.submit(launcher.plan(spec))
+    waits = until(launcher, spec.name, SECONDS, lambda status: "the other nodes have" in status.detail)
+    monkeypatch.setattr("tasks.launchers.kubernetes.launcher.FAILED_NODE_GRACE_S", 0.0)
+    ended = until_final(launcher, spec.name, SECONDS)
+
+    assert JobState.RUNNING is waits.state and "node-1 on " in waits.detail
+    assert (JobState.FAILED, Trouble.ENDED, ("node-0",)) == (ended.state, ended.trouble, ended.ended)
+    assert ended.detail.startswith(
+        "node-1: RuntimeError: my loss exploded; node-1 ended with 1; the other nodes"
+    )
+    assert cluster.server.names("pods") == [] and make().state(spec.name) == ended
+
+
 def test_a_job_that_somebody_deleted_was_stopped(cluster: Cluster, make: Make, tmp_path: Path) -> None:
     """And what is left of it is ended."""
     launcher, spec = make(), job(tmp_path, WAIT)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launchers.base import Work
+from tasks.launchers.slurm import batch_script
 from tasks.launchers.slurm.batch_script import make_plan
 from tasks.launchers.slurm.job_folder import ScriptEnd, SharedJobFolder
 from tasks.launchers.slurm.options import SlurmOptions
@@ -82,3 +84,53 @@ def test_a_script_ends_its_own_step_at_the_max_runtime(tmp_path: Path) -> None:
 
     assert "stub scancel --signal=TERM 77\n" in said
     assert shared.ended() == ScriptEnd(77, 143, overdue=True)
+
+
+FAILS = """#!/bin/bash
+echo "stub srun" >>{log}
+mkdir -p "$PRELAUNCH_OUT/{token}/agent" "$PRELAUNCH_OUT/{token}/started"
+{started}
+printf '{{\\n "exit_code": 7,\\n "node": "n2"\\n}}' >"$PRELAUNCH_OUT/{token}/agent/n2.json"
+printf '{{\\n "exit_code": null,\\n "node": "n1"\\n}}' >"$PRELAUNCH_OUT/{token}/agent/n1.json"
+exec /bin/sleep {seconds}
+"""
+TOKEN = "abcdef12"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("work", "started", "ends"),
+    [
+        (Work.CONFIRM, True, ScriptEnd(77, 143, overdue=False, failed=("n2",))),
+        (Work.GATE, False, ScriptEnd(77, 0, overdue=False)),
+        (Work.CHECK, True, ScriptEnd(77, 0, overdue=False)),
+    ],
+    ids=["training", "before the training", "checks"],
+)
+def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Work, started: bool, ends: ScriptEnd
+) -> None:
+    """After a grace. Neither checks nor a job whose nodes still check are: the other nodes would lose their reports."""
+    monkeypatch.setattr(batch_script, "FAILED_NODE_GRACE_S", 1.0)
+    log, commands, root = tmp_path / "log", tmp_path / "bin", tmp_path / "root"
+    commands.mkdir()
+    mark = f'touch "$PRELAUNCH_OUT/{TOKEN}/started/n1"' if started else ""
+    stays = 30 if ends.failed else 8
+    (commands / "srun").write_text(FAILS.format(log=log, token=TOKEN, started=mark, seconds=stays))
+    (commands / "scancel").write_text(STUB.format(name="scancel", log=log, seconds=0.0))
+    for stub in commands.iterdir():
+        stub.chmod(0o755)
+    job = replace(JOB, work=work, max_runtime_s=3600.0)
+    shared = SharedJobFolder(root, job.name)
+    old = shared.path / "out" / "0000aaaa"  # a start before this one that failed as well
+    assert shared.stage(make_plan(job, root, SlurmOptions(grace_s=1.0)))
+    (old / "agent").mkdir(parents=True)
+    (old / "agent" / "n9.json").write_text('{"exit_code": 9}')
+    subprocess.run(
+        ("/bin/bash", str(shared.path / "job.sbatch")),
+        env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
+        cwd=tmp_path, timeout=60, check=False, capture_output=True,
+    )  # fmt: skip
+
+    assert ends == shared.ended()
+    assert ("stub scancel --signal=TERM 77" in log.read_text()) is bool(ends.failed)

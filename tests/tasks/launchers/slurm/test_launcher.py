@@ -268,6 +268,40 @@ def test_how_the_script_ended_counts_while_the_folder_settles(
     assert slurm.state(NAME).state is JobState.SUCCEEDED
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
+    answers: Answers, slurm: SlurmLauncher, started: bool
+) -> None:
+    """Who failed, how long the others are waited for, and whose exit codes say nothing; a node's checks are none of this."""
+    slurm.submit(slurm.plan(JOB))
+    answers.squeue = "5|RUNNING|n[1-2]|None\n"
+    attempt = folder(slurm) / "out" / "abcdef12"
+    for name in ("agent", *(("started",) if started else ())):
+        (attempt / name).mkdir(parents=True)
+    for node, code in (("n1", "null"), ("n2", "7")):
+        (attempt / "agent" / f"{node}.json").write_text(f'{{"exit_code": {code}}}')
+    if started:
+        (attempt / "started" / "n1").touch()
+    running = slurm.state(NAME)
+    (attempt / "agent" / "n1.json").write_text('{"exit_code": 143}')
+    failed = "n2" if started else ""
+    (folder(slurm) / "ended.json").write_text(
+        f'{{"job_id": 5, "exit_code": 143, "overdue": false, "failed": "{failed}"}}'
+    )
+    answers.squeue = "5|FAILED|n[1-2]|None\n"
+    ended, again = slurm.state(NAME), slurm.state(NAME)
+
+    waits = "; n2 ended with 7; the other nodes have 30 s from then on to end by themselves"
+    assert running.detail == f"job 5 is RUNNING{waits if started else ''}"
+    assert (JobState.FAILED, ("n1",) if started else ()) == (ended.state, ended.ended)
+    assert ended.detail == (
+        "n2 ended with 7; the other nodes still ran 30 s later and were ended"
+        if started
+        else "job 5 ended with exit code 143; n1 ended with 143; n2 ended with 7"
+    )
+    assert again == ended
+
+
 def test_a_job_that_nobody_knows_is_over_at_last(
     answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
