@@ -38,8 +38,12 @@ trap 'tell SIGTERM' TERM
 trap 'tell SIGHUP' HUP
 trap 'tell SIGINT' INT
 
-mkdir -p "$out" || exit 2
-rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html,logs.txt} || exit 2
+if ! mkdir -p "$out" || ! rm -f "$out"/{prelaunch.json,junit.xml,summary.md,report.html,logs.txt} || [[ ! -w $out ]]; then
+    echo "prelaunch: the folder of the results (results, PRELAUNCH_OUT), $out, cannot be written: rejected, exit code 2" >&2
+    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch rejected the request::the folder of the results cannot be written" >&2
+    printf 'exit-code=2\ndecision=\nresults=%s\n' "$out" >>"${GITHUB_OUTPUT:-/dev/null}"
+    exit 2
+fi
 
 # The results where the command itself left none: how the end is headed, and one sentence about it.
 write_results() {

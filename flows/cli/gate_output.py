@@ -179,7 +179,8 @@ def nothing_judged(
     if arguments.format == "json":
         made = ending_json(None, None, None, None, None, gate_id, reason, line)
         write_stdout(json_text(made, by_name=False))
-        write_stderr(f"prelaunch: {one_line(reason, 1000)}")
+        if arguments.summary is None:
+            write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     else:
         write_stdout(f"{line}\n")
     annotate_end(line, code, None)

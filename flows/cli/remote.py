@@ -71,7 +71,7 @@ def no_verdict(
     else:
         write_unjudged(arguments, "gate", reason)
     annotate_end(line, code, None)
-    if arguments.format == "json":
+    if arguments.format == "json" and arguments.summary is None:
         write_stderr(f"prelaunch: {one_line(reason, 1000)}")
     return int(code)
 
@@ -98,7 +98,7 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
     training = said.document.get("training")
     trained = str(training.get("job_id") or "") if isinstance(training, Mapping) else ""
     write_logs(arguments, said.store, said.gate_id, trained, said.code)
-    if said.code != Exit.GO and arguments.format == "json":
+    if said.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
         write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
     first = str(said.document.get("first_line") or said.document.get("reason"))
     annotate_end(first, said.code, said.verdict.level if said.verdict else None)

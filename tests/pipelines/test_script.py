@@ -85,6 +85,16 @@ def test_a_wrong_variable_is_rejected_on_every_channel(
     assert "usage:" not in done.stderr
 
 
+def test_a_folder_that_cannot_be_written_is_said_where_it_can_be(tmp_path: Path) -> None:
+    """A file stands in its place: the annotation and the outputs remain."""
+    (tmp_path / "prelaunch-results").write_text("")
+    output = tmp_path / "output"
+    done = _script(tmp_path, PRELAUNCH_GATE_FILE="g.toml", GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(output))
+
+    assert 2 == done.returncode and "::error title=Prelaunch rejected the request::" in done.stderr
+    assert output.read_text().startswith("exit-code=2\n")
+
+
 @pytest.mark.parametrize(("value", "passed"), [("true", True), ("false", False), ("", False)])
 def test_check_only_is_passed_where_it_is_true(tmp_path: Path, value: str, passed: bool) -> None:
     """And nowhere else."""

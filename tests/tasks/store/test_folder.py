@@ -104,6 +104,12 @@ def test_every_error_is_a_store_error() -> None:
     assert all(issubclass(kind, StoreError) for kind in KINDS)
 
 
+def test_a_file_system_that_takes_no_files_is_unwritable() -> None:
+    """With the remedy of every other store that cannot be written."""
+    with pytest.raises(StoreUnwritable, match=r"cannot be written .*set \[store\] path"):
+        FolderStore(Path("/proc/prelaunch")).probe()
+
+
 def test_a_lock_that_is_never_let_go_of_is_said(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was stopped while it held the lock; every method ends."""
     monkeypatch.setattr(folder, "LOCK_S", 0.1)
