@@ -32,8 +32,17 @@ def remedy_of(hindrance: Hindrance, check: str) -> str:
     ]
 
 
+# What to do where a check ran, and what it wrote lacks something.
+INCOMPLETE = "Run the gate again. If the finding returns, use one version of Prelaunch for the checks, the policy and the verdict."
+
+
 def not_measured(
-    check: str, subject: str, unmeasured: Unmeasured, level: Level, evidence: str = "", remedy: str = ""
+    check: str,
+    subject: str,
+    unmeasured: Unmeasured,
+    level: Level,
+    evidence: str = "",
+    remedy: str = INCOMPLETE,
 ) -> Finding:
     """The finding, cause EVIDENCE, that this check of this subject, or one value of it, was not measured."""
     return Finding(

@@ -29,6 +29,7 @@ from tasks.reports.store_argument import (
     typed_store,
 )
 from tasks.store.base import StoreError
+from tasks.store.history import kept_gates
 from tasks.store.index import IndexFailed
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
             from tasks.reports.fleet.page import fleet_page
 
             title = f"Fleet {cluster}" if cluster else "Fleet"
-            write_file(arguments.html, fleet_page(found, report_links(named.store), title))
+            keys = {key for some in kept_gates(named.store).values() for key in some}
+            write_file(arguments.html, fleet_page(found, report_links(named.store, kept=keys), title))
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
     except StoreError as error:

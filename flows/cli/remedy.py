@@ -128,6 +128,8 @@ def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
         mode = work.remediation.settings.mode.value
         write_stdout(json_text({"mode": mode, "cases": rows, "doubt": work.doubt or None}))
         return int(Exit.REJECTED if work.doubt else Exit.GO)
+    if work.doubt:
+        write_stdout("Do not follow this: it is what the gate's own verdict asked for, which is in doubt.\n")
     for case, steps in plans:
         found = case.blames[0]
         write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")

@@ -12,7 +12,7 @@ from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.version import ENGINE
 from tasks.render.html import security
 from tasks.render.page_template import page_template
-from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, trend_headline
+from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, still, trend_headline
 from tasks.text.inert import one_line
 
 HERE = Path(__file__).parent
@@ -87,7 +87,7 @@ def _word(worse: bool, told: bool) -> tuple[str, str]:
 
 def _card(machine: Machine) -> Card:
     word, tone = _word(machine.worse, machine.told)
-    steady = [course for course in machine.courses if not course.moves and course.points]
+    steady = still(machine.courses)
     drawn = panels(machine.degrading, machine.growing, steady)
     several = "report" if machine.reports == 1 else "reports"
     about = f"{machine.reports} {several}, {machine.first} to {machine.last}, known by {machine.known_by}"

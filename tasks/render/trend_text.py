@@ -131,6 +131,8 @@ def course_text(course: Course) -> str:
         return "no trend" if course.motion is Motion.STEADY else _unknown(course)
     first, last = course.points[0], course.points[-1]
     ends = f"{figure(first.value)} to {figure(last.value)} in {_span(last.day - first.day)}"
+    if is_constant(course):
+        ends = f"{figure(last.value)} for {_span(last.day - first.day)}"
     if course.motion is Motion.UNKNOWN:
         return f"{ends}; {_unknown(course)}"
     if course.change is None or course.chance is None:
@@ -140,6 +142,20 @@ def course_text(course: Course) -> str:
     if course.motion is Motion.WORSE:
         return moved
     return f"{moved}; with fewer than {LEAST_PEERS} nodes in a gate nobody can tell the machine from its software"
+
+
+def is_constant(course: Course) -> bool:
+    """Whether it had one value all the time: such a number says nothing while too few gates measured it."""
+    return len({point.value for point in course.points}) == 1
+
+
+def still(courses: Sequence[Course]) -> list[Course]:
+    """Those that do not move, and have something to draw."""
+    return [
+        one
+        for one in courses
+        if one.points and not one.moves and not (one.motion is Motion.UNKNOWN and is_constant(one))
+    ]
 
 
 def _unknown(course: Course) -> str:

@@ -202,9 +202,15 @@ def plural(predicate: str) -> str:
 
 
 def several(predicate: str) -> str:
-    """The predicate for several subjects, for each of which its numbers hold: "each have 12 wrong values"."""
+    """The predicate for several subjects, for each of which its numbers hold: "each have 12 wrong values"; where they are in brackets
+    at the end, "compute wrong sums (each: 12 wrong values)".
+    """
     said = plural(predicate)
-    return f"each {said}" if any(map(str.isdecimal, said)) else said
+    if not any(map(str.isdecimal, said)):
+        return said
+    before, _, inside = said.removesuffix(")").rpartition("(")
+    at_end = said.endswith(")") and not any(map(str.isdecimal, before)) and ")" not in inside
+    return f"{before}(each: {inside})" if at_end else f"each {said}"
 
 
 def who(subject: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from checks.facts.failures import Span
 from checks.judge.cost.cost import Cost, Loss
+from checks.model import ANSWER_WORDS, Answer, Cause, Level
 
 ROWS = 20
 LEAST = 0.001
@@ -75,7 +76,9 @@ def _row(made: Cost, loss: Loss) -> CostRow:
         "" if made.usd_per_unit_hour is None else _span(loss.hours_lost.scaled(made.usd_per_unit_hour), "USD")
     )
     places = f"{loss.places}"
-    what = f"{loss.level.value} {loss.cause.value.lower()}: {loss.check}"
+    unknown = loss.level is Level.FAIL and loss.cause is Cause.EVIDENCE
+    word = ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else f"{loss.level.value} {loss.cause.value.lower()}"
+    what = f"{word}: {loss.check}"
     return CostRow(what, loss.fault.value, places, _span(loss.hours_lost, made.unit), usd)
 
 

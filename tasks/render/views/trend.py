@@ -8,7 +8,7 @@ from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import LEAST_PROOFS
 from checks.judge.trend.model import Course, Machine, Point, Trend
 from tasks.render.context import PastNumber
-from tasks.render.trend_text import course_text, growth_text, spark
+from tasks.render.trend_text import course_text, growth_text, spark, still
 from tasks.text.inert import one_line
 
 NUMBERS, DOTS = 6, 32
@@ -26,7 +26,7 @@ def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
     steady = [
         (machine, course)
         for machine in trend.machines
-        for course in _telling(_one_a_check([c for c in machine.courses if not c.moves and c.points]))
+        for course in _telling(_one_a_check(still(machine.courses)))
     ]
     drawn = [
         _figure(f"{_named(machine)}{course.check} {course.what}", course_text(course), bad, course.points)

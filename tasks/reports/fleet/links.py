@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tasks.store.base import Store
@@ -10,10 +10,16 @@ from tasks.store.layout import fleet_key, html_key
 from tasks.text.inert import browsable
 
 
-def report_links(store: Store, in_store: bool = False) -> Callable[[str], str]:
-    """Of a gate's id, the address of its report. A page that lies in the store itself (`in_store`) leads there from its own folder."""
+def report_links(
+    store: Store, in_store: bool = False, kept: Collection[str] | None = None
+) -> Callable[[str], str]:
+    """Of a gate's id, the address of its report, "" if it is not among the `kept` keys (None: nobody looked). A page that lies in the
+    store itself (`in_store`) leads there from its own folder.
+    """
 
     def link(gate_id: str) -> str:
+        if kept is not None and html_key(gate_id) not in kept:
+            return ""
         place = store.place(html_key(gate_id))
         if "://" in place:
             return browsable(place)

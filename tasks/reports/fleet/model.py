@@ -46,7 +46,8 @@ class SchedulerDifference(StrEnum):
 @dataclass(frozen=True)
 class GateMark:
     """One gate of a machine, under the name that it had then. `measured_at` is a Unix time. `profile` is None if it is not known any
-    more. `failure` says that the gate's training failed on this node, and why.
+    more. `failure` says that the gate's training failed on this node, and why; `finding` why the gate condemned it, "" where it did
+    not.
     """
 
     gate_id: str
@@ -57,6 +58,7 @@ class GateMark:
     profile: Profile | None
     policy: str
     failure: str = ""
+    finding: str = ""
 
 
 @dataclass(frozen=True)

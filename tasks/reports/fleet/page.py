@@ -13,6 +13,7 @@ from checks.version import ENGINE
 from tasks.render.html import security
 from tasks.render.page_template import page_template
 from tasks.render.trend_page import Panel, panels
+from tasks.render.trend_text import still
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
     LEGEND,
@@ -194,7 +195,7 @@ def _section(node: FleetNode, fleet: Fleet) -> Section:
     )
     return Section(
         one_line(node.name, 120), one_line(node.cluster, 63), _label(node), _tone_of(node), _signs(node), parts,
-        panels(node.moves, node.growing, [course for course in node.courses if not course.moves and course.points]),
+        panels(node.moves, node.growing, still(node.courses)),
     )  # fmt: skip
 
 

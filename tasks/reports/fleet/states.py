@@ -33,7 +33,7 @@ from tasks.store.node_rows import (
     Standing,
     is_accepted_gap,
 )
-from tasks.store.records import KeptFinding, Record, is_measurement
+from tasks.store.records import KeptFinding, Record, findings_line, is_measurement
 
 HOUR_S = 3600.0
 STRIP = 30
@@ -129,6 +129,7 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
                 row.standing,
                 gate.profile,
                 gate.policy,
+                finding=_why(row) if row.standing is Standing.CONDEMNED else "",
             )
     of_key: dict[str, _Known] = {}
     for machine in (one for one in made.machines if one.places):
@@ -153,6 +154,12 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
         of_key[names[at][1]].marks.append(mark)
         of_key[names[at][1]].rows.append(rows[at])
     return list({id(one): one for one in of_key.values()}.values())
+
+
+def _why(row: NodeRow) -> str:
+    """Why the gate condemned the node, which is said also where a later gate has answered it."""
+    failed = [one for one in row.findings if one.level is Level.FAIL and one.cause is Cause.HARDWARE]
+    return findings_line(failed) if failed else ""
 
 
 def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fresh_s: float) -> FleetNode:

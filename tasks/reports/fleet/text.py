@@ -75,10 +75,12 @@ def moved_line(fleet: Fleet) -> str:
 
 
 def budget_line(fleet: Fleet) -> str:
-    """How often a healthy machine is named."""
+    """How often a healthy machine is named; "" where no number has enough gates to be compared."""
+    if not fleet.series:
+        return ""
     return (
-        f"At most {FALSE_NAMES_A_MONTH:g} healthy machine a month is expected to be said to get worse by chance "
-        f"({fleet.series:,} numbers, {fleet.gates_a_month:.0f} gates a month)."
+        f"Of what is said to get worse, at most {FALSE_NAMES_A_MONTH:g} machine a month is expected to be healthy "
+        f"({fleet.series:,} numbers compared, {fleet.gates_a_month:.0f} gates a month)."
     )
 
 
@@ -306,8 +308,9 @@ def mark_words(mark: GateMark, now: float) -> str:
     apart = judged is not None and abs(judged - mark.measured_at) > APART_S
     measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
     said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
+    why = f": {mark.finding}" if mark.finding else ""
     failed = f"; {mark.failure}" if mark.failure else ""
-    return f"{said}{profile}{measured}{failed}"
+    return f"{said}{profile}{measured}{why}{failed}"
 
 
 def span(seconds: float) -> str:

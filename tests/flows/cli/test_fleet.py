@@ -13,7 +13,7 @@ from tasks.machines.base import Machine, Rung, Service
 from tasks.remediation.records import Records
 from tasks.reports.fleet import reading
 from tasks.store.folder import FolderStore
-from tasks.store.layout import nodes_key
+from tasks.store.layout import html_key, nodes_key
 from tests.fakes.machines import PlayedMachines
 from tests.sample_reports import healthy, with_metric, wrong_sums
 from tests.tasks.kept_gates import FIRST_S, gate_id, keep
@@ -51,6 +51,10 @@ def test_the_answer_comes_first_and_a_page_is_written(
 ) -> None:
     """Exit code 1: a node is condemned. The page has the same line, and asks for nothing."""
     page = tmp_path / "fleet.html"
+    assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
+    assert "last report" not in page.read_text(), "no gate kept its page"
+    store.put(html_key(gate_id(2)), b"<!doctype html>")
+    capsys.readouterr()
 
     assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
     out, err = capsys.readouterr()
@@ -150,6 +154,22 @@ def test_hostile_names_are_text(tmp_path: Path, capsys: Captured) -> None:
     assert "<script>alert" not in pages and "\x1b" not in out + pages
 
 
+def test_why_a_node_was_condemned_is_said_after_the_finding_is_closed(
+    store: FolderStore, capsys: Captured
+) -> None:
+    """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
+    keep(store, 3, replace(healthy(3, 2), measured_at="2025-11-24T08:00:00Z"))
+    main(["history", str(store.root), "node-1", *LONG[:2]])
+    out = capsys.readouterr().out
+
+    assert "Open findings" not in out and "++X+" in out
+    assert [
+        ": FAIL node-1, rank 3 computes wrong sums" in line
+        for line in out.splitlines()
+        if line.startswith("  X ")
+    ] == [True]
+
+
 def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured) -> None:
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
@@ -161,7 +181,8 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     assert (
         "Acts:\n" in out
         and "fence 1" in out
-        and f"X 2025-11-23T08:00:00Z condemned as node-1 by {gate_id(2)}" in out
+        and f"X 2025-11-23T08:00:00Z condemned as node-1 by {gate_id(2)}, quick: FAIL node-1, rank 3 computes wrong"
+        in out
     )
     assert "computes wrong sums" in (tmp_path / "n.html").read_text()
     assert 1 == main(["history", str(store.root), "node-1", "--format", "json"])

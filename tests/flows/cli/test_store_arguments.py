@@ -45,7 +45,7 @@ def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: F
         report = wrong_sums(report, f"node-1/rank-{rank}")
     keep(store, 3, report)
 
-    said = "FAIL node-1, ranks 8 to 15 each compute wrong sums (12 wrong values in all_reduce)"
+    said = "FAIL node-1, ranks 8 to 15 compute wrong sums (each: 12 wrong values in all_reduce)"
     assert said in run("store", "list", store.root)[1].splitlines()[4]
     assert said in run("store", "list", store.root, "--node", "node-1")[1].splitlines()[2]
 

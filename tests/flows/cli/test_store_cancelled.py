@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key
 from tests.flows.cli.test_store import Run, document, run, store
-from tests.tasks.kept_gates import gate_id
+from tests.sample_reports import healthy
+from tests.tasks.kept_gates import gate_id, keep
 
 __all__ = ["run", "store"]
 
@@ -72,3 +74,13 @@ def test_a_training_that_failed_is_listed_at_its_node(run: Run, store: FolderSto
     ]
     assert gate_id(0) not in {row["gate_id"] for row in document(other)["verdicts"]}
     assert [True, False] == [said in history for history in histories]
+
+
+def test_a_report_that_was_old_when_it_was_judged_is_said_so(run: Run, store: FolderStore) -> None:
+    """Its gate is no news about its machines; one that was judged at once says nothing."""
+    keep(store, 5, replace(healthy(), measured_at="2025-11-21T08:00:00Z"))
+    keep(store, 6, replace(healthy(), measured_at="2025-11-27T07:00:00Z"))
+    lines = run("store", "list", store.root)[1].splitlines()
+    old, new = (next(line for line in lines if gate_id(number) in line) for number in (5, 6))
+
+    assert old.endswith("(measured 5 d before, at 2025-11-21T08:00:00Z)") and "measured" not in new

@@ -200,6 +200,10 @@ def test_a_number_that_holds_for_each_subject_is_said_so() -> None:
     """And not of all together."""
     assert "each have 12 wrong values" == several("has 12 wrong values")
     assert "compute wrong sums" == several("computes wrong sums")
+    assert "compute wrong sums (each: 12 wrong values in all_reduce)" == several(
+        "computes wrong sums (12 wrong values in all_reduce)"
+    )
+    assert "each lack 2 GPUs (8 declared)" == several("lacks 2 GPUs (8 declared)")
 
 
 def test_how_a_process_ended() -> None:
