@@ -318,7 +318,7 @@ def test_a_plan_of_a_verdict_that_would_be_another_now_is_shown_and_not_to_be_fo
 
     assert 2 == main(["remedy", str(path)])
     said = capsys.readouterr()
-    assert "1. fence: type-fence node-1" in said.out
+    assert said.out.startswith("Do not follow this: ") and "1. fence: type-fence node-1" in said.out
     assert "Do not follow it: " in said.err and "by policy test " in said.err and "names mine " in said.err
     assert 2 == main(["remedy", str(path), "--format", "json"])
     assert "by policy test " in json.loads(capsys.readouterr().out)["doubt"]
