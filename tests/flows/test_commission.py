@@ -182,7 +182,9 @@ def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path) -> None:
     assert [] == list(store.glob("clusters/*/jobs/*-train-*"))
 
 
-@pytest.mark.parametrize(("twice", "said"), [(True, "both belong to cluster one"), (False, "cannot be read")])
+@pytest.mark.parametrize(
+    ("twice", "said"), [(True, "both belong to cluster one"), (False, "there is no such file")]
+)
 def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
     """Before anything starts, by the field's name or the file's."""
     first = write_cluster(tmp_path, "one")

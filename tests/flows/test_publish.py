@@ -141,7 +141,7 @@ def test_a_trend_that_cannot_be_made_is_said_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever goes wrong in it, the verdict stands."""
-    monkeypatch.setattr(publish, "past_of", lambda *of: 1 / 0)
+    monkeypatch.setattr(publish, "past_of", lambda *of, **more: 1 / 0)
     _, outcome = gate_it(fake_gate(tmp_path))
     (gate,) = _gates(tmp_path)
 
