@@ -170,7 +170,7 @@ class Shepherd:
             if all(node.exit_code is not None for node in self.nodes):
                 return ""
             if time.monotonic() >= deadline:
-                return f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
+                return self._overdue()
             if time.monotonic() >= answer_by:
                 self.grace_s = 0.0  # they had their time, and whoever stands still would not use more
                 return f"its checks did not end within {self.submission.deadline_s:g} s"
@@ -203,6 +203,13 @@ class Shepherd:
         were = "was" if len(self.cut_off) == 1 else "were"
         later = f"{self.submission.failed_node_grace_s:g} s later and {were} ended"
         return f"{self._said_failed()}; {_names(self.cut_off)} still ran {later}"
+
+    def _overdue(self) -> str:
+        said = f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
+        if self.failed_at is None:
+            return said
+        self.cut_off = self._running()  # the failure came first, and is the reason
+        return f"{self._said_failed()}; {said}"
 
     def _failed(self) -> tuple[RunningNode, ...]:
         return tuple(node for node in self.nodes if node.exit_code)

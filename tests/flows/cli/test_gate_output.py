@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from checks.documents.report import dump_plain
+from checks.exit_codes import Exit
 from checks.model import Level
 from flows.cli.gate import _show, warn_of_time
 from flows.cli.gate_output import interrupted, show
@@ -283,3 +284,22 @@ def test_a_training_that_failed_leads_to_the_file_with_its_logs(
     err = capsys.readouterr().err
     assert (said in summary.read_text()) is (f"%0A{said}" in err) is asked
     assert 1 == err.count("KeyError: 'x'")
+
+
+@pytest.mark.parametrize("on_github", [True, False])
+def test_a_percentage_is_escaped_for_an_annotation_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_github: bool
+) -> None:
+    """GitHub decodes it; a person who reads the text anywhere else would read 43%25."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true" if on_github else "")
+    line = "CANNOT TELL a: node-1 was busy: other work used 43% of 2 CPUs"
+    annotate_end(line, Exit.CANNOT_TELL, Level.FAIL)
+    annotated = capsys.readouterr().err
+    show(
+        argparse.Namespace(format="text", junit=None, summary=None, html=None),
+        "a",
+        Outcome("a-1", Ending.VERDICT, None, None, None, line[15:]),
+    )
+
+    assert annotated.rpartition("::")[2] == (line.replace("%", "%25") + "\n" if on_github else "")
+    assert "used 43% of" in capsys.readouterr().out

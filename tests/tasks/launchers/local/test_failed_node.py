@@ -36,10 +36,10 @@ def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
         made.cancel(name)
 
 
-def submit(launcher: LocalLauncher, code: str, work: Work) -> None:
+def submit(launcher: LocalLauncher, code: str, work: Work, max_runtime_s: float = 60.0) -> None:
     """Submit the job "two-1", whose two nodes run that code."""
     command = ("{python}", "-S", "-c", code, "{out}")
-    launcher.submit(launcher.plan(JobSpec("two-1", command, 2, 1, 60.0, {}, {}, work=work)))
+    launcher.submit(launcher.plan(JobSpec("two-1", command, 2, 1, max_runtime_s, {}, {}, work=work)))
 
 
 def until(launcher: LocalLauncher, seen: Callable[[JobStatus], bool]) -> JobStatus:
@@ -66,6 +66,15 @@ def test_a_training_does_not_wait_for_the_others_for_ever(
 
     assert (JobState.FAILED, 7, ("node-0",)) == (status.state, status.exit_codes["node-1"], status.ended)
     assert "node-1 exited 7; node-0 still ran 0.5 s later and was ended" == status.detail
+
+
+def test_a_node_that_failed_shortly_before_the_max_runtime_is_the_reason(launcher: LocalLauncher) -> None:
+    """And not the limit, which the others would have met."""
+    submit(launcher, FAILS_ALONE, Work.CONFIRM, max_runtime_s=2.0)
+    status = until(launcher, final)
+
+    assert (JobState.FAILED, ("node-0",)) == (status.state, status.ended)
+    assert "node-1 exited 7; it did not end within its max runtime of 2 s" == status.detail
 
 
 def test_while_the_others_have_their_grace_the_state_says_who_failed_and_until_when(
