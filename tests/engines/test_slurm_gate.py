@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,31 @@ def test_in_one_job_it_checks_and_trains_and_no_secret_is_anywhere(
     ]
     assert found == []
     assert not (job / "in" / "exchange.key").exists()
+
+
+ONE_FAILS = """
+import os, sys, time
+try:
+    os.mkdir(sys.argv[1])
+except FileExistsError:
+    time.sleep(300)
+raise RuntimeError("my loss exploded")
+"""
+
+
+@pytest.mark.long
+def test_a_training_that_failed_on_one_node_ends_on_the_other(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Which sleeps for minutes: the gate says what the failed node said, long before the max runtime."""
+    first = tmp_path / "shared" / "first"
+    path = slurm_gate(tmp_path / "shared", "pinned", training=("{python}", "-c", ONE_FAILS, str(first)))
+    begun = time.monotonic()
+    outcome = gate_on_slurm(path)
+
+    assert 4 == outcome.code and outcome.training is not None, outcome.reason
+    assert "RuntimeError: my loss exploded" in outcome.reason
+    assert "the other nodes still ran 30 s later and were ended" in outcome.training.said
+    assert time.monotonic() - begun < 200
+    assert all(slurm.processes(node) == [] for node in slurm.nodes)
 
 
 @pytest.mark.long

@@ -47,6 +47,8 @@ OWN_FILES = (ARCHIVE, START, ENVIRONMENT, secret_key.FILE)
 PASSED = "pass.json"
 # The script ends what is late; Slurm's own limit is behind it, and counts whole minutes.
 BACKSTOP_S = 60.0
+# Twice the default of slurm.conf's SlurmdTimeout, after which a node that does not answer is lost.
+LOST_S = 600.0
 COMMENT = re.compile(r"[^A-Za-z0-9:=.,-]")
 
 
@@ -83,10 +85,7 @@ def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[st
         "job": shlex.quote(str(folder)),
         "nodes": str(job.nodes),
         **{name: str(math.ceil(seconds)) for name, seconds in minutes.items()},
-        # With auto-resume it is HyperPod that ends and starts a step of which a node failed.
-        "failed_grace_s": f"{FAILED_NODE_GRACE_S:.0f}"
-        if job.work.trains and not _resumes(job, options)
-        else "0",
+        "failed_grace_s": f"{_failed_grace_s(job, options):.0f}",
         "python": shlex.quote(options.python),
         "interface": shlex.quote(options.interface),
         "srun_options": f"({shlex.join(_srun(job, folder, options))})",
@@ -171,6 +170,18 @@ def _order(job: JobSpec, options: SlurmOptions) -> Iterator[str]:
 
 def _resumes(job: JobSpec, options: SlurmOptions) -> bool:
     return options.auto_resume and job.work is Work.GATE
+
+
+def _failed_grace_s(job: JobSpec, options: SlurmOptions) -> float:
+    """How long the other nodes may run once the training has failed on one; 0: for as long as they like.
+
+    With auto-resume it is HyperPod that ends and starts a step of which a node failed. Where Slurm may start the job again, it needs
+    the time to find out that a node is lost, whose peers fail at once.
+    """
+    if not job.work.trains or _resumes(job, options):
+        return 0.0
+    again = options.requeue and job.work is Work.GATE
+    return FAILED_NODE_GRACE_S + (LOST_S if again else 0.0)
 
 
 def _passed(job: JobSpec) -> tuple[str, ...]:

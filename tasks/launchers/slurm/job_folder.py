@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from checks.exchange import secret_key
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.base import JobState, Plan, Trouble
-from tasks.launchers.slurm.batch_script import START
+from tasks.launchers.slurm.batch_script import SCRIPT, START
 
 SUBMITTED, CLAIM, ENDED, FINAL = "submitted.json", "claim", "ended.json", "final.json"
 NOBODY = "cancelled"  # a claim that no job has
 NUMBER_BYTES = 64
+GRACE = re.compile(r"^failed_grace_s=(\d{1,9})$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,14 @@ class SharedJobFolder:
         }  # fmt: skip
         write_whole(self.path / FINAL, json.dumps(table).encode())
         secret_key.remove(self.path / "in" / secret_key.FILE)
+
+    def failed_grace_s(self) -> int:
+        """How long the script lets the other nodes run once the training has failed on one; 0: for as long as they like."""
+        try:
+            found = GRACE.search((self.path / SCRIPT).read_text(errors="replace"))
+        except OSError:
+            return 0
+        return int(found[1]) if found else 0
 
     def attempts(self) -> Attempts:
         """The starts of the job, from what the agents of its nodes wrote."""

@@ -14,7 +14,6 @@ from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
-    FAILED_NODE_GRACE_S,
     Delays,
     Hold,
     JobHandle,
@@ -267,7 +266,7 @@ def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: Sh
         codes = dict(seen.exit_codes)
         said = "; ".join(f"{node} ended with {codes.get(node, 'an error')}" for node in ended.failed[:8])
         others = tuple(sorted(seen.hosts - {*ended.failed}))
-        later = f"the other nodes still ran {FAILED_NODE_GRACE_S:.0f} s later and were ended"
+        later = f"the other nodes still ran {folder.failed_grace_s()} s later and were ended"
         return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others)
     ends = _failed(seen)
     said = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
@@ -279,7 +278,11 @@ def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
     failed = _failed(seen)
     if not failed or not any((folder.out / seen.current / "started").glob("*")):
         return []
-    return [*failed, f"the other nodes have {FAILED_NODE_GRACE_S:.0f} s from then on to end by themselves"]
+    grace_s = folder.failed_grace_s()
+    return [
+        *failed,
+        *([f"the other nodes have {grace_s} s from then on to end by themselves"] if grace_s else []),
+    ]
 
 
 def _failed(seen: Attempts) -> list[str]:

@@ -273,3 +273,20 @@ def test_two_that_start_a_refused_job_again_are_refused() -> None:
     """HyperPod and the gate."""
     with pytest.raises(LaunchRejected, match="Set one of them"):
         SlurmOptions(auto_resume=True, exclude_failed=True)
+
+
+@pytest.mark.parametrize(
+    ("work", "options", "grace_s"),
+    [
+        (Work.CHECK, SlurmOptions(), 0),
+        (Work.COMMAND, SlurmOptions(), 0),
+        (Work.GATE, SlurmOptions(requeue=False), 30),
+        (Work.GATE, SlurmOptions(), 630),
+        (Work.GATE, SlurmOptions(auto_resume=True), 0),
+    ],
+)
+def test_a_node_that_fails_ends_a_training_alone_and_no_job_that_slurm_may_start_again(
+    work: Work, options: SlurmOptions, grace_s: int
+) -> None:
+    """The peers of a node that is lost fail before Slurm knows of it, and starts the job again."""
+    assert f"\nfailed_grace_s={grace_s}\n" in script(replace(JOB, work=work), options)

@@ -291,11 +291,11 @@ def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
     answers.squeue = "5|FAILED|n[1-2]|None\n"
     ended, again = slurm.state(NAME), slurm.state(NAME)
 
-    waits = "; n2 ended with 7; the other nodes have 30 s from then on to end by themselves"
+    waits = "; n2 ended with 7; the other nodes have 630 s from then on to end by themselves"
     assert running.detail == f"job 5 is RUNNING{waits if started else ''}"
     assert (JobState.FAILED, ("n1",) if started else ()) == (ended.state, ended.ended)
     assert ended.detail == (
-        "n2 ended with 7; the other nodes still ran 30 s later and were ended"
+        "n2 ended with 7; the other nodes still ran 630 s later and were ended"
         if started
         else "job 5 ended with exit code 143; n1 ended with 143; n2 ended with 7"
     )
