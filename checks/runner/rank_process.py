@@ -34,6 +34,7 @@ from checks.runner.node_context import NodeContext, open_node_context
 
 IMPORT_S = 120.0
 GROUP_SHARE = 0.6
+SHORT_S = 2.0  # ranks of a busy machine may need as long to form their group
 VOTE_SHARE = (
     0.15  # the share of a check's deadline for which a rank waits for the others' decision to measure again
 )
@@ -168,13 +169,11 @@ class Session:
     def _join(self) -> None:
         """Joins the group and verifies that all ranks have the same catalogue, before the first collective.
 
-        A short limit that the gate file sets for one check is that check's own matter: the others need the group as well.
+        A limit below SHORT_S that the gate file sets for one check is that check's own matter: the others need the group as well.
         """
-        usual = (
-            max(self.node_context.own_timeout_s(check), self.node_context.usual_timeout_s(check))
-            for check in self.left
-        )
-        timeout_s = GROUP_SHARE * min(*usual, self.left_s())
+        own = ((self.node_context.own_timeout_s(check), check) for check in self.left)
+        limits = [s if s >= SHORT_S else max(s, self.node_context.usual_timeout_s(check)) for s, check in own]
+        timeout_s = GROUP_SHARE * min(*limits, self.left_s())
         if timeout_s < LEAST_S:
             self.lost = self.node_context.deadline.reason(CheckProgress.NEVER_STARTED)
             return

@@ -132,7 +132,7 @@ def test_a_quota_counts_what_others_hold(cloud: Cloud) -> None:
     """Two jobs at once with room for one pool: one of them has none afterwards."""
     with cloud.turned(pool_quotas={"ml.m5.xlarge": 1}):
         names = [
-            cloud.create(f"room-{i}", "sleep", "1", type="ml.m5.xlarge", keep_alive_s=600) for i in (1, 2)
+            cloud.create(f"room-{i}", "sleep", "4", type="ml.m5.xlarge", keep_alive_s=600) for i in (1, 2)
         ]
         found = [_settled(cloud, name)["Status"] for name in names]
 
