@@ -128,16 +128,19 @@ def test_a_quota_of_zero_means_no_pool_and_no_word(cloud: Cloud) -> None:
     assert ("Completed", "Terminated") == (seen["TrainingJobStatus"], seen["WarmPoolStatus"]["Status"])
 
 
-def test_a_quota_counts_what_others_hold(cloud: Cloud) -> None:
-    """Two jobs at once with room for one pool: one of them has none afterwards."""
+def test_a_quota_counts_what_others_of_its_type_hold(cloud: Cloud) -> None:
+    """Two jobs at once with room for one pool: one of them has none afterwards. A pool of another type takes none of the room."""
+    other = cloud.create("room-0", "true", keep_alive_s=600)
+    _settled(cloud, other)
     with cloud.turned(pool_quotas={"ml.m5.xlarge": 1}):
         names = [
-            cloud.create(f"room-{i}", "sleep", "4", type="ml.m5.xlarge", keep_alive_s=600) for i in (1, 2)
+            cloud.create(f"room-{i}", "sleep", "1", type="ml.m5.xlarge", keep_alive_s=600) for i in (1, 2)
         ]
         found = [_settled(cloud, name)["Status"] for name in names]
 
     assert ["Available", "Terminated"] == sorted(found)
     cloud.expire(names[found.index("Available")])
+    cloud.expire(other)
 
 
 def test_somebody_else_may_take_a_pool(cloud: Cloud) -> None:

@@ -44,7 +44,7 @@ def _take(plane: Plane, job: Job, asked: float) -> bool:
         job.machines = found
         if found and job.keep_alive_s:
             others = [o for o in plane.jobs.values() if o is not job and o.pool is Pool.IN_USE]
-            in_use = sum(len(other.machines) for other in others)
+            in_use = sum(len(o.machines) for o in others if o.groups[0].type == job.groups[0].type)
             job.pool = Pool.IN_USE if plane.pools.retains(job, in_use) else Pool.TERMINATED
         return bool(found)
 

@@ -46,13 +46,14 @@ class Pools:
         self._available: list[WarmPool] = []
 
     def retains(self, job: Job, in_use: int) -> bool:
-        """Whether this job leaves a pool, where other jobs with pools hold `in_use` machines.
+        """Whether this job leaves a pool, where other jobs with pools hold `in_use` machines of its type.
 
         "Warm pool status": with a quota of 0 the pool is "Terminated" and the job runs. "Considerations": no pool with
         Spot, nor for a heterogeneous cluster.
         """
-        limit = self._dials.pool_quotas.get(job.groups[0].type)
-        held = in_use + sum(len(pool.machines) for pool in self._available)
+        kind = job.groups[0].type
+        limit = self._dials.pool_quotas.get(kind)
+        held = in_use + sum(len(pool.machines) for pool in self._available if pool.job.groups[0].type == kind)
         enough = limit is None or held + sum(group.count for group in job.groups) <= limit
         plain = not job.request.get("EnableManagedSpotTraining") and len(job.groups) == 1
         return bool(job.keep_alive_s) and enough and plain
