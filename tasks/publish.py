@@ -195,15 +195,18 @@ async def publish_ending(session: Session, judged: JudgedReport) -> None:
 async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
     """The last artifact that is made. (Prefect 3.8.8 orders those of a run's page by ids that are random.)"""
     gate, place = session.setting.gate, session.setting.store.place(html_key(session.gate_id))
+    host = session.keeper.lease.owner.host
     page = verdict_page(
-        replace(judged, context=shown), gate.name, place, os.path.abspath(session.setting.file)
+        replace(judged, context=shown), gate.name, place, os.path.abspath(session.setting.file), host
     )
     said = headline(judged.verdict, gate.name)
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
 
 
-def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str) -> str:
-    """Markdown for Prefect's page of the run: the answer, what to type, where the report and the gate file are, then all the rest."""
+def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str, host: str) -> str:
+    """Markdown for Prefect's page of the run: the answer, what to type, where the report and the gate file are, then all the rest.
+    `host` is that of the gate: it has the report of a store that is a folder.
+    """
     verdict, shown = judged.verdict, judged.context
     first, _, rest = markdown(judged.report, verdict, name, shown).partition("\n")
     # Prefect shows the description above it, and a heading in letters that leave no room for more.
@@ -212,16 +215,15 @@ def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str) -
         filter(None, (typed(item, verdict, shown.place) for item in gathered(verdict.findings))), ()
     )
     parts += [fenced("\n".join(commands))] if commands else []
-    parts.append(f"Report: {_linked(report)}\n\nGate file: {escape(gate_file)}")
+    parts.append(f"Report: {_linked(report, host)}\n\nGate file: {escape(gate_file)}")
     return "\n\n".join((*parts, rest.lstrip("\n")))
 
 
-def _linked(place: str) -> str:
-    """A link where a browser can follow it; a browser has no s3://."""
-    if place.startswith("s3://"):
-        return escape(place)
-    url = place if "://" in place else Path(place).as_uri()
-    return f"[{escape(place)}](<{quote(url, safe=URL)}>)"
+def _linked(place: str, host: str) -> str:
+    """A link where a browser can follow it: it has no s3://, and from a server's page it opens no file."""
+    if "://" not in place:
+        return f"{escape(place)} (a file of {escape(host)})"
+    return escape(place) if place.startswith("s3://") else f"[{escape(place)}](<{quote(place, safe=URL)}>)"
 
 
 def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:

@@ -79,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     _show(arguments, rows, found is not None, problems)
     if not rows and machines.name == "log":
         write_stderr(
-            'prelaunch: machines = "log" of [remediation] asks no engine. Write the engine\'s name there to list its nodes; '
-            "`prelaunch fleet` lists those that gates know."
+            'prelaunch: machines of [remediation] is "log" (the default), which asks no engine. Write the engine\'s name there to '
+            "list its nodes; `prelaunch fleet` lists those that gates know."
         )
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 

@@ -275,7 +275,10 @@ class KubernetesLauncher:
             known = replace(_final_of(verdict, seen, current), machines=machines)
             return self._final(name, self._cut_off(name, known, others), ended=False)
         if others or not verdict.state.final:
-            waits = f"the other nodes have {left_s:.0f} s to end by themselves" if others else ""
+            failed = ", ".join([node for node, code in codes.items() if code][:NAMED])
+            waits = (
+                f"{failed} failed; the other nodes have {left_s:.0f} s to end by themselves" if others else ""
+            )
             return JobStatus(
                 verdict.state if not verdict.state.final else JobState.RUNNING,
                 "; ".join(filter(None, (verdict.detail, waits, unread))),

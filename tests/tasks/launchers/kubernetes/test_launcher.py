@@ -307,7 +307,7 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
     monkeypatch.setattr("tasks.launchers.kubernetes.launcher.FAILED_NODE_GRACE_S", 0.0)
     ended = until_final(launcher, spec.name, SECONDS)
 
-    assert JobState.RUNNING is waits.state and "node-1 on " in waits.detail
+    assert JobState.RUNNING is waits.state and "node-1 failed; the other nodes have" in waits.detail
     assert (JobState.FAILED, Trouble.ENDED, ("node-0",)) == (ended.state, ended.trouble, ended.ended)
     assert ended.detail.startswith(
         "node-1: RuntimeError: my loss exploded; node-1 ended with 1; the other nodes"
