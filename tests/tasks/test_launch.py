@@ -334,6 +334,14 @@ def test_how_a_training_ended(
     assert one.setting.store.get(log_key("g-1", TRAIN_JOB, "node-1")) is not None
 
 
+@pytest.mark.parametrize(
+    ("files", "log"), [({"abcdef12/failure/node-1": b"no memory\n"}, ""), ({}, "the last line\n")]
+)
+def test_the_node_of_a_failure_is_that_which_says_why(tmp_path: Path, files: Any, log: str) -> None:
+    """In its own words, or in its log."""
+    assert result(tmp_path, FakeEngine(files=files, log=log), FAILED)[0].training.node == "node-1"
+
+
 def test_what_is_known_besides_of_a_training_that_failed(tmp_path: Path) -> None:
     """How the nodes ended, and where the logs are: not in the first line about it."""
     found, one = result(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.documents.report import dump, load
-from checks.judge.verdict import NOTHING, conclude, decide, unreadable
+from checks.judge.verdict import NOTHING, conclude, decide, unreadable, unstored
 from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Outcome, Report
 from checks.policy import OnWarn
 from tests.sample_reports import (
@@ -164,6 +164,20 @@ def test_a_type_that_nothing_is_known_of_cannot_be_judged() -> None:
 
     assert Answer.CANNOT_TELL is verdict_of(unknown, policy).answer
     assert [Cause.CONFIGURATION] == [f.cause for f in verdict_of(wrong).findings if f.check == "facts"]
+
+
+def test_a_report_that_could_not_be_kept_proves_nothing() -> None:
+    """Whatever it had said: nobody is condemned, and the one finding says where it was written instead."""
+    good = decide(healthy(), POLICY, FACTS)
+    verdict = unstored("the disk is full", "/tmp/x", good)
+    (finding,) = verdict.findings
+
+    assert (Answer.GO, Level.PASS) == (good.answer, good.level)
+    assert (Answer.CANNOT_TELL, Level.FAIL, ()) == (verdict.answer, verdict.level, verdict.condemned)
+    assert (Cause.EVIDENCE, "/tmp/x") == (
+        finding.cause,
+        finding.evidence,
+    ) and "the disk is full" in finding.message
 
 
 def test_an_unreadable_report_cannot_tell() -> None:
