@@ -20,9 +20,9 @@ PASSED = (
     "PATH", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR",
     "XDG_RUNTIME_DIR", "KRB5CCNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES",
 )  # fmt: skip
-# src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
 # The line with which a command of Slurm ends itself (src/common/log.c); the errors before it are steps on the way there.
 FATAL = re.compile(r"\w+: fatal: ")
+# src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
 NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
 

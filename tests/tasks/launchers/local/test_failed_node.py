@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
-from tasks.launchers.base import JobSpec, JobState, JobStatus, Work
+from tasks.launchers.base import JobSpec, JobState, Work
 from tasks.launchers.local import start_stop
-from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
+from tasks.launchers.local.launcher import LocalLauncher
+from tests.tasks.launchers.contract import until, until_final
 
 SECONDS = 20.0
 STARTED = """
@@ -27,32 +23,10 @@ FAILS_BOTH = STARTED + "started()\nif node == 'node-1': sys.exit(7)\ntime.sleep(
 ENDS_WELL = STARTED + "started()\nif node == 'node-1': sys.exit(0)\ntime.sleep(2)"
 
 
-@pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
-    """Its jobs are ended afterwards."""
-    made = LocalLauncher(tmp_path / "work", LocalOptions(grace_s=0.3))
-    yield made
-    for name in os.listdir(made.root / "jobs"):
-        made.cancel(name)
-
-
 def submit(launcher: LocalLauncher, code: str, work: Work, max_runtime_s: float = 60.0) -> None:
     """Submit the job "two-1", whose two nodes run that code."""
     command = ("{python}", "-S", "-c", code, "{out}")
     launcher.submit(launcher.plan(JobSpec("two-1", command, 2, 1, max_runtime_s, {}, {}, work=work)))
-
-
-def until(launcher: LocalLauncher, seen: Callable[[JobStatus], bool]) -> JobStatus:
-    """The first such state."""
-    deadline = time.monotonic() + SECONDS
-    while not seen(status := launcher.state("two-1")):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.02)
-    return status
-
-
-def final(status: JobStatus) -> bool:
-    return status.state.final
 
 
 @pytest.mark.parametrize("work", [Work.CONFIRM, Work.GATE])
@@ -62,7 +36,7 @@ def test_a_training_does_not_wait_for_the_others_for_ever(
     """The failed node is named, the one that was ended because of it is known as such, and no limit is blamed."""
     monkeypatch.setattr(start_stop, "FAILED_NODE_GRACE_S", 0.5)
     submit(launcher, FAILS_ALONE, work)
-    status = until(launcher, final)
+    status = until_final(launcher, "two-1", SECONDS)
 
     assert (JobState.FAILED, 7, ("node-0",)) == (status.state, status.exit_codes["node-1"], status.ended)
     assert "node-1 exited 7; node-0 still ran 0.5 s later and was ended" == status.detail
@@ -71,7 +45,7 @@ def test_a_training_does_not_wait_for_the_others_for_ever(
 def test_a_node_that_failed_shortly_before_the_max_runtime_is_the_reason(launcher: LocalLauncher) -> None:
     """And not the limit, which the others would have met."""
     submit(launcher, FAILS_ALONE, Work.CONFIRM, max_runtime_s=2.0)
-    status = until(launcher, final)
+    status = until_final(launcher, "two-1", SECONDS)
 
     assert (JobState.FAILED, ("node-0",)) == (status.state, status.ended)
     assert "node-1 exited 7; it did not end within its max runtime of 2 s" == status.detail
@@ -82,8 +56,8 @@ def test_while_the_others_have_their_grace_the_state_says_who_failed_and_until_w
 ) -> None:
     """A person who looks on sees why nothing happens any more; one who cancels keeps what is known."""
     submit(launcher, FAILS_ALONE, Work.CONFIRM)
-    status = until(launcher, lambda status: bool(status.exit_codes))
-    begun = until(launcher, lambda status: "until" in status.detail)
+    status = until(launcher, "two-1", SECONDS, lambda status: bool(status.exit_codes))
+    begun = until(launcher, "two-1", SECONDS, lambda status: "until" in status.detail)
     launcher.cancel("two-1")
     after = launcher.state("two-1")
 
@@ -113,6 +87,6 @@ def test_no_other_node_is_ended(
     """Healthy nodes of a health check write their reports, also within the training's job; what ends by itself was not ended."""
     monkeypatch.setattr(start_stop, "FAILED_NODE_GRACE_S", 1.0)
     submit(launcher, code, work)
-    status = until(launcher, final)
+    status = until_final(launcher, "two-1", SECONDS)
 
     assert (state, codes, ()) == (status.state, dict(status.exit_codes), status.ended)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ STAYS = DAEMON + "tell(); time.sleep(300)"
 LEAVES = DAEMON + "\nwhile len(os.listdir(sys.argv[1])) < 1: time.sleep(0.01)"
 SLEEP = "[sys.executable, '-S', '-c', 'import time; time.sleep(300)']"
 NAMELESS = STAYS.replace("tell(); time", f"tell(); os.execve(sys.executable, {SLEEP}, {{}}); time", 1)
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
-    """A launcher with a short grace; its jobs are ended afterwards."""
-    made = LocalLauncher(tmp_path / "work", LocalOptions(grace_s=0.3))
-    yield made
-    for name in os.listdir(made.root / "jobs"):
-        made.cancel(name)
 
 
 def start(
