@@ -115,8 +115,13 @@ def clean(folder: Path) -> bool:
     return not processes_below(folder) and not leases and not list((store / "work").glob("*"))
 
 
+def served(folder: Path) -> bool:
+    """Whether a server of the gate's own was started."""
+    return (folder / "store" / "prefect" / "server.log").exists()
+
+
 def test_a_go_prints_one_document(tmp_path: Path) -> None:
-    """Decision, verdict with coverage, training and files; one line says which server is used; nothing is left."""
+    """Decision, verdict with coverage, training and files; the server was the gate's own; nothing is left."""
     code, said, stderr = gate(write_gate(tmp_path))
 
     assert (code, set(said), said["decision"]) == (0, KEYS, "launched")
@@ -124,6 +129,7 @@ def test_a_go_prints_one_document(tmp_path: Path) -> None:
     assert said["training"] == {"job_id": f"{said['gate_id']}-train-1", "state": "succeeded"}
     assert said["placement"] == {"kind": "pinned", "proof": ["all 2 hosts confirmed: boot id"]}
     assert Path(said["report"]).is_file() and Path(said["html"]).is_file()
+    assert served(tmp_path)
     assert "starting (" not in stderr and "SIG" not in stderr
     assert " | " not in stderr  # Prefect's own lines
     assert clean(tmp_path)
@@ -164,7 +170,7 @@ def test_what_is_wrong_is_rejected_before_anything_starts(
     code, said, stderr = gate(write_gate(tmp_path), *words)
 
     assert (code, set(said), said["error"]["path"]) == (2, {"error"}, path)
-    assert "embedded" not in stderr
+    assert "checks:" not in stderr
     assert not (tmp_path / "store").exists()
 
 
@@ -216,7 +222,7 @@ def test_a_read_only_store_is_rejected(read_only: Path) -> None:
 
     assert code == 2
     assert "cannot be written" in said["error"]["message"]
-    assert "embedded" not in stderr
+    assert "server" not in said["error"]["message"] + stderr, "none was to be started"
 
 
 def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_first(
@@ -238,7 +244,7 @@ def test_a_second_gate_is_told_who_holds_the_cluster_and_an_interrupt_ends_the_f
     assert holder == document["gate_id"] and holder in said["error"]["message"]
     assert "busy" == said["error"]["kind"]
     assert str(first.pid) in said["error"]["message"]
-    assert "embedded" not in stderr
+    assert not served(tmp_path) and "checks:" not in stderr
     assert (130, KEYS, None) == (ended, set(document), document["decision"])
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# CANCELLED test\n\ncancelled by SIGINT") and "0 of 1 nodes" not in page
