@@ -76,7 +76,8 @@ class Part:
 class Matrix:
     """The tests of one metric. `what` ("bandwidth") and `unit` ("GB/s") are words for people.
 
-    `rounds[k]` is the round in which test k was made, and `moments[k]` when, in seconds since the first one; () if that is unknown.
+    `rounds[k]` is the round in which test k was made, and `moments[k]` when, in seconds since the first one; `sizes[k]` are the bytes
+    of the message that gave the value, None if it is unknown of this test; () if that is unknown of all.
     """
 
     what: str
@@ -89,6 +90,7 @@ class Matrix:
     values: Sequence[float | None]
     rounds: Sequence[int] = ()
     moments: Sequence[float] = ()
+    sizes: Sequence[int | None] = ()
 
     @cached_property
     def cells(self) -> Mapping[tuple[int, int], int]:

@@ -65,6 +65,7 @@ class Trial:
     began_s: float = 0.0
     data_segments: int | None = None
     needless_retransmits: int | None = None
+    message_bytes: int | None = None
 
 
 def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: bool) -> dict[str, Value]:
@@ -74,6 +75,7 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "results": tuple(test.ending.outcome.value for test in tests),
         "failures": tuple(test.ending.words for test in tests),
         "bandwidth_gbps": tuple(test.bandwidth_gbps for test in tests),
+        "message_bytes": tuple(test.message_bytes for test in tests),
         "latency_us": tuple(test.latency_us for test in tests),
         "slowest_us": tuple(test.slowest_us for test in tests),
         "wrong_elements": tuple(test.wrong_elements for test in tests),

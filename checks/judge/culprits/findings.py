@@ -173,7 +173,7 @@ class CheckFindings:
         if result.answer is Answer.FABRIC:
             yield Finding(
                 FABRIC.get(what, Level.WARN), Cause.CONFIGURATION, self.check, CLUSTER,
-                wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests), wording.FABRIC_REMEDY,
+                wording.fabric(matrix, result), wording.cells(matrix, result.bad, self.tests, result.noise), wording.FABRIC_REMEDY,
             )  # fmt: skip
         elif what in UNEXPLAINED and (result.answer is Answer.UNEXPLAINED or _is_corrupt(reading)):
             ends = ((k, {matrix.sources[k], matrix.targets[k]}) for k in unaccounted(result))
@@ -181,12 +181,13 @@ class CheckFindings:
             if pair := self._always_bad(matrix, left):
                 yield Finding(
                     UNEXPLAINED[what], Cause.HARDWARE, self.check, link(*pair),
-                    wording.one_pair(matrix, len(left)), wording.cells(matrix, left, self.tests), wording.REMEDIES[Kind.LINK],
+                    wording.one_pair(matrix, len(left)),
+                    wording.cells(matrix, left, self.tests, result.noise), wording.REMEDIES[Kind.LINK],
                 )  # fmt: skip
             elif left:
                 yield Finding(
                     unexplained_level(reading, self.most_cost, left), Cause.EVIDENCE, self.check, CLUSTER,
-                    wording.unexplained(matrix, result, left), wording.cells(matrix, left, self.tests), wording.AGAIN,
+                    wording.unexplained(matrix, result, left), wording.cells(matrix, left, self.tests, result.noise), wording.AGAIN,
                     named_nodes=tuple(sorted(node for node, _ in wording.in_common(matrix, left))),
                 )  # fmt: skip
         elif (
@@ -196,7 +197,7 @@ class CheckFindings:
         ):
             yield Finding(
                 Level.WARN, Cause.EVIDENCE, self.check, CLUSTER, wording.hiccups(matrix, len(result.bad)),
-                wording.cells(matrix, result.bad, self.tests), wording.AGAIN,
+                wording.cells(matrix, result.bad, self.tests, result.noise), wording.AGAIN,
             )  # fmt: skip
         elif result.answer is Answer.TOO_FEW and what is MatrixSubject.BANDWIDTH:
             yield Finding(
@@ -238,7 +239,7 @@ class CheckFindings:
         cause = Cause.HARDWARE if probability >= SURE else Cause.EVIDENCE
         if level is Level.WARN and suspect.cost is not None:
             cause = Cause.CONFIGURATION
-        evidence = wording.cells(reading.matrix, suspect.cells, self.tests)
+        evidence = wording.cells(reading.matrix, suspect.cells, self.tests, reading.decoded.noise)
         message = wording.suspect(reading.matrix, reading.decoded, suspect, also, reading.what)
         subject, is_predicate = suspect.subject, True
         remedy = wording.PASSED_REMEDY if suspect.passed else wording.REMEDIES[suspect.kind]

@@ -60,6 +60,8 @@ NEVER_RAN = tuple(outcome for outcome in PairOutcome if outcome.never_ran)
 SILENCE = tuple(outcome for outcome in PairOutcome if outcome.is_silence)
 # From a nanosecond, in which light travels 0.3 m, to a day.
 LEAST_US, MOST_US = 1e-3, 86_400e6
+# From one element to more than any host has memory.
+LEAST_BYTES, MOST_BYTES = 4, 1 << 40
 # More rounds than any sweep has: a larger number is damaged.
 MOST_ROUNDS = 1 << 20
 
@@ -70,7 +72,8 @@ class Table:
 
     `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
     `silent` maps a global rank without a row to the ranks that waited for it and the reason that they gave. `faults` maps a subject
-    to what is wrong with its lists. `rounds` and `moments` say when each test was made; rows of 0.1.0 do not.
+    to what is wrong with its lists. `rounds` and `moments` say when each test was made, `sizes` the bytes of the message that gave its
+    bandwidth; rows of 0.1.0 do not.
     """
 
     parts: tuple[Part, ...]
@@ -85,6 +88,7 @@ class Table:
     left_out: list[int] = field(default_factory=list)
     rounds: list[object] = field(default_factory=list)
     moments: list[object] = field(default_factory=list)
+    sizes: list[object] = field(default_factory=list)
 
 
 def rank_of(subject: str) -> int | None:
@@ -221,7 +225,7 @@ def _add(
         made.columns[what].extend(
             [values[entry] for entry in kept] if isinstance(values, tuple) else [None] * len(kept)
         )
-    for column, its in (("in_round", made.rounds), ("began_s", made.moments)):
+    for column, its in (("in_round", made.rounds), ("began_s", made.moments), ("message_bytes", made.sizes)):
         times = _list(row, column)
         its.extend([times[entry] for entry in kept] if len(times) == len(peers) else [None] * len(kept))
     rates, wrong = made.columns[MatrixSubject.BANDWIDTH], made.columns[MatrixSubject.DATA]
@@ -269,7 +273,13 @@ def _matrix(tests: Table, what: MatrixSubject, span: Span, kept: list[int]) -> M
         mine, peers = peers, mine
     _, unit, better = COLUMNS[what]
     rounds, moments = _times(tests, what, kept)
-    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments)
+    sizes = [_size(tests.sizes[k]) for k in kept] if what is MatrixSubject.BANDWIDTH else []
+    return Matrix(what.value, unit, better, span, tests.parts, mine, peers, values, rounds, moments, sizes)
+
+
+def _size(value: object) -> int | None:
+    """The bytes of a message, None if it is no size that a message can have."""
+    return value if type(value) is int and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
 def _times(tests: Table, what: MatrixSubject, kept: list[int]) -> tuple[list[int], list[float]]:

@@ -95,7 +95,7 @@ def of_time_and_fabric(
     for one in result.congestion:
         yield Finding(
             Level.WARN, Cause.CONFIGURATION, reading.check, CLUSTER, wording.congestion(matrix, one),
-            wording.cells(matrix, one.tests, tests), wording.CONGESTION_REMEDY,
+            wording.cells(matrix, one.tests, tests, result.noise), wording.CONGESTION_REMEDY,
         )  # fmt: skip
     if result.groups is not None and result.groups.share * oversubscribed < AS_DECLARED:
         level = Level.FAIL if what in FABRIC and oversubscribed else Level.WARN
@@ -107,7 +107,7 @@ def of_time_and_fabric(
         level = Level.FAIL if what in FABRIC and costs_too_much(reading, most_cost) else Level.WARN
         yield Finding(
             level, Cause.CONFIGURATION, reading.check, CLUSTER, wording.slow_paths(matrix, result.paths),
-            wording.cells(matrix, result.paths.bad, tests), wording.PATHS_REMEDY,
+            wording.cells(matrix, result.paths.bad, tests, result.noise), wording.PATHS_REMEDY,
         )  # fmt: skip
 
 
@@ -120,7 +120,8 @@ def of_slow_nodes(reading: Reading, tests: Table, wanted: float) -> Iterator[tup
         yield (
             Finding(
                 level, Cause.HARDWARE, reading.check, one.subject, wording.slow_node(reading.matrix, reading.decoded, one),
-                wording.cells(reading.matrix, one.cells, tests), wording.REMEDIES[Kind.NODE], is_predicate=True,
+                wording.cells(reading.matrix, one.cells, tests, reading.decoded.noise, bad=False),
+                wording.REMEDIES[Kind.NODE], is_predicate=True,
             ),
             one.nodes,
         )  # fmt: skip

@@ -14,12 +14,13 @@ from checks.culprit.matrix import (
     Kind,
     Matrix,
     NodeGroups,
+    Noise,
     SlowPaths,
     Suspect,
 )
 from checks.documents.report import clip
 from checks.judge.culprits.from_report import MatrixSubject, Table
-from checks.judge.rules.wording import distinct_digits, figure
+from checks.judge.rules.wording import distinct_digits, figure, quantity
 from checks.model import LINK
 from checks.model_details import PairOutcome
 
@@ -286,29 +287,57 @@ def too_few(matrix: Matrix) -> str:
     )
 
 
-def cells(matrix: Matrix, which: Sequence[int], tests: Table) -> str:
-    """The tests as lines of text, one for each direction of a pair with all that it was measured at, the worst first."""
+def cells(matrix: Matrix, which: Sequence[int], tests: Table, noise: Noise, bad: bool = True) -> str:
+    """The tests as lines of text: what makes a test bad, then one line for each direction of a pair with all that it was measured at,
+    the worst first. `bad`: these tests are.
+    """
     why = _reasons(tests)
-    found: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int], list[int]] = {}
     for k in which:
-        ends, value = (matrix.sources[k], matrix.targets[k]), matrix.values[k]
-        shown = number(value, matrix.unit) if value is not None else why.get(ends, "no value")
-        found.setdefault(ends, []).append(shown)
+        found.setdefault((matrix.sources[k], matrix.targets[k]), []).append(k)
     lines = [
-        f"{matrix.parts[source].name} -> {matrix.parts[target].name}: {_measured(values)}"
-        for (source, target), values in tuple(found.items())[:MOST_CELLS]
+        f"{matrix.parts[ends[0]].name} -> {matrix.parts[ends[1]].name}: "
+        f"{_measured(matrix, its, why.get(ends, 'no value'), bad)}"
+        for ends, its in tuple(found.items())[:MOST_CELLS]
     ]
-    more = len(found) - len(lines)
-    return clip("\n".join([*lines, f"and {more} more"] if more > 0 else lines))[0]
+    more = [f"and {len(found) - len(lines)} more"] if len(found) > len(lines) else []
+    return clip("\n".join([*_scale(matrix, noise, bad), *lines, *more]))[0]
 
 
-def _measured(values: Sequence[str]) -> str:
-    """The values of the bad tests of one direction of a pair; how many they are where there are several."""
-    if len(values) == 1:
-        return values[0]
-    several = ", ".join(dict.fromkeys(values[:MOST_VALUES]))
-    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
-    return f"{several}{more} (in {len(values)} bad tests)"
+def _scale(matrix: Matrix, noise: Noise, bad: bool) -> list[str]:
+    """One line: from which value on a test is bad, and what is usual; none for data, which is right or wrong."""
+    said = []
+    if bad and matrix.unit and noise.line > 0:
+        said.append(
+            f"bad is {'below' if matrix.better is Better.HIGHER else 'above'} {number(noise.line, matrix.unit)}"
+        )
+    if matrix.unit and noise.usual > 0 and matrix.better is Better.HIGHER:
+        said.append(f"usual is {number(noise.usual, matrix.unit)}")
+    return [", ".join(said)] if said else []
+
+
+def _measured(matrix: Matrix, which: Sequence[int], without: str, bad: bool) -> str:
+    """What the tests of one direction of a pair gave, with which messages, and how many they are where there are several."""
+    values = [
+        without if (value := matrix.values[k]) is None else number(value, matrix.unit)
+        for k in which[:MOST_VALUES]
+    ]
+    several = ", ".join(dict.fromkeys(values))
+    sizes = [
+        size for k in which if matrix.sizes and matrix.values[k] is not None and (size := matrix.sizes[k])
+    ]
+    messages = _messages(min(sizes), max(sizes)) if sizes else ""
+    if len(which) == 1:
+        return f"{several} with {messages}" if messages else several
+    more = f" and {len(which) - MOST_VALUES} more" if len(which) > MOST_VALUES else ""
+    many = f"{len(which)} {'bad tests' if bad else 'tests'}"
+    return f"{several}{more} (in {many}{f', with {messages}' if messages else ''})"
+
+
+def _messages(least: int, most: int) -> str:
+    if least == most:
+        return f"messages of {quantity(least, 'B', 3)}"
+    return f"messages of {quantity(least, 'B', 3)} to {quantity(most, 'B', 3)}"
 
 
 def _reasons(tests: Table) -> dict[tuple[int, int], str]:

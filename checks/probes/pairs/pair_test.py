@@ -180,7 +180,7 @@ class PairTest:
                 return
             message = self.buffers.message(self.me, self.peer, self.tag + size, size)
             times += [self._exchange(out=(message, DATA), into=(echo, DONE)) for _ in range(number)]
-            self.test.bandwidth_gbps = size / min(times) / 1e9
+            self.test.bandwidth_gbps, self.test.message_bytes = size / min(times) / 1e9, size
             before = size
             size, number = self.sizes.following(size, times)
             times = times if size == before else []

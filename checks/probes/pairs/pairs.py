@@ -43,6 +43,7 @@ METRICS = (
     "results",
     "failures",
     "bandwidth_gbps",
+    "message_bytes",
     "latency_us",
     "slowest_us",
     "wrong_elements",
@@ -72,13 +73,13 @@ def collective_pairs(context: Context) -> Measurement:
 
     The pairs are those within a node, and those of equal local rank on two nodes. There is one entry per test: `peers` is the
     other's global rank; `results` how it ended (PairOutcome; "not_run" and "peer_left" say nothing about the pair) and `failures`
-    "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back; `latency_us` half
-    the median round trip of a small message and `slowest_us` half the slowest one; `wrong_elements` in the data that came from it;
-    `data_segments` the TCP segments with new data that this host sent during the test, `retransmits` those that it sent again, and
-    `needless_retransmits` how many of these had not been lost, as their receivers said, all 0 where the nodes are processes at
-    loopback addresses, between which there is no network; `in_round` the number of the round, the same
-    on all ranks; `began_s` when it began, in seconds since this rank's first round. `rounds_left_out` are the rounds for which the
-    time budget was too short.
+    "ok" or the same in words; `bandwidth_gbps` from here to it, 10^9 bytes/s until its acknowledgement was back, and
+    `message_bytes` the size of the message that gave it; `latency_us` half the median round trip of a small message and `slowest_us`
+    half the slowest one; `wrong_elements` in the data that came from it; `data_segments` the TCP
+    segments with new data that this host sent during the test, `retransmits` those that it sent again, and `needless_retransmits`
+    how many of these had not been lost, as their receivers said, all 0 where the nodes are processes at loopback addresses, between
+    which there is no network; `in_round` the number of the round, the same on all ranks; `began_s` when it began, in seconds since
+    this rank's first round. `rounds_left_out` are the rounds for which the time budget was too short.
     """
     return _measure(context, with_segments=True)
 

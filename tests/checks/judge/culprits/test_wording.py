@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from checks.culprit.decode import decode
-from checks.culprit.matrix import Answer, Better, Matrix, Part, Span, Tolerance
+from checks.culprit.matrix import Answer, Better, Matrix, Noise, Part, Span, Tolerance
 from checks.judge.culprits.from_report import MatrixSubject
 from checks.judge.culprits.pattern_findings import Reading, unexplained_level
 from checks.judge.culprits.wording import MOST_VALUES, _value, cells, hiccups, unexplained
 from checks.model import Level
+
+NOISE = Noise(sensitivity=0.9, hiccup=0.01, usual=0.9, spread=0.1, line=0.3)
 
 
 @pytest.mark.parametrize(
@@ -43,18 +45,59 @@ def test_the_evidence_has_one_line_for_each_direction_of_a_pair() -> None:
     values = [0.000542, 0.000611, None, 0.000542, 0.25, *(0.001 * n for n in range(1, 7))]
     sources = [1, 1, 1, 1, 0, *([1] * 6)]
     matrix: Any = SimpleNamespace(
-        parts=parts, unit="GB/s", values=values, sources=sources, targets=[1 - source for source in sources]
-    )
+        parts=parts, unit="GB/s", better=Better.HIGHER, values=values, sources=sources,
+        targets=[1 - source for source in sources], sizes=(),
+    )  # fmt: skip
     tests: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
 
-    said = cells(matrix, [0, 1, 2, 3, 4], tests).splitlines()
-    many = cells(matrix, range(len(values)), tests).splitlines()
+    said = cells(matrix, [0, 1, 2, 3, 4], tests, NOISE).splitlines()
+    many = cells(matrix, range(len(values)), tests, NOISE).splitlines()
 
     assert [
+        "bad is below 0.3 GB/s, usual is 0.9 GB/s",
         "node-1/rank-2 -> node-0/rank-0: 0.000542 GB/s, 0.000611 GB/s, no value (in 4 bad tests)",
         "node-0/rank-0 -> node-1/rank-2: 0.25 GB/s",
     ] == said
-    assert f" and {10 - MOST_VALUES} more (in 10 bad tests)" in many[0] and len(many) == 2
+    assert f" and {10 - MOST_VALUES} more (in 10 bad tests)" in many[1] and len(many) == 3
+
+
+@pytest.mark.parametrize(
+    ("tests", "bad", "said"),
+    [
+        ([(0.2, 1 << 20), (None, 1 << 16)], True, "0.2 GB/s, no value (in 2 bad tests, with messages of 1 MiB)"),
+        ([(0.2, 1 << 20), (0.1, 1 << 16)], True, "0.2 GB/s, 0.1 GB/s (in 2 bad tests, with messages of 64 KiB to 1 MiB)"),
+        ([(0.2, 1 << 20), (0.1, None)], False, "0.2 GB/s, 0.1 GB/s (in 2 tests, with messages of 1 MiB)"),
+        ([(0.2, 1000)], True, "0.2 GB/s with messages of 1,000 B"),
+        ([(0.2, None)], True, "0.2 GB/s"),
+    ],
+)  # fmt: skip
+def test_a_rate_is_told_with_the_message_that_gave_it(
+    tests: list[tuple[float | None, int | None]], bad: bool, said: str
+) -> None:
+    """A small message is slow on a good link. A test without a value has no message, and rows of earlier releases have none."""
+    values, sizes = zip(*tests, strict=True)
+    count = len(tests)
+    matrix = Matrix(
+        "bandwidth", "GB/s", Better.HIGHER, Span.BETWEEN, (Part("a", "a"), Part("b", "b")), [0] * count, [1] * count, values,
+        sizes=sizes,
+    )  # fmt: skip
+    without: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
+
+    scale, line = cells(matrix, range(count), without, NOISE, bad).splitlines()
+
+    assert line == f"a -> b: {said}"
+    assert scale == ("bad is below 0.3 GB/s, usual is 0.9 GB/s" if bad else "usual is 0.9 GB/s")
+
+
+def test_data_has_no_threshold() -> None:
+    """It is right or wrong."""
+    parts = [SimpleNamespace(name=name) for name in ("a", "b")]
+    matrix: Any = SimpleNamespace(
+        parts=parts, unit="", better=Better.HIGHER, values=[None], sources=[0], targets=[1], sizes=()
+    )
+    tests: Any = SimpleNamespace(mine=(), peers=(), outcomes=(), failures=())
+
+    assert cells(matrix, [0], tests, NOISE) == "a -> b: no value"
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,11 @@ def failed(one: Ended) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", ["healthy", "odd"])
 def test_healthy_ranks_measure_every_pair_once_from_both_ends(ended: Mapping[str, Ended], name: str) -> None:
-    """Every number is there, and nothing is wrong."""
+    """Every number is there, and nothing is wrong. The messages grow from 64 KiB on, to the largest that the options allow."""
     one, ranks = ended[name], WORLDS[name].ranks
+    most = int(WORLDS[name].options.get("max_bytes", 1 << 20)) // 4 * 4
+    sizes = {size for row in one.rows.values() for size in row["message_bytes"]}
+    assert 1 << 16 <= min(sizes) and max(sizes) == most
     for rank, row in one.rows.items():
         assert sorted(row["peers"]) == [peer for peer in range(ranks) if peer != rank]
         assert set(row["failures"]) == {"ok"}
