@@ -11,6 +11,8 @@ from checks.model import Value
 from checks.model_details import PairOutcome
 
 TABLE_LINES = 40
+# Two measurements of a pair differ in the third digit, and a node of a large cluster has thousands of numbers in its report.
+DIGITS = 5
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.
 NOTHING_LOST = 0.001
 # What a host counts of its TCP segments during a test.
@@ -74,10 +76,10 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
         "failures": tuple(test.ending.words for test in tests),
-        "bandwidth_gbps": tuple(test.bandwidth_gbps for test in tests),
+        "bandwidth_gbps": tuple(_short(test.bandwidth_gbps) for test in tests),
         "message_bytes": tuple(test.message_bytes for test in tests),
-        "latency_us": tuple(test.latency_us for test in tests),
-        "slowest_us": tuple(test.slowest_us for test in tests),
+        "latency_us": tuple(_short(test.latency_us) for test in tests),
+        "slowest_us": tuple(_short(test.slowest_us) for test in tests),
         "wrong_elements": tuple(test.wrong_elements for test in tests),
         "in_round": tuple(test.in_round for test in tests),
         "began_s": tuple(round(test.began_s, 3) for test in tests),
@@ -87,6 +89,11 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
     if not with_segments:
         return row
     return {**row, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
+
+
+def _short(value: float | None) -> float | None:
+    """The number with DIGITS digits."""
+    return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
 def table(rank: int, tests: Sequence[Trial], notes: Sequence[str]) -> str:

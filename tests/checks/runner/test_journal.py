@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.report import NODE_REPORT_BYTES, NodeReport, load_node
-from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile
+from checks.culprit.rounds import planned
+from checks.culprit.test_rows import FINE, Trial, metrics
+from checks.documents.report import NODE_REPORT_BYTES, NodeReport, dump_plain, load_node
+from checks.facts import profile_options
+from checks.model import SCHEMA_VERSION, Declared, Node, Observation, Outcome, Profile, rank_subject
 from checks.runner import journal as journals
 from checks.runner.journal import Journal, JournalError
 
@@ -56,14 +59,39 @@ def test_finish_marks_the_report_complete(tmp_path: Path) -> None:
 
 
 def test_a_report_that_is_too_long_loses_evidence_never_observations(tmp_path: Path) -> None:
-    """256 KiB is the limit of a node report; what is dropped is flagged."""
+    """A node report has a limit; what is dropped is flagged."""
     made = journal(tmp_path / "node-0.json")
-    made.add([row(f"a.c{i}", "e" * 4000) for i in range(100)])
+    made.add([row(f"a.c{i}", "e" * 4000) for i in range(NODE_REPORT_BYTES // 4000)])
     data = made.path.read_bytes()
     rows = load_node(data).observations
 
-    assert len(data) <= NODE_REPORT_BYTES and len(rows) == 100
+    assert len(data) <= NODE_REPORT_BYTES and len(rows) == NODE_REPORT_BYTES // 4000
     assert any(o.evidence_truncated and not o.evidence for o in rows)
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("check", ["collective.pairs", "nccl.pairs"])
+def test_the_pair_tests_of_the_largest_cluster_leave_room_for_the_rest(check: str, profile: Profile) -> None:
+    """Of 8 GPUs a node, with numbers as clocks give them: a third of a node report at most, because doubtful pairs are measured
+    again, and a report that is too long would be no report of a healthy node.
+    """
+    options = profile_options.options(check, profile, {})
+    nodes, inexact = int(options["all_pairs_nodes"]), 1 / 3
+    plan = planned(nodes, 8, nodes, int(options["matchings"]))
+    counts = (1234, 0) if check == "collective.pairs" else (None, None)
+    tests = [
+        Trial(peer, FINE, 40 + inexact, 60 + inexact, 700 + inexact, counts[1], 0, at, at * inexact, *counts, 256 << 20)
+        for at, one in enumerate(plan) if (peer := one.partner(0)) is not None
+    ]  # fmt: skip
+    made = metrics(tests, len(plan), 0, check == "collective.pairs")
+    rows = tuple(
+        Observation(check, rank_subject("node-511", rank), Outcome.MEASURED, 1.0, made) for rank in range(8)
+    )
+    node, declared = Node("node-511", 511, "t", "c", True, {}), Declared("p5.48xlarge", nodes, 8, 8)
+    report = NodeReport(SCHEMA_VERSION, "g", "", profile, declared, (), node, rows)
+
+    assert len(tests) >= nodes - 1
+    assert 3 * len(dump_plain(report)) <= NODE_REPORT_BYTES
 
 
 def test_a_folder_that_cannot_be_made_is_a_journal_error(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 import pytest
 
+from checks.documents.report import NODE_REPORT_BYTES
 from container.agent.files.log_lines import LogFiles, lines_of
 from tasks.launchers.report_lines import ReportLines, reports_of
 from tests.tasks.launchers.sagemaker.left import report
@@ -77,8 +78,9 @@ def test_a_line_that_cannot_be_true_is_no_report(change: dict[str, object]) -> N
 
 
 def test_a_report_that_unpacks_without_end_is_none() -> None:
-    """A node report has at most 256 KiB."""
-    assert reports_of(told(b"0" * (1 << 20))) == {}
+    """A node report has a limit."""
+    assert list(reports_of(told(b"0" * NODE_REPORT_BYTES)).values()) == [b"0" * NODE_REPORT_BYTES]
+    assert reports_of(told(b"0" * (NODE_REPORT_BYTES + 1))) == {}
 
 
 def test_a_log_whose_beginning_is_gone_still_tells_the_report() -> None:
