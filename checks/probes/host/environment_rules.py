@@ -303,16 +303,30 @@ def _limits(world: LintContext) -> list[Fault]:
         )
     if world.efa and world.memlock_bytes < MEMLOCK:
         said = f"the memlock limit is {world.memlock_bytes >> 10} KiB"
-        found.append(Fault(said, C, "EFA cannot register memory: set ulimit -l unlimited"))
+        found.append(
+            Fault(
+                said,
+                C,
+                f"EFA cannot register memory: raise the limit of locked memory {_where('memlock=-1', 'LimitMEMLOCK=infinity')}",
+            )
+        )
     if world.gpus > 1 and world.nofile < NOFILE:
         found.append(
             Fault(
                 f"the limit of open files is {world.nofile}",
                 M,
-                "it is too low for many ranks and peers: set ulimit -n 1048576",
+                f"it is too low for many ranks and peers: raise it {_where('nofile=1048576', 'LimitNOFILE=1048576')}",
             )
         )
     return found
+
+
+def _where(container: str, unit: str) -> str:
+    """Where a limit of the job's processes is set: a shell's own is not theirs."""
+    return (
+        f"for the job, not for your shell: {unit} of its systemd unit, /etc/security/limits.conf with PAM, PropagateResourceLimits of "
+        f"Slurm, or --ulimit {container} of its container"
+    )
 
 
 def _shown(value: str) -> str:

@@ -78,7 +78,7 @@ def test_the_pair_tests_of_the_largest_cluster_leave_room_for_the_rest(check: st
     options = profile_options.options(check, profile, {})
     nodes, inexact = int(options["all_pairs_nodes"]), 1 / 3
     plan = planned(nodes, 8, nodes, int(options["matchings"]))
-    counts = (1234, 0) if check == "collective.pairs" else (None, None)
+    counts: tuple[int | None, int | None] = (1234, 0) if check == "collective.pairs" else (None, None)
     tests = [
         Trial(peer, FINE, 40 + inexact, 60 + inexact, 700 + inexact, counts[1], 0, at, at * inexact, *counts, 256 << 20)
         for at, one in enumerate(plan) if (peer := one.partner(0)) is not None

@@ -102,6 +102,19 @@ def test_limits(world: LintContext, expected: list[str]) -> None:
     assert harm(world, {}) == expected
 
 
+@pytest.mark.parametrize(
+    ("world", "places"),
+    [
+        (replace(WORLD, memlock_bytes=64 << 10), ("LimitMEMLOCK=infinity", "--ulimit memlock=-1")),
+        (replace(WORLD, nofile=1024), ("LimitNOFILE=1048576", "--ulimit nofile=1048576")),
+    ],
+)
+def test_a_limit_is_raised_where_the_job_gets_it(world: LintContext, places: tuple[str, str]) -> None:
+    """A limit that is raised in a shell is the shell's."""
+    (fault,) = lint({}, world)
+    assert "not for your shell" in fault.why and all(place in fault.why for place in places)
+
+
 def test_every_variable_has_a_reason() -> None:
     """And no value of another variable is ever shown."""
     assert all(known.why and known.name for known in KNOWN)
