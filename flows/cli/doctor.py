@@ -21,11 +21,12 @@ from checks.process.collection import without_collection
 from flows.cli.doctor_deployments import look_at_deployments
 from flows.cli.doctor_notifiers import ANSWER_S, look_at_notifiers, missing, ok, quiet_prefect
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
-from flows.cli.plan import copied_of, examples_of, plans_of
+from flows.cli.plan import plans_of
 from flows.cli.plan_text import relative_note
 from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.placeholders import copied_of, examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
@@ -152,11 +153,11 @@ def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
 def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
     """What is still an example's, one line for all keys of which the same has to be said."""
     examples: dict[tuple[str, str], list[str]] = {}
-    for one in examples_of(setting):
+    for one in examples_of(setting.gate, setting.file):
         examples.setdefault((one.message, one.remedy), []).append(one.place)
     yield from (missing(", ".join(places), *said) for said, places in examples.items())
     copied: dict[str, list[str]] = {}
-    for key in copied_of(setting):
+    for key in copied_of(setting.gate, setting.file):
         copied.setdefault(key.message, []).append(key.place)
     for message, places in copied.items():
         yield PreflightCheck(", ".join(places), PreflightResult.WARNING, message)

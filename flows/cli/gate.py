@@ -38,6 +38,7 @@ from tasks.gate.outcome import Outcome, rejection_kind
 from tasks.gate.progress import LiveProgress, live_progress
 from tasks.gate.session import take_lease
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.placeholders import MADE_LINE, copied_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, Wait
 from tasks.launchers.base import LaunchError
@@ -100,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments)
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans_of(setting, request.advanced.ask_minutes)
+        require_own_values(setting.gate, setting.file, os.environ)
+        _say_copied(setting)
         setting.store.probe()
         warn_of_time(setting, arguments.timeout_minutes)
         left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
@@ -134,6 +137,18 @@ def warn_of_time(setting: GateContext, limit: float | None) -> None:
         write_stderr(
             f"prelaunch: capacity_wait_minutes is {waits:g}, and the time limit is {limit:g} minutes: without machines "
             "the gate ends with 3 (its time was up) and not with 5. Raise the time limit (timeout-minutes), or lower the other"
+        )
+
+
+def _say_copied(setting: GateContext) -> None:
+    """Say which values `prelaunch init` copied and nobody has changed; on this machine they run as they are."""
+    copied = copied_of(setting.gate, setting.file) if setting.gate.cluster.launcher != "local" else ()
+    places: dict[str, list[str]] = {}
+    for one in copied:
+        places.setdefault(one.message, []).append(one.place)
+    for message, of_them in places.items():
+        write_stderr(
+            f"prelaunch: {setting.file}: {', '.join(of_them)}: {message}. Once all are right, delete the line {MADE_LINE!r}"
         )
 
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import shlex
-from pathlib import Path
 
 from checks.bundle import plan_of
 from checks.command_line import Parser
@@ -29,7 +28,7 @@ from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate.outcome import rejection_kind
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.placeholders import Copied, Example, copied_in, examples_in
+from tasks.gate_file.placeholders import copied_of, examples_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import (
@@ -37,6 +36,7 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     Plan,
+    PreflightCheck,
     PreflightResult,
     Request,
 )
@@ -83,11 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
         setting = open_gate_context(request)
         plans = plans_of(setting, request.advanced.ask_minutes)
         unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
-        lines = unverified if arguments.offline else preflight(setting.launcher, plans)
+        lines = unverified if arguments.offline else (*_refused(setting), *preflight(setting.launcher, plans))
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
-    examples, copied = examples_of(setting), copied_of(setting)
+    examples, copied = examples_of(setting.gate, setting.file), copied_of(setting.gate, setting.file)
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
@@ -133,6 +133,16 @@ def run(arguments: argparse.Namespace) -> int:
     return int(next((code for result, code in REFUSED.items() if result in found), unrefused))
 
 
+def _refused(setting: GateContext) -> tuple[PreflightCheck, ...]:
+    """The line about values with which `prelaunch gate` refuses the file."""
+    try:
+        require_own_values(setting.gate, setting.file, os.environ)
+    except GateFileError as error:
+        place = error.path if error.line is None else f"{error.path} (line {error.line})"
+        return (PreflightCheck(place, PreflightResult.WRONG, error.message, key=error.path),)
+    return ()
+
+
 def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
     """One check: on what it runs, whether the policy requires it, and why it does not run."""
     entry = setting.policy.checks.get(planned.check)
@@ -162,23 +172,6 @@ def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
         return tuple(setting.launcher.plan(job) for job in jobs)
     except LaunchRejected as error:
         raise GateFileError(setting.file, "", str(error)) from error
-
-
-def examples_of(setting: GateContext) -> tuple[Example, ...]:
-    """The values of the gate file, with its overrides, that are still an example's."""
-    return examples_in(setting.gate.model_dump(mode="json"), _text_of(setting))
-
-
-def copied_of(setting: GateContext) -> tuple[Copied, ...]:
-    """The values that `prelaunch init` asked to be replaced, and that are as it wrote them."""
-    return copied_in(setting.gate.model_dump(mode="json"), _text_of(setting))
-
-
-def _text_of(setting: GateContext) -> str:
-    try:
-        return Path(setting.file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""  # the file was read before; without it a line is not known
 
 
 def reject(form: str, error: Exception) -> int:

@@ -9,7 +9,9 @@ PreflightFailed     the preflight found something wrong, so nothing was started
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from checks.documents.decode import decode, parse_json
@@ -18,6 +20,8 @@ from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
 from tasks.gate.progress import STARTING, Progress, report_progress
 from tasks.gate.session import Session
+from tasks.gate_file.placeholders import doubtful_examples, require_own_values
+from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import (
     EngineUnavailable,
     JobHandle,
@@ -89,7 +93,7 @@ def run_preflight(session: Session) -> None:
     jobs = planned_jobs(session.setting)
     if not session.launches:  # a gate that only checks may name a training that nobody has written yet
         jobs = tuple(replace(job, script="") for job in jobs)
-    lines = preflight(launcher, tuple(map(launcher.plan, jobs)))
+    lines = (*_examples(session), *preflight(launcher, tuple(map(launcher.plan, jobs))))
     for line in lines:
         if line.result is PreflightResult.WARNING:
             LOG.warning("preflight: %s", line.text)
@@ -107,6 +111,18 @@ def run_preflight(session: Session) -> None:
     if said := _texts(lines, PreflightResult.NO_CAPACITY):
         raise NoCapacity(f"nothing was started: {said}.")
     session.preflight_done = True
+
+
+def _examples(session: Session) -> Iterator[PreflightCheck]:
+    """Warnings of values that are still an example's. Raises PreflightFailed where the gate cannot run with one."""
+    gate, file = session.setting.gate, session.setting.file
+    try:
+        require_own_values(gate, file, os.environ)
+    except GateFileError as error:
+        session.preflight_done = True
+        raise PreflightFailed(f"{error.message}.", error.path) from error
+    for one in doubtful_examples(gate, file, os.environ):
+        yield PreflightCheck(one.place, PreflightResult.WARNING, one.message, one.remedy, key=one.key)
 
 
 def doubts_of(session: Session) -> tuple[str, ...]:

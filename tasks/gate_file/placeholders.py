@@ -1,6 +1,6 @@
 """The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation.
 
-Pure, but for reading the shipped file that `prelaunch init` made a gate file of.
+`prelaunch doctor`, `plan` and `gate` ask here. Pure, but for reading the gate file, and the shipped one of which init made it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,46 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tasks.gate_file.folder import SHIPPED
-from tasks.gate_file.read import line_of
+from tasks.gate_file.model import Gate
+from tasks.gate_file.read import GateFileError, line_of
 
 # What cannot be anybody's own value -> what to write instead. AWS documents these account ids and this bucket as examples
 # (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html, AWS documentation conventions).
-NOBODYS: Mapping[str, str] = {
-    r"(?<!\d)(?:123456789012|111122223333|444455556666)(?!\d)": "Write your own; aws sts get-caller-identity "
-    "prints your account's id",
+ACCOUNTS = r"(?:123456789012|111122223333|444455556666)"
+OF_AWS: Mapping[str, str] = {
+    rf"(?<!\d){ACCOUNTS}(?!\d)": "Write your own; aws sts get-caller-identity prints your account's id",
     r"\b(?:subnet|sg|vpc)-0123456789abcdef0\b": "Write the id of yours: docs/sagemaker.md says how each is made",
+    r"s3://(?:bucket|my-bucket|amzn-s3-demo-bucket)(?=/|$)": "Write the name of your bucket",
+}
+NOBODYS: Mapping[str, str] = {
+    **OF_AWS,
     r"\b(?:U012AB3CD|U0123ABCD|U0456EFGH|S012AB3CD|S0123ABCD)\b": "Write the ids of your people (in Slack: profile, Copy member ID)",
     r"@example\.(?:com|org|net)\b": "Write your own address",
-    r"s3://(?:bucket|my-bucket|amzn-s3-demo-bucket)(?=/|$)": "Write the name of your bucket",
     # What people and pages write where a value has to be filled in.
     r"(?<![A-Za-z0-9])(?:CHANGE|REPLACE|FILL)[-_ ]?(?:ME|THIS|IN)(?![A-Za-z0-9])": "Write your own value",
     r"(?:^|(?<=[/=]))<[A-Za-z_](?:[^<>]*[^<>\s])?>(?=/|$)": "Write your own value",
     r"(?:^|(?<=[\s=:]))/path/to(?=/|$)": "Write a path of yours",
     r"(?:^|(?<=[/:#@=]))(?:your|YOUR)[-_][A-Za-z0-9_-]+": "Write your own value",
 }
+# With these a gate is refused: names that AWS gives to nobody, as a whole value that Prelaunch hands to an engine. A bucket's name may
+# have such an account in it and exist, and what stands in a command is the training's own: those are warned of.
+UNOWNED = re.compile(
+    rf"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:{ACCOUNTS}:|{ACCOUNTS}\.dkr\.ecr\.|(?:subnet|sg|vpc)-0123456789abcdef0$"
+)
+HANDED_OVER = re.compile(r"(?:cluster\.options|training\.request)\.|training\.image$")
+# Where one of these is set another service answers for AWS, such as a stand-in of the tests, and has whatever accounts it likes.
+ENDPOINT = "AWS_ENDPOINT_URL"
 # The same of a shipped file that may be somebody's own by chance.
 # The shipped file whose comments show the tables of every notifier.
 NOTIFIERS_SHOWN = "sagemaker-p5"
 PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
 # The line that `prelaunch init` writes into a new file.
-MADE_BY_INIT = re.compile(r"^# Made by `prelaunch init` from ([a-z0-9-]+\.toml):", re.MULTILINE)
+MADE_LINE = "# Made by `prelaunch init`"
+MADE_BY_INIT = re.compile(rf"^{MADE_LINE} from ([a-z0-9-]+\.toml):", re.MULTILINE)
 # Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
 OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 
@@ -88,9 +102,53 @@ class Copied(_Place):
         return f"{self.place}: {self.message}"
 
 
+def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
+    """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
+    refused, _ = _sorted(gate, file, environ)
+    if refused:
+        first, *others = refused
+        said = f"{first.message}. {first.remedy}"
+        said += f" The same holds for {', '.join(one.place for one in others)}" if others else ""
+        raise GateFileError(file, first.key, said, line=first.line)
+
+
+def doubtful_examples(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[Example, ...]:
+    """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
+    return tuple(_sorted(gate, file, environ)[1])
+
+
+def _sorted(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
+    """The examples with which the gate is refused, and the others; without those of AWS where another service answers for it."""
+    stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
+    refused, doubtful = list[Example](), list[Example]()
+    for one, value in _examples(gate.model_dump(mode="json"), _text_of(file)):
+        if stands_in and any(re.search(pattern, value) for pattern in OF_AWS):
+            continue
+        handed_over = gate.cluster.launcher != "local" and HANDED_OVER.match(one.key)
+        (refused if handed_over and UNOWNED.match(value) else doubtful).append(one)
+    return refused, doubtful
+
+
+def examples_of(gate: Gate, file: str) -> tuple[Example, ...]:
+    """The values of a gate, with its overrides, that are still an example's."""
+    return examples_in(gate.model_dump(mode="json"), _text_of(file))
+
+
+def copied_of(gate: Gate, file: str) -> tuple[Copied, ...]:
+    """The values of a gate that `prelaunch init` asked to be replaced, and that are as it wrote them."""
+    return copied_in(gate.model_dump(mode="json"), _text_of(file))
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""  # the file was read before; without it a line is not known
+
+
 def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
     """The examples among the values of a gate file (with its overrides), and their lines in its text; one for each key."""
-    return tuple(_examples(values, text))
+    return tuple(one for one, _ in _examples(values, text))
 
 
 def copied_keys(text: str) -> tuple[str, ...]:
@@ -112,7 +170,7 @@ def copied_in(values: Mapping[str, Any], text: str) -> tuple[Copied, ...]:
         return ()
     theirs = path.read_text(encoding="utf-8")
     before, now = _ends(tomllib.loads(theirs)), _ends(values)
-    sure = {one.key.partition("[")[0] for one in _examples(values, text)}
+    sure = {one.key.partition("[")[0] for one, _ in _examples(values, text)}
     found = [
         Copied(key, line_of(text, key), path.name)
         for key in copied_keys(theirs)
@@ -136,11 +194,12 @@ def _ends(values: Mapping[str, Any]) -> Mapping[str, list[str]]:
     return ends
 
 
-def _examples(values: Mapping[str, Any], text: str) -> Iterator[Example]:
+def _examples(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:
+    """Each with its whole value, which may hold a secret and is in no Example for that reason."""
     for key, value in _leaves(values):
         for pattern, remedy in NOBODYS.items():
             if found := re.search(pattern, value):
-                yield Example(key, _line(text, key, value), found[0], f"{remedy}.")
+                yield Example(key, _line(text, key, value), found[0], f"{remedy}."), value
                 break
 
 

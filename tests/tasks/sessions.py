@@ -106,6 +106,7 @@ def session(
         checks=SimpleNamespace(max_runtime_minutes=1),
         cluster=SimpleNamespace(name="c"),
         notify=Notify(),
+        model_dump=lambda mode: {},
     )
     setting: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,

@@ -21,8 +21,8 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from flows.cli import doctor
 from flows.cli.doctor_notifiers import ok
-from flows.cli.plan import examples_of
 from tasks.gate.context import GateContext, open_gate_context
+from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
 from tasks.orchestration.server.server import EmbeddedServer
@@ -283,8 +283,10 @@ def test_hostile_words_of_a_service_are_inert() -> None:
 def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
     """Exit code 2, with the key and its line; the same file with a value of one's own is all right."""
     more = '\n[approval]\napprovers = ["{}"]\n'
-    own = examples_of(setting(tmp_path, more.format("U9Z8Y7X6W")))
-    (example,) = examples_of(setting(tmp_path, more.format("U012AB3CD")))
+    mine = setting(tmp_path, more.format("U9Z8Y7X6W"))
+    own = examples_of(mine.gate, mine.file)
+    theirs = setting(tmp_path, more.format("U012AB3CD"))
+    (example,) = examples_of(theirs.gate, theirs.file)
     code, found, _ = look(tmp_path, "gate.toml")
 
     assert () == own

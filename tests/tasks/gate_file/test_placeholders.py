@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tasks.gate_file.folder import SHIPPED
-from tasks.gate_file.placeholders import copied_in, copied_keys, examples_in
+from tasks.gate_file.placeholders import (
+    copied_in,
+    copied_keys,
+    doubtful_examples,
+    examples_in,
+    require_own_values,
+)
+from tasks.gate_file.read import GateFileError, read_gate_file
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 MINE = {
@@ -115,3 +123,91 @@ def test_what_init_asks_to_be_replaced_is_said_until_it_is_replaced() -> None:
     assert () == copied_in(values, shipped)
     values["cluster"]["options"]["partition"] = "mine"
     assert "cluster.options.partition" not in [one.key for one in copied_in(values, text)]
+
+
+def refused(path: Path, environ: Mapping[str, str] | None = None) -> GateFileError | None:
+    """The error with which a gate of this file is refused, None for no error."""
+    try:
+        require_own_values(read_gate_file(path), str(path), environ or {})
+    except GateFileError as error:
+        return error
+    return None
+
+
+def changed(folder: Path, name: str, *edits: tuple[str, str]) -> Path:
+    """A shipped file with these texts replaced, each of which it has."""
+    text = (GATES / f"{name}.toml").read_text()
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "gate.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(GATES.glob("*.toml")), ids=lambda path: str(path.stem))
+def test_a_shipped_file_is_refused_where_an_engine_would_get_what_nobody_owns(path: Path) -> None:
+    """At the line of the first such value, with the places of the others; files without any run as they are."""
+    text = path.read_text()
+    error = refused(path)
+
+    assert ("dkr.ecr" in text) == (error is not None)
+    if error is not None:
+        assert "cluster.options.image" == error.path and error.line is not None
+        assert "123456789012" in text.splitlines()[error.line - 1]
+        assert ("training.image (line" in error.message) == ("/training" in text)
+
+
+@pytest.mark.parametrize("path", sorted(GATES.glob("*.toml")), ids=lambda path: str(path.stem))
+def test_a_file_with_values_of_its_own_is_not_refused(path: Path, tmp_path: Path) -> None:
+    """And nothing of it is doubted."""
+    own = changed(tmp_path, path.stem, *((old, new) for old, new in MINE.items() if old in path.read_text()))
+
+    assert None is refused(own)
+    assert () == doubtful_examples(read_gate_file(own), str(own), {})
+
+
+OWN = (("subnet-0123456789abcdef0", "subnet-0a"), ("sg-0123456789abcdef0", "sg-0a"))
+ECR, ROLE = "123456789012.dkr.ecr", "iam::123456789012"
+
+
+def test_what_may_be_somebodys_own_is_doubted_and_not_refused(tmp_path: Path) -> None:
+    """A bucket may have any name, and a command is the training's own."""
+    edits = (*OWN, (ECR, "210987654321.dkr.ecr"), (ROLE, "iam::210987654321"))
+    more = ('["{here}', '["--role=arn:aws:iam::123456789012:role/x", "{here}')
+    path = changed(tmp_path, "sagemaker-p5", *edits)
+    found = doubtful_examples(read_gate_file(path), str(path), {})
+    local = changed(tmp_path, "local", more)
+    of_local = doubtful_examples(read_gate_file(local), str(local), {})
+
+    assert None is refused(path) and None is refused(local)
+    assert {"cluster.options.prefix", "training.request.CheckpointConfig.S3Uri"} <= {one.key for one in found}
+    assert ["training.command[0]"] == [one.key for one in of_local]
+
+
+@pytest.mark.parametrize(
+    ("old", "key"),
+    [
+        (OWN[0], "cluster.options.subnets[0]"),
+        (OWN[1], "cluster.options.security_group_ids[0]"),
+        ((ECR, "210987654321.dkr.ecr"), "cluster.options.image"),
+        ((ROLE, "iam::210987654321"), "cluster.options.role_arn"),
+    ],
+)
+def test_each_kind_of_such_a_value_is_enough(tmp_path: Path, old: tuple[str, str], key: str) -> None:
+    """With all others replaced."""
+    edits = [*OWN, (ECR, "210987654321.dkr.ecr"), (ROLE, "iam::210987654321")]
+    edits.remove(old)
+    error = refused(changed(tmp_path, "sagemaker-p5", *edits))
+
+    assert error is not None and key == error.path
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SAGEMAKER"])
+def test_where_another_service_answers_for_aws_its_names_may_be_real(name: str) -> None:
+    """A stand-in has whatever accounts it likes. A variable without a value names none."""
+    path = GATES / "sagemaker-p5.toml"
+
+    assert None is refused(path, {name: "http://127.0.0.1:5000"})
+    assert () == doubtful_examples(read_gate_file(path), str(path), {name: "http://127.0.0.1:5000"})
+    assert None is not refused(path, {name: ""})
