@@ -32,7 +32,11 @@ from tasks.gate.submission import doubts_of
 from tasks.gate_file.cost_terms import cost_of
 from tasks.launchers.base import Placement
 from tasks.render.context import verdict_context
+from tasks.render.headline import measured_before
 from tasks.render.remedy_commands import engine_of
+from tasks.store import records
+from tasks.store.base import StoreError
+from tasks.store.history import moment
 from tasks.store.layout import pass_key, report_key
 
 NOWHERE = (
@@ -65,9 +69,20 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     shown = verdict_context(
         report, setting.policy, verdict, launcher, kept, (*doubts, *said), cost, setting.facts
     )
+    judged_at = _judged_before(session) if report_digest else None
+    age = measured_before(judged_at or time.time(), moment(report.measured_at))
     return JudgedReport(
-        report, verdict, context=replace(shown, images=_images(session, report), doubts=doubts)
+        report, verdict, context=replace(shown, images=_images(session, report), doubts=doubts, measured=age)
     )
+
+
+def _judged_before(session: Session) -> float | None:
+    """When this gate judged the report that it kept (Unix seconds); None where it had not yet, or nobody can say."""
+    try:
+        kept = records.read(session.setting.store, session.gate_id)
+    except (DecodeError, StoreError):
+        return None
+    return None if kept is None else moment(kept.judged_at)
 
 
 def _images(session: Session, report: Report) -> Images | None:

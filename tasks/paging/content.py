@@ -245,11 +245,11 @@ def _answer_hidden(answer: AnswerLine) -> AnswerLine:
 
 
 def _judged(page: Notification, judged: JudgedReport) -> Notification:
-    verdict = judged.verdict
+    verdict, shown = judged.verdict, judged.context
     groups, caused = independent(gathered(verdict.findings))
-    items = items_of(verdict, judged.context)
+    items = items_of(verdict, shown)
     meaning = " ".join(
-        filter(None, (explanation_before(verdict, judged.context.failed), judged.context.training))
+        filter(None, (explanation_before(verdict, shown.failed), shown.training, shown.measured))
     )
     also = (("also", f"{followed(caused)}; the report has them"),) if caused else ()
     facts = ((MEANING, meaning), ("coverage", coverage_text(verdict.coverage)), *also)
@@ -260,7 +260,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
         measured_s=moment(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
-        costs=tuple(one_line(line, 600) for line in judged.context.said),
+        costs=tuple(one_line(line, 600) for line in shown.said),
     )
 
 

@@ -168,6 +168,7 @@ class VerdictContext:
     `training` says that the training was not started; "" if it was, where none was to be, and while nobody knows.
     `doubts` are what was known before the checks and may explain the findings; `said` has them, too.
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
+    `measured` says how long before the verdict the nodes were measured; "" where that is usual.
     `images` are those of the gate: one that uses an earlier PASS trains in its own.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
@@ -183,6 +184,7 @@ class VerdictContext:
     failed: str = ""
     end: EndMark | None = None
     training: str = ""
+    measured: str = ""
     images: Images | None = None
     own_decision: str = ""
     doubts: tuple[str, ...] = ()

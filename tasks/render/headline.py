@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 
 from checks.judge.rules.wording import several
 from checks.judge.verdict import NOTHING
@@ -16,6 +17,9 @@ from tasks.text.inert import one_line
 REPORT = "report"
 # So many checks are named of those that every node fails.
 MOST_ALIKE = 3
+# Verdict and measurement of one gate are usually nearer than this.
+APART_S = 3600.0
+DAY_S = 86_400.0
 
 
 def headline(verdict: Verdict, name: str) -> str:
@@ -119,6 +123,26 @@ def explanation(verdict: Verdict) -> str:
         said = f"All {verdict.coverage.nodes.required} nodes fail {', '.join(alike[:MOST_ALIKE])}"
         return f"{said}: suspect the policy, the image or what the nodes share before any machine."
     return "At least one check failed."
+
+
+def time_before(judged_s: float | None, measured_s: float | None) -> str:
+    """How long before its verdict something was measured, such as "3 days"; "" where that is usual, or a time (Unix seconds) is not
+    known.
+    """
+    if judged_s is None or measured_s is None or not judged_s - measured_s > APART_S:
+        return ""
+    apart = judged_s - measured_s
+    size, unit = (DAY_S, "day") if apart >= 2 * DAY_S else (3600.0, "hour")
+    return _plural(round(apart / size), unit)
+
+
+def measured_before(judged_s: float | None, measured_s: float | None) -> str:
+    """The sentence about it, with the time of the measurement; "" as in `time_before`."""
+    before = time_before(judged_s, measured_s)
+    if not before or measured_s is None:
+        return ""
+    at = datetime.fromtimestamp(measured_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"The nodes were measured {before} before this verdict, {at}."
 
 
 def _lacks(verdict: Verdict) -> bool:

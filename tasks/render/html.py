@@ -169,6 +169,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),
         "training": context.training,
+        "age": context.measured,
         "coverage": coverage_text(verdict.coverage),
         "counts": _counts(verdict),
         "cards": _cards(groups, verdict, context),

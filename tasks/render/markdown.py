@@ -37,6 +37,7 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
     parts.append(escape(explanation_before(verdict, context.failed)))
     parts += [f"**{escape(context.training)}**"] if context.training else []
+    parts += [f"**{escape(context.measured)}**"] if context.measured else []
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
     if groups:

@@ -61,7 +61,7 @@ def terminal(
     console.print(Text(explanation_before(verdict, context.failed)))
     if verdict.answer is not Answer.GO:
         console.print(Text(f"Observed: {coverage_text(verdict.coverage)}."))
-    for line in (context.training, *context.said) if context.training else context.said:
+    for line in filter(None, (context.training, context.measured, *context.said)):
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:

@@ -10,6 +10,7 @@ from checks.judge.baseline.samples import Side, label_text
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
+from tasks.render.headline import time_before
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.history import moment
 from tasks.store.prune import Pruning
@@ -17,9 +18,6 @@ from tasks.store.records import NUMBER, Record
 from tasks.text.inert import one_line
 
 NAMED = 20
-DAY_S = 86_400.0
-# A report that is older than this when it is judged is said so.
-OLD_S = DAY_S
 # Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3
 DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
@@ -179,10 +177,8 @@ def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
 
 def _older(record: Record) -> str:
     """That the report was measured long before its verdict, "" where it was not, or nobody knows."""
-    judged, measured = moment(record.judged_at), moment(record.measured_at)
-    if judged is None or measured is None or judged - measured < OLD_S:
-        return ""
-    return f" (measured {(judged - measured) / DAY_S:.0f} d before, at {one_line(record.measured_at, 40)})"
+    before = time_before(moment(record.judged_at), moment(record.measured_at))
+    return f" (measured {before} before, at {one_line(record.measured_at, 40)})" if before else ""
 
 
 # What changed in a gate, without subjects and numbers, and the first gate in which it did.

@@ -102,6 +102,7 @@ def question_text(question: Question, judged: JudgedReport, form_may_override: b
                 "This form cannot override a FAIL, because it does not know who answers. A user listed in overriders can, in "
                 "Slack. Choosing launch-anyway here ends the run as refused.",
             ]
+    lines += ["", escape(judged.context.measured)] if judged.context.measured else []
     return "\n".join([*lines, "", *_findings(judged), "", _cost(judged), ""])
 
 

@@ -10,6 +10,7 @@ from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.model import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Profile
 from tasks.remediation.model import Act
+from tasks.render.headline import time_before
 from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
@@ -24,8 +25,6 @@ SIGNS = {
 }  # fmt: skip
 LEGEND = "last gates, oldest first: + proven, ! doubtful, X condemned, ? cannot tell, c certified"
 STRIP, NAMED = 30, 20
-# Verdict and measurement of one gate are usually nearer than this.
-APART_S = 3600.0
 NONE = "-"
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
@@ -304,8 +303,7 @@ def mark_words(mark: GateMark, now: float) -> str:
     from there.
     """
     profile = f", {mark.profile.value}" if mark.profile else ""
-    judged = moment(mark.judged_at)
-    apart = judged is not None and abs(judged - mark.measured_at) > APART_S
+    apart = time_before(moment(mark.judged_at), mark.measured_at or None)
     measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
     said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
     why = f": {mark.finding}" if mark.finding else ""

@@ -83,4 +83,4 @@ def test_a_report_that_was_old_when_it_was_judged_is_said_so(run: Run, store: Fo
     lines = run("store", "list", store.root)[1].splitlines()
     old, new = (next(line for line in lines if gate_id(number) in line) for number in (5, 6))
 
-    assert old.endswith("(measured 5 d before, at 2025-11-21T08:00:00Z)") and "measured" not in new
+    assert old.endswith("(measured 5 days before, at 2025-11-21T08:00:00Z)") and "measured" not in new
