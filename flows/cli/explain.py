@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from checks.explain.reading import Kind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from checks.model import Cause, Finding, Level, Verdict
 from checks.policy import Overlay
+from flows.cli.judge import add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -26,12 +28,15 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.explain import Explanation, explain_input, explanation_text, not_judged
 from tasks.reports.gate_folder.decision import own_decision_json
 from tasks.reports.read import InputError, declared_of, policy_of
+from tasks.reports.store_argument import report_named
+from tasks.store.base import StoreError
 
 if TYPE_CHECKING:
     from tasks.render.context import VerdictContext
@@ -40,8 +45,12 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE... --kind K --instance-type T --nodes N --policy FILE --as NAMES, and the outputs."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a file with a tool's output, or - for stdin"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a file with a tool's output, the id of a gate, or - for stdin",
     )
+    add_store_of_ids(parser)
     parser.add_argument(
         "--kind",
         choices=[kind.value for kind in Kind],
@@ -104,9 +113,12 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[Explanation | InputError] = []
     for file in arguments.files:
         try:
-            results.append(explain_input(file, kind, policy, asked))
+            with report_named(file, arguments.store, os.environ) as at:
+                results.append(at.told(explain_input(at.path, kind, policy, asked)))
         except InputError as error:
             results.append(error)
+        except StoreError as error:
+            return failed(arguments.format, error)
     return _show(arguments, results)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from checks.exit_codes import Exit
@@ -17,6 +18,7 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejection import report_rejection
+from flows.cli.replay import failed
 from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
@@ -25,6 +27,7 @@ from tasks.reports.command_line import OutputError
 from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.gate_folder.decision import looked_for, own_decision_json
 from tasks.reports.read import (
+    DEFAULT,
     InputError,
     JudgedFile,
     judge_file,
@@ -32,6 +35,8 @@ from tasks.reports.read import (
     policy_of,
     stated_declaration,
 )
+from tasks.reports.store_argument import report_named, typed_store
+from tasks.store.base import StoreError
 
 NOTHING = "nothing"  # the format of a stdout that stays empty, because a page was written instead
 
@@ -39,8 +44,12 @@ NOTHING = "nothing"  # the format of a stdout that stays empty, because a page w
 def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
     """REPORT... --policy FILE, and the outputs, with `form` for stdout where none is asked for."""
     parser.add_argument(
-        "reports", nargs="+", metavar="REPORT", help="a file, a folder that holds one, - for stdin"
+        "reports",
+        nargs="+",
+        metavar="REPORT",
+        help="a file, a folder that holds one, the id of a gate, - for stdin",
     )
+    add_store_of_ids(parser)
     parser.add_argument(
         "--policy",
         type=Path,
@@ -80,6 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
     parser.set_defaults(as_kept=False)
 
 
+def add_store_of_ids(parser: argparse.ArgumentParser) -> None:
+    """--store STORE."""
+    parser.add_argument(
+        "--store",
+        metavar="STORE",
+        type=typed_store,
+        help=f"the store that has the gates of ids: a folder, s3://bucket/prefix, or a gate file (default {DEFAULT})",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Judge every report; the exit code is the worst, in the order 2, 1, 3, 0."""
     try:
@@ -96,9 +115,13 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            results.append(judge_file(file, policy, baseline, stated, terms, arguments.as_kept))
+            with report_named(file, arguments.store, os.environ) as at:
+                judged = judge_file(at.path, policy, baseline, stated, terms, arguments.as_kept)
+                results.append(at.told(judged))
         except InputError as error:
             results.append(error)
+        except StoreError as error:
+            return failed(arguments.format, error)
     return _show(arguments, results)
 
 

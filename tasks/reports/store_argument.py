@@ -1,7 +1,8 @@
 """The store that a command line names: a folder, s3://bucket/prefix, or the gate file that names the store.
 
 A gate file, or its name, stands for the gates of its own cluster, and the address of its store for those of all clusters; --cluster
-chooses another one (`chosen_cluster`). Commands that read reports take a store in the place of its reports (`inputs_of`).
+chooses another one (`chosen_cluster`). Commands that read reports take a store in the place of its reports (`inputs_of`); those
+that judge single reports take the id of a gate (`report_named`).
 
 Raises InputError if it names no store; StoreError and IndexFailed are errors of the store and of the index.
 """
@@ -9,21 +10,32 @@ Raises InputError if it names no store; StoreError and IndexFailed are errors of
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from checks.documents.decode import nearest
+from checks.value_types import DecodeError
 from tasks.gate_file.folder import is_name, missing_name, typed_path
 from tasks.reports.read import DEFAULT, InputError, policy_of, read_input
+from tasks.store import records
 from tasks.store.base import BadAddress, Store
-from tasks.store.history import known_names, listed
+from tasks.store.history import kept_gates, known_names, listed
 from tasks.store.index import FILE, Index
-from tasks.store.layout import GATES, RECORDS, REPORT_FILE
+from tasks.store.layout import GATES, RECORDS, REPORT_FILE, gate_of, record_key, report_key
 from tasks.store.open import absolute, is_remote, open_store
+from tasks.store.records import is_gate_id
 
 URL_VARIABLE = "PRELAUNCH_INDEX"
+ID_FORM = re.compile("[a-z0-9][a-z0-9-]{0,200}")
+NEWEST = 3  # of so many gates the ids are named, where another one is not there
+NAME_STORE = f"--store STORE names another store (default {DEFAULT})."
+Shown = TypeVar("Shown", bound=Any)
 
 
 class NoReports(InputError):
@@ -57,6 +69,34 @@ class ReportInput:
     name: str
     data: bytes
     policy: Path | None = None
+
+
+@dataclass(frozen=True)
+class NamedReport:
+    """Where a report lies that may have been named by its gate. Of a store that is far away `path` is in the folder `copied`, and the
+    address of the store stands for that folder in what people read.
+    """
+
+    path: str
+    copied: str = ""
+    address: str = ""
+
+    def told(self, one: Shown) -> Shown:
+        """The same result, in whose texts the address stands for the copy."""
+        if not self.copied or one is None:
+            return one
+        new: dict[str, object] = {}
+        for item in fields(one):
+            value = getattr(one, item.name)
+            if isinstance(value, str):
+                new[item.name] = self.shown(value)
+            elif item.name in ("context", "kept"):
+                new[item.name] = self.told(value)
+        return replace(one, **new)
+
+    def shown(self, text: str) -> str:
+        """The same text, in which the address stands for the copy."""
+        return text.replace(self.copied, self.address)
 
 
 def typed_store(word: str) -> str:
@@ -124,6 +164,64 @@ def policy_notes(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
 def whole_store(named: NamedStore, *words: str) -> str:
     """The command about every cluster of the store; in `words` the store is "STORE"."""
     return shlex.join(("prelaunch", *(named.address if word == "STORE" else word for word in words)))
+
+
+@contextmanager
+def report_named(word: str, store: str | None, environment: Mapping[str, str]) -> Iterator[NamedReport]:
+    """The report that `word` names: a path, or the id of a gate in `store` (as it was typed; None for the default one). What exists
+    here goes before an id. Raises InputError for an id that the store does not have; StoreError.
+    """
+    formed = ID_FORM.fullmatch(word) and not Path(word).exists()
+    if not formed or (store is None and not is_gate_id(word)):
+        yield NamedReport(word)
+        return
+    named = open_named_store(DEFAULT if store is None else store, environment)
+    key = _report_of(named, word)
+    if not is_remote(named.address):
+        yield NamedReport(named.store.place(key))
+        return
+    with TemporaryDirectory(prefix="prelaunch-") as folder:
+        found = NamedReport(f"{folder}/{key}", folder, named.address)
+        _copy_beside(named.store, key, Path(folder))
+        try:
+            yield found
+        except InputError as error:
+            where, said = found.shown(error.file), found.shown(error.message)
+            raise InputError(where, said, error.path, error.nearest) from error
+
+
+def _report_of(named: NamedStore, gate_id: str) -> str:
+    """The key of the gate's report; of one that used an earlier PASS that gate's. Raises InputError."""
+    try:
+        record = records.read(named.store, gate_id)
+    except DecodeError:
+        record = None  # the report is judged, whatever became of its record
+    key = record.report if record is not None else report_key(gate_id)
+    if named.store.get(key) is not None:
+        return key
+    gates = kept_gates(named.store, records.recorded(named.store))
+    if gate_id in gates:
+        said = (
+            "this gate kept no report: it ended before it judged. `prelaunch store list` says how it ended."
+        )
+        raise InputError(gate_id, said)
+    newest = ", ".join(list(gates)[: -NEWEST - 1 : -1])
+    said = f"no gate of {named.address} has this id; it has none. {NAME_STORE}"
+    if newest:
+        said = f"no gate of {named.address} has this id. Its newest are {newest}. {NAME_STORE}"
+    raise InputError(gate_id, said, "", nearest(gate_id, tuple(gates)))
+
+
+def _copy_beside(store: Store, key: str, folder: Path) -> None:
+    """Copy the report and what is kept of its gate beside it, but for logs and evidence."""
+    gate_id, inside = gate_of(key), key.rpartition("/")[0]
+    places = (inside, f"{GATES}/{gate_id}")
+    beside = [one for one in store.list(f"{GATES}/{gate_id}") if one.rpartition("/")[0] in places]
+    for one in dict.fromkeys((key, record_key(gate_id), *(one for one in beside if one.endswith(".json")))):
+        data = store.get(one)
+        if data is not None:
+            (folder / one).parent.mkdir(parents=True, exist_ok=True)
+            (folder / one).write_bytes(data)
 
 
 def is_store(argument: str) -> bool:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import boto3
 import pytest
 
 from checks.documents.decode import nearest
+from checks.documents.report import dump_plain
 from flows.cli.main import main
 from tasks.gate.context import GateContext
 from tasks.remedy import RemedyRejected, cases_of_gate
+from tasks.store import records
+from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
-from tests.sample_reports import healthy
-from tests.tasks.kept_gates import gate_id, keep
+from tasks.store.layout import outcome_key, policy_key, report_key, verdict_key
+from tasks.store.open import open_store
+from tests.flows.gates import write_gate
+from tests.sample_reports import POLICY, healthy, wrong_sums
+from tests.tasks.kept_gates import gate_id, keep, record_for
+from tests.tasks.store import servers
+from tests.tasks.store.servers import BUCKET, moto
 
 ID = "local-20261127-015647-8b0d"
 Captured = pytest.CaptureFixture[str]
@@ -30,17 +41,173 @@ def test_remedy_takes_the_id_behind_a_gate_file(capsys: Captured) -> None:
     assert f"`prelaunch remedy GATE_FILE --gate {ID}`" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["judge", "render", "explain"])
-def test_a_report_is_named_by_its_folder(command: str, tmp_path: Path, capsys: Captured) -> None:
-    """The one of the store in this folder, if it is there."""
-    assert 2 == main([command, ID])
-    assert f"Name the folder of its report: STORE/gates/{ID}" in capsys.readouterr().err
+READERS = ["judge", "render", "explain"]
 
-    (tmp_path / ".prelaunch" / "gates" / ID).mkdir(parents=True)
-    assert 2 == main([command, ID])
-    assert f" .prelaunch/gates/{ID}" in capsys.readouterr().err
+
+def typed(capsys: Captured, *words: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+def kept(folder: Path) -> FolderStore:
+    """A store with a GO and a NO-GO, and their policy."""
+    store = FolderStore(folder)
+    for number, report in enumerate((healthy(), wrong_sums(healthy()))):
+        keep(store, number, report)
+        store.put(policy_key(gate_id(number)), dump_plain(POLICY))
+    return store
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_report_is_named_by_its_gate(command: str, tmp_path: Path, capsys: Captured) -> None:
+    """In the store of this folder, or in the one that is named; the same bytes as of the report's own path."""
+    store = kept(tmp_path / ".prelaunch")
+    for number, code in ((0, 0), (1, 1)):
+        by_path = typed(capsys, command, store.place(report_key(gate_id(number))))
+
+        assert (code, by_path[1]) == (by_path[0], typed(capsys, command, gate_id(number))[1])
+        assert by_path == typed(capsys, command, gate_id(number), "--store", store.root)
+        assert by_path[:2] == typed(capsys, command, gate_id(number), "--store", ".prelaunch")[:2]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_gate_file_names_the_store_of_a_gate(command: str, tmp_path: Path, capsys: Captured) -> None:
+    """As for every command that takes a store; of whatever cluster the gate is."""
+    file = write_gate(tmp_path, fake=False)
+    kept(tmp_path / "store")
+
+    assert 1 == typed(capsys, command, gate_id(1), "--store", file)[0]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_gate_in_s3_is_read_from_there(
+    command: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its own policy and decision, and with the addresses of the store; nothing is left in the temporary folder."""
+    local = kept(tmp_path / "kept")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    with moto() as url:
+        for name, value in servers.environment(url).items():
+            monkeypatch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        address = f"s3://{BUCKET}/a"
+        remote = open_store(address)
+        for path in sorted(local.root.rglob("*.json")):
+            remote.put(path.relative_to(local.root).as_posix(), path.read_bytes())
+        here = typed(capsys, command, gate_id(1), "--store", local.root)
+        there = typed(capsys, command, gate_id(1), "--store", address)
+
+        assert (here[0], here[1].replace(str(local.root), address)) == there[:2]
+        assert str(tmp_path / "tmp") not in "".join(there[1:])
+        if command == "judge":
+            remote.put(report_key(gate_id(0)), (local.root / verdict_key(gate_id(0))).read_bytes())
+            said = f"{address}/{report_key(gate_id(0))}: it is a verdict"
+            assert said in typed(capsys, command, gate_id(0), "--store", address)[2]
+        assert 2 == typed(capsys, command, ID, "--store", address)[0]
+    assert [] == list((tmp_path / "tmp").iterdir())
+
+
+def test_a_pass_that_was_used_again_is_that_of_the_gate_that_measured(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Its record names the report."""
+    store = kept(tmp_path / ".prelaunch")
+    verdict = keep(store, 1, wrong_sums(healthy()))
+    record = replace(record_for(1, healthy(), verdict), gate_id=ID, reused=gate_id(1))
+    records.keep(store, record)
+
+    assert 1 == typed(capsys, "judge", ID)[0]
+
+
+def test_a_path_goes_before_an_id(tmp_path: Path, capsys: Captured) -> None:
+    """A folder that is called like a gate, as in a store."""
+    store = kept(tmp_path / ".prelaunch")
+    (tmp_path / gate_id(0)).mkdir()
+    bad = store.get(report_key(gate_id(1)))
+    assert bad
+    (tmp_path / gate_id(0) / "health_check_metrics.json").write_bytes(bad)
+
+    assert 1 == typed(capsys, "judge", gate_id(0))[0]
+    assert 1 == typed(capsys, "judge", gate_id(0), "--store", store.root)[0]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_an_id_that_no_store_has_says_where_it_was_looked_for(
+    command: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """With the nearest id and the newest ones; a store without gates is said to be one, and how to name another."""
+    code, _, err = typed(capsys, command, ID)
+    assert (2, True) == (
+        code,
+        f"no gate of {tmp_path}/.prelaunch has this id; it has none. --store STORE" in err,
+    )
+
+    store = kept(tmp_path / ".prelaunch")
+    code, _, err = typed(capsys, command, gate_id(1)[:-1] + "9")
+    assert 2 == code and f"Did you mean {gate_id(1)!r}?" in err
+    assert f"Its newest are {gate_id(1)}, {gate_id(0)}." in err
+    word = gate_id(1).removeprefix("sample-")[:-4]
+    assert (
+        f"Did you mean {gate_id(1)!r}?" in typed(capsys, command, f"sampel-{word}", "--store", store.root)[2]
+    )
+
     assert 2 == main([command, "none.json"])
     assert "gates/" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["a b", "X" * 300, "a/b", f"A-{ID}"])
+def test_a_word_that_can_be_no_id_is_rejected(tmp_path: Path, capsys: Captured, word: str) -> None:
+    """In one line, also where a store was named for it."""
+    kept(tmp_path / ".prelaunch")
+    code, out, err = typed(capsys, "judge", word, "--store", ".prelaunch")
+
+    assert (2, "", 1) == (code, out, err.count("\n"))
+
+
+@pytest.mark.parametrize("command", [["export", "--mlflow-uri", "http://127.0.0.1:9", ID], ["trend", ID]])
+def test_other_commands_say_which_path_an_id_stands_for(
+    command: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """The one of the store in this folder, if it is there."""
+    assert f"Name the folder of its report: STORE/gates/{ID}" in typed(capsys, *command)[2]
+    (tmp_path / ".prelaunch" / "gates" / ID).mkdir(parents=True)
+    assert f" .prelaunch/gates/{ID}" in typed(capsys, *command)[2]
+
+
+def test_a_gate_that_judged_nothing_is_said_to_be_one(tmp_path: Path, capsys: Captured) -> None:
+    """It is there, and has no report."""
+    store = kept(tmp_path / ".prelaunch")
+    store.put(outcome_key(ID), b"{}")
+    code, _, err = typed(capsys, "judge", ID)
+
+    assert 2 == code and "this gate kept no report: it ended before it judged" in err
+
+
+def test_a_store_that_fails_is_no_rejection(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5, as of every command that reads a store."""
+
+    def fails(self: object, key: str) -> None:
+        raise StoreUnreachable("it does not answer")
+
+    kept(tmp_path / ".prelaunch")
+    monkeypatch.setattr(FolderStore, "get", fails)
+
+    assert [5, 5, 5] == [typed(capsys, command, gate_id(0))[0] for command in READERS]
+
+
+def test_each_of_several_ids_is_judged(tmp_path: Path, capsys: Captured) -> None:
+    """One that is not there does not hide the others."""
+    kept(tmp_path / ".prelaunch")
+    code, out, _ = typed(capsys, "judge", gate_id(0), ID, gate_id(1), "--format", "json")
+    rows = json.loads(out)["verdicts"]
+
+    assert (2, [gate_id(0), ID, gate_id(1)]) == (code, [row["file"] for row in rows])
+    assert [True, False, True] == [row["verdict"] is not None for row in rows]
 
 
 def test_a_mistyped_id_is_answered_with_the_nearest(tmp_path: Path) -> None:
