@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         help="what one node costs per hour (default: its list price, if known)",
     )
     add_output_arguments(parser, form)
-    parser.set_defaults(as_kept=False)
+    parser.set_defaults(as_kept=None)
 
 
 def add_store_of_ids(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -39,8 +39,10 @@ from tasks.gate_file.references import (
     read_policy,
 )
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
+from tasks.render.headline import measured_before
 from tasks.render.views.expectations import NOTHING_EXPECTED
 from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
+from tasks.store.history import moment
 from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
@@ -148,6 +150,15 @@ class JudgedFile:
     rules: Policy | None = None
     kept: KeptBeside | None = None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the verdict is the gate's own, as it was kept."""
+        return self.kept is not None and self.kept.whole is self.verdict
+
+
+# Adds to what is shown of a report beside which a gate kept its verdict how that gate ended.
+ShownEnd = Callable[[JudgedFile], JudgedFile]
+
 
 def judge_file(
     file: str,
@@ -155,12 +166,13 @@ def judge_file(
     baseline: Baseline | None = None,
     stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
-    as_kept: bool = False,
+    as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
 
     `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict. `as_kept`: if
-    a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict.
+    a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict; how the gate ended is
+    added by `as_kept`.
     """
     return judge_data(file, *read_input(file), policy, baseline, stated, terms, as_kept)
 
@@ -173,7 +185,7 @@ def judge_data(
     baseline: Baseline | None = None,
     stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
-    as_kept: bool = False,
+    as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
     """The same for a report that was read already, from `path`."""
     facts = builtin()
@@ -188,14 +200,21 @@ def judge_data(
             file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
         )
     kept = kept_beside(path, data)
-    if as_kept and kept is not None and kept.whole is not None and policy is None and baseline is None:
-        return _as_kept(file, path, report, kept, kept.whole, terms)
+    if (
+        as_kept is not None
+        and kept is not None
+        and kept.whole is not None
+        and policy is None
+        and baseline is None
+    ):
+        return as_kept(_as_kept(file, path, report, kept, kept.whole, terms))
     rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
     name = (kept.name if kept is not None else "") or report.gate_id or path
-    return JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept)
+    made = JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept)
+    return made if as_kept is None else as_kept(made)
 
 
 def _as_kept(
@@ -209,7 +228,8 @@ def _as_kept(
         shown = replace(
             verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=(), expected=NOTHING_EXPECTED
         )
-    shown = replace(shown, own_decision=AS_KEPT)
+    measured = measured_before(kept.judged_s, moment(report.measured_at))
+    shown = replace(shown, own_decision=AS_KEPT, measured=measured)
     name = kept.name or report.gate_id or path
     return JudgedFile(file, name, report, verdict, policy_name(kept), shown, None, kept.policy, kept)
 

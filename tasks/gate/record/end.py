@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from checks.documents.decode import decode, parse_json
-from tasks.gate.outcome import Decision, Ending, end_mark
+from checks.model import ANSWER_WORDS, Answer, Verdict
+from checks.value_types import DecodeError
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    Training,
+    end_mark,
+    with_ending,
+    without_training,
+)
 from tasks.gate.question import ApprovalAnswer
 from tasks.launchers.base import JobState
 from tasks.render.context import EndMark
+from tasks.reports.gate_folder.decision import outcome_beside, requested_launch
+from tasks.reports.read import JudgedFile
 from tasks.store.base import Store
 from tasks.store.layout import outcome_key
+from tasks.text.inert import one_line
 
 OUTCOME_BYTES = 1 << 22
 AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
@@ -22,7 +37,7 @@ AT_ONCE = 16  # an outcome is a file of its own, and a store may be far away
 class KeptEnd:
     """What the store keeps of a gate's end: the decision, None if there was none; a person's answer; the training's state as the gate
     last saw it, and the node whose log says why it failed, "" where no single one does; how the gate ended and why; and its
-    cluster, "" if an older version kept none.
+    cluster, "" if an older version kept none. `verdict_answer` is the answer of the verdict with which it ended, None without one.
     """
 
     decision: Decision | None
@@ -32,6 +47,8 @@ class KeptEnd:
     reason: str = ""
     cluster: str = ""
     node: str = ""
+    gate_id: str = ""
+    verdict_answer: Answer | None = None
 
     @property
     def mark(self) -> EndMark | None:
@@ -46,11 +63,17 @@ class KeptEnd:
 
 def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
     """How a gate ended; None where it did not end, or an older version kept something else. Raises StoreError."""
+    data = store.get(outcome_key(gate_id))
     try:
-        data = store.get(outcome_key(gate_id))
         table = parse_json(data, OUTCOME_BYTES) if data is not None else None
-        if not isinstance(table, dict):
-            return None
+    except DecodeError:
+        return None
+    return _end_in(table) if isinstance(table, dict) else None
+
+
+def _end_in(table: Mapping[str, object]) -> KeptEnd | None:
+    try:
+        judged = table.get("answer")
         decision, answer, training = (table.get(key) for key in ("decision", "approval", "training"))
         return KeptEnd(
             None if decision is None else Decision(str(decision)),
@@ -60,6 +83,8 @@ def kept_end(store: Store, gate_id: str) -> KeptEnd | None:
             str(table.get("reason") or ""),
             str(table.get("cluster") or ""),
             str(training.get("node") or "") if isinstance(training, dict) else "",
+            str(table.get("gate_id") or ""),
+            None if judged is None else Answer(str(judged)),
         )
     except ValueError:  # also DecodeError
         return None
@@ -76,3 +101,55 @@ def kept_ends(store: Store, gate_ids: Iterable[str]) -> dict[str, KeptEnd]:
 def end_marks(store: Store, gate_ids: Iterable[str]) -> dict[str, EndMark]:
     """The same for those that ended otherwise than their verdict says. Raises StoreError."""
     return {gate_id: end.mark for gate_id, end in kept_ends(store, gate_ids).items() if end.mark is not None}
+
+
+def with_kept_end(found: JudgedFile) -> JudgedFile:
+    """The same, whose page begins with how the gate ended, where outcome.json beside the report says that. It is data: one that cannot
+    be read, is another gate's, or says more than the verdict allows is not believed, and the page says so.
+    """
+    kept, report = found.kept, found.report
+    table = outcome_beside(Path(kept.folder)) if kept is not None and kept.verdict is not None else None
+    if table is None or kept is None or report is None:
+        return found
+    end, folder = _end_in(table) if table else None, Path(kept.folder)
+    problem = _problem(end, found.verdict, (folder.name, report.gate_id), found.is_kept)
+    if end is None or problem:
+        said = f"How the gate ended is not known: outcome.json beside the report {problem}."
+        return _shown(found, own_decision=_joined(found, said))
+    if not found.is_kept:
+        said = f"The gate itself ended as {end.mark}: {one_line(end.reason, 600)}" if end.mark else ""
+        return _shown(found, own_decision=_joined(found, said))
+    word = ANSWER_WORDS[end.verdict_answer or Answer.CANNOT_TELL]
+    if end.mark is None and "answer" in table and end.verdict_answer is not found.verdict.answer:
+        # Its nodes were checked again, or its verdict could not be kept: it ended with another one.
+        return _shown(
+            found, first_line=f"{word} {one_line(found.name, 80)}: {end.reason}", failed=end.reason or word
+        )
+    training = None if end.training is None else Training("", end.training)
+    judged = JudgedReport(report, found.verdict, context=found.context)
+    launches = requested_launch(folder)
+    outcome = Outcome(end.gate_id, end.ending, end.decision, judged, training, end.reason, answer=end.answer)
+    ended = with_ending(without_training(outcome, launches, launches), found.name)
+    return replace(found, context=ended.judged.context if ended.judged else found.context)
+
+
+def _problem(end: KeptEnd | None, verdict: Verdict, gates: tuple[str, ...], is_kept: bool) -> str:
+    """Why the end is not believed, "" if it is."""
+    if end is None:
+        return "cannot be read"
+    if end.gate_id not in gates:
+        return f"is of another gate ({one_line(end.gate_id, 100) or 'without a name'})"
+    approved = end.answer is not None and end.answer.launches
+    launched = end.decision in (Decision.LAUNCHED, Decision.PASSED) and end.ending is Ending.VERDICT
+    overrode = end.decision is Decision.OVERRIDDEN and not approved
+    other = is_kept and end.verdict_answer is Answer.GO
+    contradicts = verdict.answer is not Answer.GO and ((launched and not approved) or overrode or other)
+    return "contradicts the verdict" if is_kept and contradicts else ""
+
+
+def _joined(found: JudgedFile, said: str) -> str:
+    return " ".join(filter(None, (found.context.own_decision, said)))
+
+
+def _shown(found: JudgedFile, **changes: str) -> JudgedFile:
+    return replace(found, context=replace(found.context, **changes))  # type: ignore[arg-type]

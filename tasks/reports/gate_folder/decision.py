@@ -18,11 +18,12 @@ from checks.model import ANSWER_WORDS, Answer, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.store.history import moment
 from tasks.store.layout import POLICY_FILE, REPORT_FILE, REQUEST_FILE, VERDICT_FILE, outcome_key, record_key
 from tasks.store.records import VERDICT_BYTES, KeptVerdict, load, load_whole
 from tasks.text.inert import one_line
 
-SMALL_BYTES = 1 << 20
+FILE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class KeptBeside:
     """The verdict that a gate kept beside its report. `policy` is the one that it judged with, None if no file of it was found; `file`
     is where that is, `looked` the folder in which it was looked for. `problem` says why nobody knows what the gate decided;
     `verdict` is then None. `whole` is the same verdict with all that a page shows, None if another version kept something else.
-    `name` is the gate's or its cluster's, "" where nobody kept it.
+    `name` is the gate's or its cluster's, "" where nobody kept it; `folder` is where all of this lies, and `judged_s` (Unix seconds)
+    when the gate judged, None where no record says it.
     """
 
     verdict: KeptVerdict | None
@@ -40,6 +42,8 @@ class KeptBeside:
     looked: str = ""
     whole: Verdict | None = None
     name: str = ""
+    folder: str = ""
+    judged_s: float | None = None
 
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
@@ -57,7 +61,14 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     if verdict.digests.report != digest(data):
         said = f"{VERDICT_FILE} beside the report was made from another report"
         return KeptBeside(None, said) if named else None
-    found = KeptBeside(verdict, looked=str(folder), whole=_whole(written), name=_name_of(folder))
+    record = _table(folder.parent.parent / record_key(folder.name))
+    name = (
+        _name_in(record, "gate") or _name_in(record, "cluster") or _name_in(outcome_beside(folder), "cluster")
+    )
+    found = KeptBeside(
+        verdict, looked=str(folder), whole=_whole(written), name=name, folder=str(folder),
+        judged_s=moment(str(record.get("judged_at"))),
+    )  # fmt: skip
     for candidate in _candidates(folder):
         try:
             policy = read_policy(candidate)
@@ -75,22 +86,31 @@ def _whole(written: bytes) -> Verdict | None:
         return None
 
 
-def _name_of(folder: Path) -> str:
-    """The gate's name in its record, or else the cluster's in its outcome."""
-    record = folder.parent.parent / record_key(folder.name)
-    for path, key in (
-        (record, "gate"),
-        (record, "cluster"),
-        (folder / Path(outcome_key(folder.name)).name, "cluster"),
-    ):
-        try:
-            with path.open("rb") as file:
-                table = parse_json(file.read(SMALL_BYTES + 1), SMALL_BYTES)
-        except (DecodeError, OSError, ValueError):
-            continue
-        if isinstance(table, dict) and isinstance(name := table.get(key), str) and name:
-            return one_line(name, 80)
-    return ""
+def outcome_beside(folder: Path) -> dict[str, object] | None:
+    """What outcome.json in the gate's folder says, as it is; {} where it cannot be read, None where it is not there."""
+    path = folder / Path(outcome_key(folder.name)).name
+    return _table(path) if path.is_file() else None
+
+
+def requested_launch(folder: Path) -> bool:
+    """Whether the gate was to start a training, as request.json in its folder says; False where nobody knows."""
+    return _table(folder / REQUEST_FILE).get("launch") is True
+
+
+def _table(path: Path) -> dict[str, object]:
+    try:
+        if not path.is_file():
+            return {}
+        with path.open("rb") as file:
+            table = parse_json(file.read(FILE_BYTES + 1), FILE_BYTES)
+    except (DecodeError, OSError, ValueError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _name_in(table: dict[str, object] | None, key: str) -> str:
+    name = (table or {}).get(key)
+    return one_line(name, 80) if isinstance(name, str) else ""
 
 
 def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
@@ -147,11 +167,9 @@ def _candidates(folder: Path) -> Iterator[Path]:
     of_gate = folder.parent.parent  # of the report of one attempt
     yield from (place / POLICY_FILE for place in (folder, of_gate) if (place / POLICY_FILE).is_file())
     try:
-        with (folder / REQUEST_FILE).open("rb") as file:
-            request = parse_json(file.read(SMALL_BYTES + 1), SMALL_BYTES)
-        gate_file = Path(str(request["gate_file"])) if isinstance(request, dict) else Path()
+        gate_file = Path(str(_table(folder / REQUEST_FILE)["gate_file"]))
         with gate_file.open("rb") as file:
-            table = tomllib.loads(file.read(SMALL_BYTES).decode("utf-8"))
+            table = tomllib.loads(file.read(FILE_BYTES).decode("utf-8"))
         yield (gate_file.parent / str(table["policy"]["file"])).resolve()
     except (DecodeError, KeyError, OSError, TypeError, ValueError):
         pass  # no request, or its gate file is on another machine
