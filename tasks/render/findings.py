@@ -94,6 +94,10 @@ class Group:
         return ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else WORDS[self.level]
 
 
+# What a finding with this cause is.
+CONFIGURATION = (
+    "It is about how nodes are set up, or what else ran on them, and proves nothing about their hardware."
+)
 # What is said before the remedy for one node.
 ALIKE = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.judge.cost.cost import Cost
-from checks.model import ANSWER_WORDS, Answer, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
-from tasks.render.findings import Group, followed, gathered, independent
+from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
 from tasks.render.page_template import page_template
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
@@ -185,6 +185,7 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "ledger": [entry for entry in context.ledger if not entry.skip],
         "costs": _costs(context.cost),
         "more_findings": max(0, len(groups) - FINDINGS),
+        "configuration": CONFIGURATION if any(map(_leaves_doubt, groups)) else "",
         "nodes": nodes,
         "more_nodes": more_nodes,
         "past": context.past,
@@ -193,6 +194,10 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "report": report,
         **({} if report is None else _of_report(report, verdict, context)),
     }
+
+
+def _leaves_doubt(item: Group) -> bool:
+    return item.cause is Cause.CONFIGURATION and item.level is not Level.PASS
 
 
 def _tone(verdict: Verdict, context: VerdictContext) -> str:

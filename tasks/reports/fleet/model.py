@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange
-from checks.model import Profile
+from checks.model import Cause, Profile
 from tasks.machines.base import Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import Disagreement, OurState
@@ -81,7 +81,8 @@ class FleetNode:
     """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
 
     `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `engine` is None
-    if the scheduler was not asked or does not know it, `acts` are the newest last.
+    if the scheduler was not asked or does not know it, `acts` are the newest last. `doubts` are the causes of what makes it DOUBTFUL,
+    () in every other state.
     """
 
     name: str
@@ -104,6 +105,7 @@ class FleetNode:
     ours: OurState | None = None
     engine: Machine | None = None
     differs: Disagreement | SchedulerDifference | None = None
+    doubts: tuple[Cause, ...] = ()
 
     @property
     def moves(self) -> tuple[Course, ...]:

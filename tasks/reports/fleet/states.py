@@ -43,12 +43,13 @@ AHEAD_S = 300.0
 
 @dataclass(frozen=True)
 class _Row:
-    """What one gate says of the machine, and the checks that it measured on it."""
+    """What one gate says of the machine, the checks that it measured on it, and what it found of the cluster as a whole."""
 
     judged_at: str
     gate_id: str
     node: NodeRow
     checks: tuple[str, ...]
+    of_cluster: tuple[KeptFinding, ...]
 
 
 @dataclass
@@ -119,7 +120,7 @@ def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
     for gate in history.gates:
         for row in gate.nodes:
             at = (gate.gate_id, row.node)
-            rows[at] = _Row(gate.judged_at, gate.gate_id, row, gate.checks[row.checks])
+            rows[at] = _Row(gate.judged_at, gate.gate_id, row, gate.checks[row.checks], gate.cluster_findings)
             names[at] = (gate.cluster, name_of(NodeKey(gate.cluster, row.node, row.identity)))
             marks[at] = GateMark(
                 gate.gate_id,
@@ -177,6 +178,7 @@ def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fr
         name, cluster, trend.known_by if trend else "its name alone", _state(marks[-1].standing, found, fresh),
         tuple(marks), sum(total.count for total in one.totals), proof, age, looked, found,
     )  # fmt: skip
+    node = replace(node, doubts=_doubts(one, found)) if node.state is NodeState.DOUBTFUL else node
     if trend is None:
         return node
     return replace(
@@ -198,6 +200,14 @@ def _state(last: Standing, found: Sequence[StillOpen], fresh: bool) -> NodeState
     if last is Standing.DOUBTFUL or not all(is_accepted_gap(one.finding) for one in found):
         return NodeState.DOUBTFUL
     return NodeState.PROVEN if fresh else NodeState.UNPROVEN
+
+
+def _doubts(known: _Known, found: Sequence[StillOpen]) -> tuple[Cause, ...]:
+    """The causes of what makes a machine doubtful: what is open about it, and failures of the whole cluster in its last gate."""
+    newest = max(known.rows, key=lambda row: (row.judged_at, row.gate_id))
+    own = [one.finding for one in found if not is_accepted_gap(one.finding)]
+    of_all = newest.of_cluster if newest.node.standing is Standing.DOUBTFUL else ()
+    return tuple(sorted({one.cause for one in (*own, *(one for one in of_all if one.level is Level.FAIL))}))
 
 
 def _condemns(one: StillOpen) -> bool:

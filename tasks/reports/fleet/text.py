@@ -8,8 +8,9 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.model import IdentityChange
-from checks.model import ANSWER_WORDS, Answer, Profile
+from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from tasks.remediation.model import Act
+from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
 from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
 from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
@@ -83,6 +84,21 @@ def budget_line(fleet: Fleet) -> str:
     )
 
 
+def doubt_line(nodes: Sequence[FleetNode]) -> str:
+    """Why findings about the configuration make nodes doubtful, and what ends that; "" where they make none so."""
+    found = [one_line(node.name, 60) for node in nodes if Cause.CONFIGURATION in node.doubts]
+    if not found:
+        return ""
+    several = len(found) > 1
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    who = f"{', '.join(found[:NAMED])}{more} {'are' if several else 'is'} doubtful"
+    where = "nodes" if several else "node"
+    return (
+        f"{who} because of a finding with cause CONFIGURATION. {CONFIGURATION} Set right what it names (the report of its gate has "
+        f"the remedy), and run the gate: the first one that measures the check on the {where} without finding it again closes it."
+    )
+
+
 def fleet_code(fleet: Fleet) -> int:
     """1 where a machine is condemned or gets worse; else 3 unless every machine is proven and everything could be read; else 0."""
     moved = fleet.groups or any(one.worse for one in fleet.moved)
@@ -109,6 +125,7 @@ def fleet_text(fleet: Fleet) -> str:
             *("  ".join(row[place].ljust(widths[place]) for place in shown).rstrip() for row in cells),
         ]
         lines += ["", LEGEND]
+        lines += [why] if (why := doubt_line(fleet.nodes)) else []
     lines += [budget_line(fleet)] if fleet.series else []
     if fleet.unseen:
         named = ", ".join(one_line(node.name, 60) for node in fleet.unseen[:NAMED])
@@ -139,6 +156,8 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
     """The parts of a machine's page that are lists of lines."""
     if node.open:
         yield "Open findings", open_words(node)
+    if why := doubt_line([node]):
+        yield "Why it is doubtful", [why]
     worse = worse_words(node)
     if worse:
         more = [f"and {len(worse) - NAMED} more"] if len(worse) > NAMED else []
@@ -191,6 +210,7 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "gates": node.count,
         "strip": strip(node),
         "open": plain(node.open),
+        "doubts": plain(node.doubts),
         "moves": [_table(one) for one in (node.courses if whole else node.moves)],
         "growing": plain(node.growing),
         "gone": list(node.gone),

@@ -1,0 +1,62 @@
+"""Why a finding about the configuration leaves a doubt about a node: said on every page that shows the doubt, from the cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.model import Cause, Level
+from tasks.render.html import html
+from tasks.reports.fleet.model import NodeState
+from tasks.reports.fleet.page import fleet_page, node_page
+from tasks.reports.fleet.states import HOUR_S
+from tasks.reports.fleet.text import fleet_text, node_document, node_text
+from tasks.store.node_rows import Standing
+from tests.sample_reports import healthy, verdict_of, with_metric, wrong_sums
+from tests.tasks.reports.fleet.test_states import CLOCK, GEMM, fleet, gate, node, only
+
+MEANS = "It is about how nodes are set up, or what else ran on them, and proves nothing about their hardware."
+WHY = f"is doubtful because of a finding with cause CONFIGURATION. {MEANS} Set right what it names"
+
+
+def test_it_is_said_until_the_check_passes() -> None:
+    """On the page of the node and on that of all nodes."""
+    warned = gate(3 * HOUR_S, node("a", Standing.DOUBTFUL, [CLOCK]), node("b"))
+    found, healed = fleet(warned), fleet(warned, gate(HOUR_S, node("a"), node("b")))
+    bad = next(one for one in found.nodes if one.name == "a")
+
+    assert (Cause.CONFIGURATION,) == bad.doubts and ["CONFIGURATION"] == node_document(bad)["doubts"]
+    assert f"a {WHY}" in fleet_text(found) and f"a {WHY}" in fleet_page(found, str)
+    assert f"Why it is doubtful:\n  a {WHY}" in node_text(bad, found) and f"a {WHY}" in node_page("a", found)
+    assert not any(one.doubts for one in healed.nodes)
+    assert "CONFIGURATION" not in fleet_page(healed, str) + fleet_text(healed)
+
+
+def test_a_failure_of_the_whole_cluster_is_a_reason_too() -> None:
+    """It is open on no node, and every node of that gate is doubtful."""
+    uneven = replace(CLOCK, level=Level.FAIL, check="system.uniform", subject="cluster")
+    rows = (node("a", Standing.DOUBTFUL), node("b", Standing.DOUBTFUL))
+    found = fleet(replace(gate(HOUR_S, *rows), cluster_findings=(uneven,)))
+
+    assert "a, b are doubtful because of a finding with cause CONFIGURATION." in fleet_text(found)
+
+
+@pytest.mark.parametrize("cause", [Cause.HARDWARE, Cause.APPLICATION])
+def test_a_doubt_of_another_cause_is_no_doubt_about_the_configuration(cause: Cause) -> None:
+    """Nor is a condemned node one that is merely doubtful."""
+    other = fleet(gate(HOUR_S, node("a", Standing.DOUBTFUL, [replace(CLOCK, cause=cause)])))
+    condemned = fleet(gate(HOUR_S, node("a", Standing.CONDEMNED, [GEMM, CLOCK])))
+
+    assert NodeState.DOUBTFUL is only(other).state and (cause,) == only(other).doubts
+    assert () == only(condemned).doubts
+    assert not any("cause CONFIGURATION" in fleet_text(found) for found in (other, condemned))
+
+
+def test_the_report_says_it_below_its_findings() -> None:
+    """Where one of them has the cause."""
+    clock, sums = with_metric(healthy(), "system.clock", "node-0", "wall_rate", 1.5), wrong_sums(healthy())
+
+    assert [1, 0, 0] == [
+        html(report, verdict_of(report), "c").count(MEANS) for report in (clock, sums, healthy())
+    ]
