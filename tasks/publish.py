@@ -169,18 +169,13 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
         await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
-    await artifacts.show_link(
-        f"gate-report-{cluster}", _address(published.html), f"Report of {session.gate_id}"
-    )
+    host, of_gate = session.keeper.lease.owner.host, f"Report of {session.gate_id}"
+    await artifacts.show_place(f"gate-report-{cluster}", published.html, host, of_gate)
     if published.fleet:
-        await artifacts.show_link(f"gate-fleet-{cluster}", _address(published.fleet), f"Nodes of {cluster}")
+        await artifacts.show_place(f"gate-fleet-{cluster}", published.fleet, host, f"Nodes of {cluster}")
     await _show_verdict(session, judged, kept.context)
     session.judged = with_past(judged, published)
     return published
-
-
-def _address(place: str) -> str:
-    return place if "://" in place else Path(place).as_uri()
 
 
 async def publish_ending(session: Session, judged: JudgedReport) -> None:

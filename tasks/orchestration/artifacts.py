@@ -20,7 +20,8 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
-from tasks.render.markdown import inert
+from tasks.render.markdown import fenced, inert
+from tasks.text.inert import browsable, one_line
 
 LOG = get_logger("prelaunch")
 EVERY_S = 2.0
@@ -31,6 +32,8 @@ ROWS = 2000
 CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
 # A picture is carried within its row; one that is larger is in the store alone.
 PICTURE_BYTES = 1 << 20
+# A path that is cut leads nowhere: Linux has none that are longer (PATH_MAX).
+PLACE = 4096 + 256
 
 
 class ProgressArtifact:
@@ -90,10 +93,17 @@ async def show_picture(key: str, png: bytes, description: str) -> None:
         await acreate_image_artifact(image_url=url, key=key, description=inert(description))
 
 
-async def show_link(key: str, url: str, text: str) -> None:
-    """Show a link that a browser on this machine can open."""
-    with warn_on_failure(key):
-        await acreate_link_artifact(link=url, link_text=text, key=key, description=inert(text))
+async def show_place(key: str, place: str, host: str, text: str) -> None:
+    """Show where a page is: a link where a browser can follow it. From a server's page it opens no file: of one, `host` and path stand
+    in a line to copy, and nothing looks like a link.
+    """
+    url = browsable(place)
+    if url.startswith(("https://", "http://")):
+        with warn_on_failure(key):
+            await acreate_link_artifact(link=url, link_text=text, key=key, description=inert(text))
+        return
+    said = f"{inert(text)}: a file of the host that ran the gate. A browser opens it only there."
+    await show_markdown(key, f"{said}\n\n{fenced(one_line(f'{host}:{place}', PLACE))}\n", text)
 
 
 def _cell(value: object) -> object:

@@ -82,6 +82,8 @@ def test_the_run_can_be_read_in_prefect(tmp_path: Path, engine: Engine) -> None:
     assert {"gate-verdict-test", "gate-nodes-test", "gate-report-test", "gate-progress-test"} <= set(
         artifacts
     )
+    report = artifacts["gate-report-test"]
+    assert report.type == "markdown" and "/report.html" in report.data and "file://" not in report.data
     assert artifacts["gate-verdict-test"].description.startswith("GO test: 2 of 2 nodes")
 
 
