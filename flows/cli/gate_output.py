@@ -12,6 +12,7 @@ from checks.runner.deadline import limited
 from flows.cli.output import (
     annotate_end,
     json_text,
+    logs_note,
     text_of,
     write_cancelled,
     write_files,
@@ -52,11 +53,9 @@ KEEP_S = 5.0
 
 def show(arguments: argparse.Namespace, name: str, outcome: Outcome) -> None:
     """Print the outcome, and write the files that were asked for. Raises OutputError."""
-    judged, line, logs = (
-        with_ending(outcome, name).judged,
-        first_line(outcome, name),
-        _logs(arguments, outcome),
-    )
+    judged, line = with_ending(outcome, name).judged, first_line(outcome, name)
+    failed = outcome.ending is Ending.JOB_FAILED and outcome.training is not None
+    logs = logs_note(arguments) if failed else ()
     context = judged.context if judged is not None else NO_CONTEXT
     context = replace(context, said=(*logs, *context.said))
     if arguments.format == "json":
@@ -196,14 +195,6 @@ def _then(outcome: Outcome) -> str:
             return "; then the gate was cancelled"
         case _:
             return ""
-
-
-def _logs(arguments: argparse.Namespace, outcome: Outcome) -> tuple[str, ...]:
-    """Where the log of a training that failed will be read, if a file of it was asked for: this machine's paths may soon be gone."""
-    asked = getattr(arguments, "logs", None)
-    if asked is None or outcome.ending is not Ending.JOB_FAILED or outcome.training is None:
-        return ()
-    return (f"The ends of its logs are in {asked.name}, beside the summary.",)
 
 
 def _after(outcome: Outcome) -> list[str]:

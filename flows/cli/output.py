@@ -65,10 +65,12 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, training: str, code: int) -> None:
-    """Write what --logs asks for, of a gate that did not end well; nothing if no log was kept. A failure is said on stderr."""
+def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, training: str, code: int) -> bool:
+    """Write what --logs asks for, of a gate that did not end well; nothing if no log was kept. A failure is said on stderr. Returns
+    whether something was written.
+    """
     if getattr(arguments, "logs", None) is None or code == Exit.GO or not gate_id:
-        return
+        return False
     from tasks.gate.outcome import kept_logs
     from tasks.store.base import StoreError
     from tasks.store.open import open_store
@@ -76,8 +78,16 @@ def write_logs(arguments: argparse.Namespace, address: str, gate_id: str, traini
     try:
         if text := kept_logs(open_store(address), gate_id, training):
             write_file(arguments.logs, text)
+        return bool(text)
     except (OutputError, StoreError) as error:
         write_stderr(f"prelaunch: the logs could not be written to {arguments.logs}: {error}")
+        return False
+
+
+def logs_note(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Where the log of a training that failed will be read, if a file of it was asked for: a machine's paths may soon be gone."""
+    asked = getattr(arguments, "logs", None)
+    return () if asked is None else (f"The ends of its logs are in {asked.name}, beside the summary.",)
 
 
 def require_writable(arguments: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import (
     annotate_end,
     json_text,
+    logs_note,
     rejection,
     text_of,
     write_cancelled,
@@ -23,8 +25,10 @@ from flows.cli.output import (
     write_unjudged,
 )
 from tasks.gate.outcome import CANCELLED, SERVICE_ERROR, ending_json
+from tasks.launchers.base import JobState
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, write_file
+from tasks.store.base import StoreError
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -91,21 +95,31 @@ def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
         why += f". Prefect says: {followed.message}" if followed.message else ""
         ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
         return no_verdict(arguments, ended, cancelled=followed.cancelled)
+    trained, state = _training(said.document)
+    written = write_logs(arguments, said.store, said.gate_id, trained, said.code)
+    notes = logs_note(arguments) if written and state == JobState.FAILED.value else ()
     try:
-        _print(arguments, said, said.document)
+        _print(arguments, said, said.document, notes)
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
-    training = said.document.get("training")
-    trained = str(training.get("job_id") or "") if isinstance(training, Mapping) else ""
-    write_logs(arguments, said.store, said.gate_id, trained, said.code)
     if said.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
         write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
     first = str(said.document.get("first_line") or said.document.get("reason"))
-    annotate_end(first, said.code, said.verdict.level if said.verdict else None)
+    annotate_end(first, said.code, said.verdict.level if said.verdict else None, notes)
     return said.code
 
 
-def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object]) -> None:
+def _training(document: Mapping[str, object]) -> tuple[str, str]:
+    """The training's job and its state as it was last seen; "" for what there is not."""
+    training = document.get("training")
+    if not isinstance(training, Mapping):
+        return "", ""
+    return str(training.get("job_id") or ""), str(training.get("state") or "")
+
+
+def _print(
+    arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object], notes: tuple[str, ...]
+) -> None:
     if arguments.format == "json":
         write_stdout(json_text(document, by_name=False))
     if said.verdict is None:
@@ -125,7 +139,8 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
 
     report, missing = kept_report(said)
     failed = one_line(str(document.get("reason")), 900) if said.code in NOT_TRAINED else ""
-    context = VerdictContext(said=said.lines, first_line=str(document.get("first_line") or ""), failed=failed)
+    lines = (*notes, *said.lines)
+    context = VerdictContext(said=lines, first_line=str(document.get("first_line") or ""), failed=failed)
     if missing:
         write_stderr(f"prelaunch: {missing}")
     if said.left_out:
@@ -133,7 +148,7 @@ def _print(arguments: argparse.Namespace, said: RunStatus, document: Mapping[str
     if arguments.format != "json":
         write_stdout(text_of(report, said.verdict, said.gate, arguments.format, context))
     if arguments.format == "text":
-        write_stdout("".join(f"{line}\n" for line in _after(document)))
+        write_stdout("".join(f"{line}\n" for line in _after(said, document)))
     _write_files(arguments, said, report, context)
 
 
@@ -158,13 +173,19 @@ def _write_files(
     write_files(left, report, said.verdict, said.gate, shown)
 
 
-def _after(document: Mapping[str, object]) -> list[str]:
-    """What comes below the verdict: decision, training, report."""
-    training = document.get("training")
+def _after(said: RunStatus, document: Mapping[str, object]) -> list[str]:
+    """What comes below the verdict: decision, training with the place of the logs of one that failed, report."""
+    from tasks.store.layout import logs_folder
+    from tasks.store.open import open_store
+
+    job, state = _training(document)
     decision = str(document.get("decision") or "").replace("_", " ")
-    lines = [f"Decision: {decision}"] if decision else []
-    if isinstance(training, Mapping) and training.get("job_id"):
-        lines.append(f"Training: {training['job_id']} {training.get('state')}")
+    lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
+    if job:
+        with suppress(StoreError):
+            place = open_store(said.store).place(logs_folder(said.gate_id, job))
+            state += f" (logs: {place})" if state == JobState.FAILED.value else ""
+        lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
     if document.get("html"):
-        lines.append(f"Report:   {document['html']}")
-    return ["", *(one_line(line, 500) for line in lines)]
+        lines.append(f"Report:   {one_line(str(document['html']), 500)}")
+    return ["", *lines]

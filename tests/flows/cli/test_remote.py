@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -11,9 +12,21 @@ import pytest
 from checks.exit_codes import Exit
 from flows.cli import gate, gate_output
 from flows.cli.remote import no_verdict, show
-from tasks.gate.outcome import ending_json
+from tasks.gate.outcome import (
+    Decision,
+    Ending,
+    JudgedReport,
+    Outcome,
+    Training,
+    ending_json,
+    outcome_json,
+)
+from tasks.launchers.base import JobState
 from tasks.orchestration.follow import FollowedRun
 from tasks.orchestration.status_document import RunStatus
+from tasks.store.folder import FolderStore
+from tasks.store.layout import log_key, logs_folder
+from tests.sample_reports import healthy, verdict_of
 
 CANNOT_START = "Flow run could not start: Permission denied: '/opt/prelaunch/.venv/bin/python'"
 
@@ -77,3 +90,74 @@ def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_comman
     assert (5, 5, "") == (here, there, printed.err)
     assert f"SERVICE ERROR alpha: {said}\nSERVICE ERROR gate: {said}\n" == printed.out
     assert "" == gate._service_fault(ValueError("ours"), None)
+
+
+def failed_run(store: FolderStore) -> FollowedRun:
+    """A run whose training failed, and what its gate kept."""
+    judged = JudgedReport(healthy(), verdict_of(healthy()))
+    training = Training("g-1-train-1", JobState.FAILED, "node-1 exited 1", "KeyError: 'x'")
+    outcome = Outcome(
+        "g-1",
+        Ending.JOB_FAILED,
+        Decision.LAUNCHED,
+        judged,
+        training,
+        "KeyError: 'x'",
+        None,
+        "/kept/report.html",
+    )
+    document = outcome_json(outcome, "test")
+    said = RunStatus("g-1", "test", "c", str(store.root), 4, document, judged.verdict, (), 0)
+    return FollowedRun("id", "Failed", "", True, said, "")
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_training_that_failed_elsewhere_leads_to_its_logs_and_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """As of a gate that ran here: where the store has the logs, and the file of their ends if one was asked for and made."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    store = FolderStore(tmp_path / "store")
+    store.put(log_key("g-1", "g-1-train-1", "node-1"), b"KeyError: 'x'\n")
+    arguments = argparse.Namespace(
+        format=form, junit=None, summary=None, html=None, logs=tmp_path / "logs.txt"
+    )
+    code = show(arguments, failed_run(store))
+    out, err = capsys.readouterr()
+    note = "The ends of its logs are in logs.txt, beside the summary."
+
+    assert 4 == code and "KeyError: 'x'" in (tmp_path / "logs.txt").read_text()
+    assert (1, True) == (out.count(note), note in err)
+    if form == "text":
+        place = store.place(logs_folder("g-1", "g-1-train-1"))
+        assert out.splitlines()[-2:] == [
+            f"Training: g-1-train-1 failed (logs: {place})", "Report:   /kept/report.html"
+        ]  # fmt: skip
+
+
+def test_no_file_of_logs_is_named_that_was_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This machine may not reach the store of the run; where the logs are there is said all the same."""
+    arguments = argparse.Namespace(
+        format="text", junit=None, summary=None, html=None, logs=tmp_path / "logs.txt"
+    )
+    show(arguments, failed_run(FolderStore(tmp_path / "nowhere")))
+    out = capsys.readouterr().out
+
+    assert "logs.txt" not in out and "/nowhere/gates/g-1/logs/g-1-train-1)" in out
+    assert not (tmp_path / "logs.txt").exists()
+
+
+def test_a_training_that_runs_has_no_logs_to_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only those of a training that failed are named."""
+    run = failed_run(FolderStore(tmp_path))
+    assert run.announced is not None and run.announced.document is not None
+    document = {**run.announced.document, "training": {"job_id": "j", "state": "running"}}
+    announced = replace(run.announced, document=document, code=0)
+    show(
+        argparse.Namespace(format="text", junit=None, summary=None, html=None, logs=None),
+        replace(run, announced=announced),
+    )
+
+    assert "Training: j running\n" in capsys.readouterr().out
