@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
 from checks.value_types import DecodeError
 from tasks.gate.jobs import planned_jobs
@@ -35,6 +34,7 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.interruption import Silence, is_interrupted, silences
 from tasks.launchers.training_script import preflight
+from tasks.reports.gate_folder.decision import doubts_in
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
@@ -129,14 +129,10 @@ def doubts_of(session: Session) -> tuple[str, ...]:
     """What the preflight warned of, as the store kept it: it may explain what the checks then find. () where that cannot be read."""
     try:
         data = session.setting.store.get(preflight_key(session.gate_id))
-        rows = parse_json(data, 1 << 20) if data is not None else []
-        lines = [decode(PreflightCheck, row) for row in rows] if isinstance(rows, list) else []
+        return doubts_in(data) if data is not None else ()
     except (StoreError, DecodeError) as error:
         LOG.warning("the results of the preflight could not be read: %s", error)
         return ()
-    return tuple(
-        f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
-    )
 
 
 def _at_key(lines: tuple[PreflightCheck, ...]) -> str:

@@ -24,7 +24,7 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Facts, not_for, unknown_type
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable
-from checks.model import CLUSTER, Cause, Declared, Digests, Finding, Level, Report, Verdict
+from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
 from checks.seed_report.detect import TABLES, recognised
 from checks.value_types import DecodeError
@@ -41,7 +41,12 @@ from tasks.gate_file.references import (
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.headline import measured_before
 from tasks.render.views.expectations import NOTHING_EXPECTED
-from tasks.reports.gate_folder.decision import KeptBeside, kept_beside, own_decision, policy_name
+from tasks.reports.gate_folder.decision import (
+    KeptBeside,
+    kept_beside,
+    own_decision,
+    policy_name,
+)
 from tasks.store.history import moment
 from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
@@ -49,9 +54,6 @@ from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
     from checks.seed_report.read import ImportedReport, OwnVerdict
-
-if TYPE_CHECKING:
-    from checks.seed_report.read import ImportedReport
 
 POLICY = SHIPPED / "seed-report.toml"
 SHOWN = 8
@@ -200,21 +202,24 @@ def judge_data(
             file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
         )
     kept = kept_beside(path, data)
-    if (
-        as_kept is not None
-        and kept is not None
-        and kept.whole is not None
-        and policy is None
-        and baseline is None
-    ):
-        return as_kept(_as_kept(file, path, report, kept, kept.whole, terms))
+    own = policy is None and baseline is None
+    if own and as_kept is not None and kept is not None and kept.whole is not None:
+        return as_kept(_with_doubts(_as_kept(file, path, report, kept, kept.whole, terms)))
     rules, chosen = _rules_for(report, policy, kept)
     verdict = decide(report, rules, facts, baseline, report_digest=digest(data))
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
     name = (kept.name if kept is not None else "") or report.gate_id or path
-    made = JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept)
+    made = _with_doubts(JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept))
     return made if as_kept is None else as_kept(made)
+
+
+def _with_doubts(made: JudgedFile) -> JudgedFile:
+    """The same, with what the preflight of its gate warned of, as the gate's own pages have it: unless the answer is a go."""
+    if made.kept is None or made.verdict.answer is Answer.GO:
+        return made
+    said = (*made.kept.doubts, *made.context.said)
+    return replace(made, context=replace(made.context, doubts=made.kept.doubts, said=said))
 
 
 def _as_kept(

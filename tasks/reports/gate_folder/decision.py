@@ -12,14 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks.documents.decode import parse_json
+from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
+from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.store.history import moment
-from tasks.store.layout import POLICY_FILE, REPORT_FILE, REQUEST_FILE, VERDICT_FILE, outcome_key, record_key
+from tasks.store.layout import (
+    POLICY_FILE,
+    REPORT_FILE,
+    REQUEST_FILE,
+    VERDICT_FILE,
+    outcome_key,
+    preflight_key,
+    record_key,
+)
 from tasks.store.records import VERDICT_BYTES, KeptVerdict, load, load_whole
 from tasks.text.inert import one_line
 
@@ -32,7 +41,7 @@ class KeptBeside:
     is where that is, `looked` the folder in which it was looked for. `problem` says why nobody knows what the gate decided;
     `verdict` is then None. `whole` is the same verdict with all that a page shows, None if another version kept something else.
     `name` is the gate's or its cluster's, "" where nobody kept it; `folder` is where all of this lies, and `judged_s` (Unix seconds)
-    when the gate judged, None where no record says it.
+    when the gate judged, None where no record says it. `doubts` is what its preflight warned of.
     """
 
     verdict: KeptVerdict | None
@@ -44,6 +53,7 @@ class KeptBeside:
     name: str = ""
     folder: str = ""
     judged_s: float | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def kept_beside(path: str, data: bytes) -> KeptBeside | None:
@@ -67,7 +77,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     )
     found = KeptBeside(
         verdict, looked=str(folder), whole=_whole(written), name=name, folder=str(folder),
-        judged_s=moment(str(record.get("judged_at"))),
+        judged_s=moment(str(record.get("judged_at"))), doubts=_doubts_beside(folder),
     )  # fmt: skip
     for candidate in _candidates(folder):
         try:
@@ -90,6 +100,28 @@ def outcome_beside(folder: Path) -> dict[str, object] | None:
     """What outcome.json in the gate's folder says, as it is; {} where it cannot be read, None where it is not there."""
     path = folder / Path(outcome_key(folder.name)).name
     return _table(path) if path.is_file() else None
+
+
+def _doubts_beside(folder: Path) -> tuple[str, ...]:
+    """What the preflight of the gate warned of: it may explain what the checks found. () where that is not kept, or cannot be read."""
+    of_gate = folder.parent.parent  # of the report of one attempt
+    for path in (place / Path(preflight_key("")).name for place in (folder, of_gate)):
+        try:
+            if path.is_file():
+                with path.open("rb") as file:
+                    return doubts_in(file.read(FILE_BYTES + 1))
+        except (DecodeError, OSError):
+            return ()
+    return ()
+
+
+def doubts_in(kept: bytes) -> tuple[str, ...]:
+    """The warnings in what a gate kept of its preflight, each as a line for its pages. Raises DecodeError."""
+    rows = parse_json(kept, FILE_BYTES)
+    lines = [decode(PreflightCheck, row) for row in rows] if isinstance(rows, list) else []
+    return tuple(
+        f"Before the checks: {line.text}" for line in lines if line.result is PreflightResult.WARNING
+    )
 
 
 def requested_launch(folder: Path) -> bool:

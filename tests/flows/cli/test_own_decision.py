@@ -12,10 +12,12 @@ from checks.documents.report import dump_plain
 from checks.exit_codes import EXIT_CODES
 from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
+from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.store.folder import FolderStore
+from tasks.store.layout import policy_key, preflight_key
 from tests.flows.cli.test_judge import BAD, Ended, Run
 from tests.flows.cli.test_judge import run as run
-from tests.sample_reports import POLICY
+from tests.sample_reports import POLICY, healthy
 from tests.tasks.kept_gates import gate_id, keep
 
 
@@ -146,3 +148,70 @@ def own(ended: Ended) -> dict[str, object]:
     found = ended.document["own_decision"]
     assert isinstance(found, dict)
     return found
+
+
+TYPE = PreflightCheck("this machine", PreflightResult.WARNING, "it is no g5.xlarge", "Declare what it is.")
+LINES = (
+    TYPE,
+    PreflightCheck("the role", PreflightResult.OK, "it is there"),
+    PreflightCheck("the quota", PreflightResult.UNSEEN, "no answer"),
+)
+DOUBT = "Before the checks: this machine: it is no g5.xlarge. Declare what it is."
+
+
+@pytest.mark.parametrize("words", [("judge",), ("render",), ("render", "--policy", "own.json")], ids=" ".join)
+def test_what_the_preflight_warned_of_stands_on_the_pages_of_a_refusal(
+    run: Run, refused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """As on the gate's own, on every page, once; whatever policy judges. What was all right or not seen is none of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.json").write_bytes(dump_plain(POLICY))
+    (refused / "preflight.json").write_bytes(dump_plain(LINES))
+    page = tmp_path / "page.html"
+    command = (words[0], refused, *words[1:], "--html", page)
+    first, again = run(*command, "--format", "text"), run(*command, "--format", "text")
+
+    assert 1 == first.out.count(DOUBT) and first == again and "the quota" not in first.out
+    assert DOUBT in page.read_text() and DOUBT in run(*command, "--format", "markdown").out
+    (refused / "preflight.json").unlink()
+    assert "Before the checks" not in run(*command, "--format", "text").out
+
+
+def test_what_the_preflight_warned_of_is_no_part_of_a_go(run: Run, tmp_path: Path) -> None:
+    """Nothing has to be explained, as on the gate's own page."""
+    store = FolderStore(tmp_path / "store")
+    keep(store, 0, healthy())
+    store.put(preflight_key(gate_id(0)), dump_plain(LINES))
+    store.put(policy_key(gate_id(0)), dump_plain(POLICY))
+    ended = run("judge", store.root / "gates" / gate_id(0))
+
+    assert 0 == ended.code and "Before the checks" not in ended.out
+
+
+def test_the_report_of_an_attempt_has_the_warnings_of_its_gate(run: Run, refused: Path) -> None:
+    """The preflight is the gate's, whatever attempt is looked at."""
+    (refused / "preflight.json").write_bytes(dump_plain(LINES))
+    attempt = refused / "attempts" / "1"
+    attempt.mkdir(parents=True)
+    for name in ("health_check_metrics.json", "verdict.json"):
+        (attempt / name).write_bytes((refused / name).read_bytes())
+
+    assert DOUBT in run("judge", attempt).out
+
+
+@pytest.mark.parametrize("data", [b"{", b"{}", b"[1]", b'[{"subject": 3}]', b"\xff", b"[" * 100_000])
+def test_a_preflight_that_cannot_be_read_hides_no_verdict(run: Run, refused: Path, data: bytes) -> None:
+    """It only explains."""
+    (refused / "preflight.json").write_bytes(data)
+
+    assert 1 == run("judge", refused).code
+
+
+def test_a_hostile_warning_is_inert(run: Run, refused: Path, tmp_path: Path) -> None:
+    """Engines and files bring its words."""
+    hostile = replace(TYPE, message="\x1b[31m<script>alert(1)</script>\u202e" + "x" * 10_000)
+    (refused / "preflight.json").write_bytes(dump_plain((hostile,)))
+    text = run("judge", refused, "--html", tmp_path / "page.html").out
+
+    assert "\x1b[31m" not in text and "\u202e" not in text and "x" * 5000 not in text
+    assert "<script>alert" not in (tmp_path / "page.html").read_text()
