@@ -76,10 +76,10 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
         "peers": tuple(test.peer for test in tests),
         "results": tuple(test.ending.outcome.value for test in tests),
         "failures": tuple(test.ending.words for test in tests),
-        "bandwidth_gbps": tuple(_short(test.bandwidth_gbps) for test in tests),
+        "bandwidth_gbps": tuple(short(test.bandwidth_gbps) for test in tests),
         "message_bytes": tuple(test.message_bytes for test in tests),
-        "latency_us": tuple(_short(test.latency_us) for test in tests),
-        "slowest_us": tuple(_short(test.slowest_us) for test in tests),
+        "latency_us": tuple(short(test.latency_us) for test in tests),
+        "slowest_us": tuple(short(test.slowest_us) for test in tests),
         "wrong_elements": tuple(test.wrong_elements for test in tests),
         "in_round": tuple(test.in_round for test in tests),
         "began_s": tuple(round(test.began_s, 3) for test in tests),
@@ -91,8 +91,8 @@ def metrics(tests: Sequence[Trial], done: int, left_out: int, with_segments: boo
     return {**row, **{name: tuple(getattr(test, name) for test in tests) for name in TCP_METRICS}}
 
 
-def _short(value: float | None) -> float | None:
-    """The number with DIGITS digits."""
+def short(value: float | None) -> float | None:
+    """The number with DIGITS digits, None for None."""
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 

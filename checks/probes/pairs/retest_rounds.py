@@ -8,8 +8,10 @@ measure again or none does.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from checks.culprit import retest
@@ -105,32 +107,56 @@ def decode(text: str, ranks: int) -> RoundDecision:
 
 
 def _agreed(schedule: RankSchedule, name: str, choose: Choose, times: int) -> str | None:
+    """The decision of the first rank that asked, as a note; None without the store, or if the time for all tests is up. A reader that
+    gives no sign of life is gone.
+    """
     key, limits = f"{name}/pairs", schedule.pair_wait.limits
     reader = schedule.note_store.agree(f"{name}/reader", str(schedule.me))
     if reader is None:
         return None
     if reader == str(schedule.me):
-        notes = _gather(schedule, name)
-        chosen = choose([test for note in notes.values() for test in note.tests])
-        # At most half of the rounds that were run, or three sweeps of a small cluster: if more is doubtful, the host is busy or the
-        # fabric is bad.
-        most = max(1, min(schedule.affordable(), max(schedule.index // 2, LEAST_ROUNDS)) // times)
-        rounds = disjoint(retest.testable(notes, chosen))[:most]
-        decision = RoundDecision(
-            tuple(pair for r in rounds for pair in r.pairs()), _gone(schedule, name, notes)
-        )
+        with _signs_of_life(schedule):
+            decision = _decided(schedule, name, choose, times)
         return schedule.note_store.agree(key, encode(decision))
-    reader_s = (MOST_ROUNDS + GONE_SHARE) * limits.round_s + SCREEN_S
-    end, said = min(time.monotonic() + reader_s, limits.end), None
-    while said is None and not schedule.note_store.lost and (left_s := end - time.monotonic()) > 0:
-        said = schedule.note_store.await_note(
-            key, min(AWAIT_S, left_s)
-        )  # in short waits, so that a store that hangs is noticed soon
-    return (
-        said
-        if said is not None
-        else schedule.note_store.agree(key, encode(RoundDecision(gone=(int(reader),))))
-    )
+    said, sign, seen_at = None, "", time.monotonic()
+    silence_s = (MOST_ROUNDS + GONE_SHARE) * limits.round_s + SCREEN_S
+    while said is None and not schedule.note_store.lost:
+        now, seen = time.monotonic(), schedule.pair_wait.sign_of(int(reader))
+        sign, seen_at = seen, (now if seen != sign else seen_at)
+        if now > limits.end:
+            break
+        if (left_s := seen_at + silence_s - now) <= 0:
+            return schedule.note_store.agree(key, encode(RoundDecision(gone=(int(reader),))))
+        # In short waits, so that a store that hangs is noticed soon.
+        said = schedule.note_store.await_note(key, min(AWAIT_S, left_s))
+    return said
+
+
+@contextmanager
+def _signs_of_life(schedule: RankSchedule) -> Iterator[None]:
+    """Meanwhile this rank says that it lives: to read what thousands of ranks measured takes longer than a silence may last."""
+    done = threading.Event()
+
+    def say() -> None:
+        while not done.wait(schedule.pair_wait.limits.round_s / 4):
+            schedule.pair_wait.say_left(schedule.index)
+
+    threading.Thread(target=say, name="signs of life of the reader", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _decided(schedule: RankSchedule, name: str, choose: Choose, times: int) -> RoundDecision:
+    """What follows from the notes of all ranks."""
+    notes = _gather(schedule, name)
+    chosen = choose([test for note in notes.values() for test in note.tests])
+    # At most half of the rounds that were run, or three sweeps of a small cluster: if more is doubtful, the host is busy or the
+    # fabric is bad.
+    most = max(1, min(schedule.affordable(), max(schedule.index // 2, LEAST_ROUNDS)) // times)
+    rounds = disjoint(retest.testable(notes, chosen))[:most]
+    return RoundDecision(tuple(pair for r in rounds for pair in r.pairs()), _gone(schedule, name, notes))
 
 
 def _gone(schedule: RankSchedule, name: str, notes: Mapping[int, Note]) -> tuple[int, ...]:

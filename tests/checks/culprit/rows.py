@@ -19,8 +19,8 @@ SEGMENTS = 2300
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
 METRICS = (
-    "peers", "results", "failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", "in_round", "began_s",
-    "rounds", "rounds_left_out", *TCP_METRICS,
+    "peers", "results", "failures", "bandwidth_gbps", "message_bytes", "latency_us", "slowest_us", "wrong_elements",
+    "in_round", "began_s", "rounds", "rounds_left_out", *TCP_METRICS,
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | 
     """A test of a good link; the values differ a little from pair to pair."""
     off = 1.0 + ((one * 7 + other * 13) % 11 - 5) / 100
     return {
-        "failures": "ok", "bandwidth_gbps": fast * off, "latency_us": 50.0 * off, "slowest_us": 400.0 * off,
+        "failures": "ok", "bandwidth_gbps": fast * off, "message_bytes": 1 << 20, "latency_us": 50.0 * off, "slowest_us": 400.0 * off,
         "wrong_elements": 0, "retransmits": 0, "data_segments": SEGMENTS, "needless_retransmits": 0,
     }  # fmt: skip
 
@@ -56,7 +56,15 @@ def row(
     tests = [{**healthy_test(rank, peer, fast), **change(rank, peer)} for peer in peers]
     columns: dict[str, Value] = {
         key: tuple(test[key] for test in tests)  # type: ignore[misc]
-        for key in ("failures", "bandwidth_gbps", "latency_us", "slowest_us", "wrong_elements", *TCP_METRICS)
+        for key in (
+            "failures",
+            "bandwidth_gbps",
+            "message_bytes",
+            "latency_us",
+            "slowest_us",
+            "wrong_elements",
+            *TCP_METRICS,
+        )
     }
     columns["results"] = results_of(columns["failures"])
     # Retests come after the planned rounds, each in a round of its own.

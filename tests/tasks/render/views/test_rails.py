@@ -265,6 +265,7 @@ def _tournament(report: Report, rank: int, subject: str, slow: set[int]) -> Obse
     metrics: dict[str, Value] = {
         "peers": peers, "results": ("ok",) * len(peers), "failures": ("ok",) * len(peers), "bandwidth_gbps": speeds,
         "latency_us": (10.0,) * len(peers), "slowest_us": (20.0,) * len(peers), "wrong_elements": (0,) * len(peers),
+        "message_bytes": (1 << 20,) * len(peers),
         "in_round": tuple(range(len(peers))), "began_s": tuple(0.1 * at for at in range(len(peers))),
         "rounds": len(peers), "rounds_left_out": 0,
     }  # fmt: skip

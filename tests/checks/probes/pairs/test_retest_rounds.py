@@ -1,0 +1,130 @@
+"""One rank reads what all have measured, and the others wait for its decision: as long as it lives, and no longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from checks.probes.pairs import retest_rounds
+from checks.probes.pairs.pair_wait import PairWait, WaitLimits
+from checks.probes.pairs.rank import RankSchedule
+from checks.probes.pairs.rendezvous import NoteStore
+
+ROUND_S, SCREEN_S = 0.1, 0.2
+
+
+class Store:
+    """As much of torch's store as a decision needs."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, bytes] = {}
+
+    def set(self, key: str, note: str) -> None:
+        self._notes[key] = note.encode()
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self._notes for key in keys)
+
+    def get(self, key: str) -> bytes:
+        return self._notes[key]
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return [self._notes[key] for key in keys]
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        assert not expected
+        return self._notes.setdefault(key, desired.encode())
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        end = time.monotonic() + timeout.total_seconds()
+        while not self.check(keys):
+            if time.monotonic() > end:
+                raise RuntimeError("Timed out")
+            time.sleep(0.01)
+
+
+def schedule(me: int, store: Store, time_s: float = 20.0) -> RankSchedule:
+    """One of two ranks, whose tests are done."""
+    limits = WaitLimits(ROUND_S, time.monotonic() + time_s)
+    nothing = cast("Any", None)
+    waits = PairWait(me, NoteStore(store, "p/", 2.0, limits.end), limits, fragile=False)
+    return RankSchedule(2, nothing, nothing, waits, 0, 60.0, nothing)
+
+
+def test_a_reader_that_works_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results of thousands of ranks take longer to read than a silence may last."""
+    monkeypatch.setattr(retest_rounds, "SCREEN_S", SCREEN_S)
+    begun, store = threading.Event(), Store()
+    reader, other = schedule(0, store), schedule(1, store)
+
+    def choose(_: object) -> tuple[()]:
+        begun.set()
+        time.sleep(4 * (4 * ROUND_S + SCREEN_S))
+        return ()
+
+    reads = threading.Thread(target=retest_rounds._stage, args=(reader, "final", choose, 1))
+    store.set("p/final/tests/1", "[true, false, []]")
+    reads.start()
+    assert begun.wait(5.0)
+    retest_rounds._stage(other, "final", choose, 1)
+    reads.join()
+
+    assert ((), ()) == (reader.gone, other.gone)
+
+
+@pytest.mark.parametrize(
+    ("lives", "time_s", "gone"), [(False, 20.0, (0,)), (True, 1.0, ())], ids=["frozen", "out of time"]
+)
+def test_a_reader_that_does_not_end_is_not_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch, lives: bool, time_s: float, gone: tuple[int, ...]
+) -> None:
+    """One without a sign of life is gone soon. One that lives is not, and the time for all tests ends the wait."""
+    monkeypatch.setattr(retest_rounds, "SCREEN_S", SCREEN_S)
+    store, done = Store(), threading.Event()
+    store.set("p/final/reader", "0")
+    other, signs = schedule(1, store, time_s), threading.Thread(target=_say, args=(store, done))
+    begun = time.monotonic()
+    if lives:
+        signs.start()
+    try:
+        retest_rounds._stage(other, "final", lambda _: (), 1)
+    finally:
+        done.set()
+    took_s = time.monotonic() - begun
+
+    assert other.gone == gone
+    assert (took_s >= 0.9) is lives and took_s < 5.0
+
+
+def _say(store: Store, done: threading.Event) -> None:
+    """A rank that says again and again where it is."""
+    number = 0
+    while not done.wait(ROUND_S / 2):
+        number += 1
+        store.set("p/at/0", f"4 {number}")
+
+
+def test_a_decision_is_one_for_all() -> None:
+    """Whoever asks first reads; both ranks follow what is decided."""
+    store = Store()
+    ranks = [schedule(me, store) for me in range(2)]
+    met: list[SimpleNamespace] = []
+    for rank in ranks:
+        cast("Any", rank).run_all = lambda rounds, me=rank.me: met.append(
+            SimpleNamespace(me=me, rounds=len(rounds))
+        )
+    both = [
+        threading.Thread(target=retest_rounds._stage, args=(rank, "confirm 0", lambda _: ((0, 1),), 3)) for rank in ranks
+    ]  # fmt: skip
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+
+    assert sorted((one.me, one.rounds) for one in met) == [(0, 3), (1, 3)]
+    assert [(), ()] == [rank.gone for rank in ranks]
