@@ -45,9 +45,24 @@ if ! mkdir -p "$out" || ! rm -f "$out"/{prelaunch.json,junit.xml,summary.md,repo
     exit 2
 fi
 
+# The gate's name: as its file says it before the first table, else as the file or the deployment is called. Only what can be a name is
+# one, so that no sign of it has a meaning in any of the results.
+name_of_gate() {
+    local named=${gate:-$deployment} found=
+    if [[ -f $gate ]]; then
+        found=$({ head -c 65536 <"$gate" | LC_ALL=C sed -n -E \
+            -e '/^[[:space:]]*\[/q' -e "s/^[[:space:]]*name[[:space:]]*=[[:space:]]*[\"']([a-z0-9]([a-z0-9-]{0,17}[a-z0-9])?)[\"'][[:space:]]*(#.*)?\$/\1/p" | head -n 1; } 2>/dev/null)
+    fi
+    named=${named##*/}
+    found=${found:-${named%.toml}}
+    [[ $found =~ ^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$ ]] || found=gate
+    echo "$found"
+}
+
 # The results where the command itself left none: how the end is headed, and one sentence about it.
 write_results() {
-    local head=$1 title='the gate did not end well' line json xml
+    local head=$1 name title='the gate did not end well' line json xml
+    name=$(name_of_gate)
     line=$(tr -d '\000-\037\177' <<<"$2")
     json=$(sed 's/\\/\\\\/g; s/"/\\"/g' <<<"$line")
     xml=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g; s/"/\&quot;/g' <<<"$line")
@@ -56,16 +71,16 @@ write_results() {
         printf '{\n  "error": {\n    "kind": "request",\n    "file": null,\n    "path": null,\n    "line": null,\n    "message": "%s",\n    "nearest": null\n  }\n}\n' \
             "$json" >"$out/prelaunch.json"
     else
-        printf '{\n  "answer": null,\n  "decision": null,\n  "first_line": "%s gate: %s",\n  "culprits": [],\n  "reason": "%s",\n  "rejected": null,\n  "gate_id": "",\n  "verdict": null,\n  "training": {"job_id": null, "state": null},\n  "placement": null,\n  "approval": null,\n  "report": null,\n  "html": null,\n  "cost": null,\n  "images": null\n}\n' \
-            "$head" "$json" "$json" >"$out/prelaunch.json"
+        printf '{\n  "answer": null,\n  "decision": null,\n  "first_line": "%s %s: %s",\n  "culprits": [],\n  "reason": "%s",\n  "rejected": null,\n  "gate_id": "",\n  "verdict": null,\n  "training": {"job_id": null, "state": null},\n  "placement": null,\n  "approval": null,\n  "report": null,\n  "html": null,\n  "cost": null,\n  "images": null\n}\n' \
+            "$head" "$name" "$json" "$json" >"$out/prelaunch.json"
     fi
-    printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="gate" time="0.000">\n    <error type="%s" message="%s"/>\n  </testcase>\n</testsuite>\n' \
-        "$head" "$xml" >"$out/junit.xml"
+    printf '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="prelaunch %s" tests="1" failures="0" errors="1" skipped="0" time="0.000">\n  <testcase classname="request" name="%s" time="0.000">\n    <error type="%s" message="%s"/>\n  </testcase>\n</testsuite>\n' \
+        "$name" "$name" "$head" "$xml" >"$out/junit.xml"
     # shellcheck disable=SC2001 # what & means in a replacement differs between versions of bash
-    printf '# %s gate\n\n%s\n' "$head" "$(sed 's/</\&lt;/g' <<<"$line")" >"$out/summary.md"
-    printf '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title></head><body><h1>%s</h1><p>%s</p></body></html>\n' \
-        "$head" "$head" "$xml" >"$out/report.html"
-    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch $title::$head gate: ${line//%/%25}" >&2
+    printf '# %s %s\n\n%s\n' "$head" "$name" "$(sed 's/</\&lt;/g' <<<"$line")" >"$out/summary.md"
+    printf '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>%s %s</title></head><body><h1>%s</h1><p>%s</p></body></html>\n' \
+        "$head" "$name" "$head" "$xml" >"$out/report.html"
+    [[ ${GITHUB_ACTIONS:-} != true ]] || echo "::error title=Prelaunch $title::$head $name: ${line//%/%25}" >&2
 }
 
 # What GitHub's page and the next steps see, the last line of the log, and the exit code.

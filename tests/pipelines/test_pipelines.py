@@ -284,7 +284,7 @@ def test_a_gate_that_does_not_end_itself_in_time_is_told(tmp_path: Path, own: in
     assert (code, "told\n") == (done.returncode, (tmp_path / "told").read_text())
     assert ("prelaunch: its time was up after 0.01 minutes, exit code 3" in done.stderr) is (code == 3)
     summary = (tmp_path / "prelaunch-results" / "summary.md").read_text()
-    assert summary.startswith("# CANCELLED gate\n\nits time was up after 0.01") is (code == 3)
+    assert summary.startswith("# CANCELLED g\n\nits time was up after 0.01") is (code == 3)
     assert processes_below(tmp_path) == []
 
 

@@ -40,7 +40,7 @@ def program(folder: Path, text: str) -> str:
     return str(path)
 
 
-def headed(folder: Path, word: str) -> str:
+def headed(folder: Path, word: str, name: str = "gate") -> str:
     """What all four results of a run in this folder say, if each is complete and headed alike."""
     out = folder / "prelaunch-results"
     assert RESULTS == sorted(path.name for path in out.iterdir())
@@ -48,8 +48,13 @@ def headed(folder: Path, word: str) -> str:
     jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
     error = ElementTree.parse(out / "junit.xml").getroot().find(".//error")
     assert error is not None and error.get("type") == word
-    assert (out / "summary.md").read_text().startswith(f"# {word} gate\n\n")
-    assert f"<h1>{word}</h1>" in (out / "report.html").read_text()
+    assert (out / "summary.md").read_text().startswith(f"# {word} {name}\n\n")
+    page = (out / "report.html").read_text()
+    assert f"<h1>{word}</h1>" in page and f"<title>{word} {name}</title>" in page
+    suite = ElementTree.parse(out / "junit.xml").getroot()
+    case = suite.find("testcase")
+    assert case is not None and (f"prelaunch {name}", name) == (suite.get("name"), case.get("name"))
+    assert word == "REJECTED" or document["first_line"].startswith(f"{word} {name}: ")
     said = document["error"]["message"] if word == "REJECTED" else document["reason"]
     assert said == error.get("message")
     return str(said)
@@ -129,6 +134,59 @@ def test_a_command_that_leaves_nothing_is_said_on_every_channel(
     assert output.read_text().startswith(f"exit-code={code}\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('# name = "no"\nname = "bravo"\n[cluster]\nname = "other"\n', "bravo"),
+        ("name='bravo-2' # ours\r\n[cluster]\r\n", "bravo-2"),
+        ('  name  =  "a"', "a"),
+        ('[cluster]\nname = "other"\n', "my_gates.v2"),
+        ('name = "bravo"; echo pwned"\n', "my_gates.v2"),
+        ('name = "$(touch pwned)`touch pwned`"\n', "my_gates.v2"),
+        ('name = "<b>"\n', "my_gates.v2"),
+        ('name = "' + "a" * 10_000 + '"\n', "my_gates.v2"),
+        ('name = "\u202e\x1b[31m%s%n"\n', "my_gates.v2"),
+        ('name = "late"\n'.rjust(70_000, "#"), "my_gates.v2"),
+        ("\0\xff\n" * 100, "my_gates.v2"),
+        ("", "my_gates.v2"),
+    ],
+)
+def test_what_the_script_writes_is_headed_by_the_gates_name(tmp_path: Path, text: str, name: str) -> None:
+    """As the gate file says it, where that can be a name; else as the file is called. Nothing of a file is run or has a meaning."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "my_gates.v2.toml").write_bytes(text.encode("latin-1", "replace"))
+    done = _script(
+        tmp_path,
+        PRELAUNCH=program(tmp_path, "exit 143"),
+        PRELAUNCH_GATE_FILE="deep/my_gates.v2.toml",
+        GITHUB_ACTIONS="true",
+    )
+
+    assert headed(tmp_path, "CANCELLED", name) and not list(tmp_path.rglob("pwned"))
+    assert f"::CANCELLED {name}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"PRELAUNCH_GATE_FILE": "p5-prod"}, "p5-prod"),
+        ({"PRELAUNCH_DEPLOYMENT": "gate/p5-prod"}, "p5-prod"),
+        ({"PRELAUNCH_GATE_FILE": 'gates/<b>&"%s.toml'}, "gate"),
+        ({"PRELAUNCH_GATE_FILE": "a/\u202e\x1b[31m"}, "gate"),
+        ({"PRELAUNCH_GATE_FILE": "a" * 10_000}, "gate"),
+        ({"PRELAUNCH_GATE_FILE": "/dev/stdin"}, "stdin"),
+        ({"PRELAUNCH_GATE_FILE": "."}, "gate"),
+    ],
+)
+def test_a_gate_file_that_cannot_be_read_names_the_gate(
+    tmp_path: Path, variables: dict[str, str], name: str
+) -> None:
+    """As the file or the deployment is called, if that can be a name."""
+    _script(tmp_path, PRELAUNCH=program(tmp_path, "exit 143"), **variables)
+
+    assert headed(tmp_path, "CANCELLED", name)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_gate_began_is_a_cancellation(tmp_path: Path, number: signal.Signals) -> None:
     """The command had not said anything yet: the script acknowledges the signal, and writes the results."""
@@ -149,7 +207,7 @@ def test_a_signal_before_the_gate_began_is_a_cancellation(tmp_path: Path, number
 
     assert 143 == running.returncode, said
     assert f"prelaunch: {number.name} received: the gate is told to end\n" in said
-    assert f"cancelled by {number.name} before the gate began" in headed(tmp_path, "CANCELLED")
+    assert f"cancelled by {number.name} before the gate began" in headed(tmp_path, "CANCELLED", "g")
     assert "prelaunch: cancelled, exit code 143" in said
 
 
