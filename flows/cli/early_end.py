@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.cli.output import (
-    annotate,
     annotate_end,
     json_text,
+    say_rejected,
     stdout_has_something,
     write_cancelled,
     write_rejected,
@@ -34,9 +34,9 @@ def asks_for_json(words: Sequence[str]) -> bool:
 
 
 def write_early_rejection(words: Sequence[str], error: Exception) -> None:
-    """Write the files that the words ask for, and show the rejection in a workflow of GitHub."""
+    """Say the rejection, and write the files that the words ask for."""
+    say_rejected(error)
     write_rejected(_files(words), _name(words), error)
-    annotate(error)
 
 
 def write_early_cancellation(words: Sequence[str], said: str) -> bool:

@@ -89,8 +89,8 @@ def _require_verb_first(words: list[str], verbs: Mapping[str, Parser]) -> None:
 
 def _refuse(words: list[str], error: UsageError) -> int:
     _error_document(words, error.message, error.nearest)
-    write_stderr(f"prelaunch: {error}\n{error.usage}")
     write_early_rejection(words, error)
+    write_stderr(error.usage)
     return Exit.REJECTED
 
 

@@ -183,12 +183,16 @@ def _write_notices(arguments: argparse.Namespace, name: str, one: Rejection) -> 
         write_stderr(f"prelaunch: {problem}")
 
 
-def annotate(error: Exception) -> None:
-    """Show a rejection at its line of the file, in a workflow of GitHub."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        from tasks.render import rejected
+def say_rejected(error: Exception) -> None:
+    """Say a rejection in one line on stderr; in a workflow of GitHub at its line of the file, and there the log shows the text of the
+    annotation, so that it is said once.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        write_stderr(f"prelaunch: {error}")
+        return
+    from tasks.render import rejected
 
-        write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
+    write_stderr(rejected.annotation(rejected.of(error), os.environ.get("GITHUB_WORKSPACE", "")))
 
 
 def annotate_end(line: str, code: int, level: Level | None, notes: Sequence[str] = ()) -> None:

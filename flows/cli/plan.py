@@ -13,9 +13,9 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
 from flows.cli.output import (
-    annotate,
     json_text,
     rejection,
+    say_rejected,
     stdout_colour,
     stdout_width,
     write_stderr,
@@ -182,8 +182,7 @@ def reject(form: str, error: Exception) -> int:
         else:
             document = rejection(None, None, str(error), kind=rejection_kind(error))
         write_stdout(json_text(document))
-    write_stderr(f"prelaunch: {error}")
-    annotate(error)
+    say_rejected(error)
     return int(Exit.REJECTED)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape as safe
 from pathlib import Path
 from xml.etree import ElementTree as xml
@@ -109,6 +109,7 @@ def html(one: Rejection, name: str) -> str:
 def annotation(one: Rejection, workspace: str) -> str:
     """The workflow command with which GitHub shows the rejection at its line of the file; `workspace` is the checkout's folder.
 
+    The log shows only its text, which names file and line for that reason.
     As docs.github.com, "Workflow commands for GitHub Actions", writes them: a property may hold no comma and no colon.
     """
     file = one.file if one.is_file else ""
@@ -121,9 +122,8 @@ def annotation(one: Rejection, workspace: str) -> str:
         "line": str(one.line or "") if file else "",
         "title": "Prelaunch rejected the request",
     }
-    said = _said(one) if file else sentence(one)
     properties = ",".join(f"{key}={_property(value)}" for key, value in places.items() if value)
-    return f"::error {properties}::{_data(said)}"
+    return f"::error {properties}::{_data(sentence(replace(one, file=file) if file else one))}"
 
 
 def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> str:
@@ -136,7 +136,7 @@ def end_annotation(line: str, notes: Sequence[str] = (), *, is_error: bool) -> s
 def _said(one: Rejection) -> str:
     what = f"{one_line(one.path, 200)}: " if one.path else ""
     hint = f" Did you mean {one_line(one.nearest, 80)!r}?" if one.nearest else ""
-    message = one_line(one.message, 1000)
+    message = one_line(one.message, 4000)
     return f"{what}{message if message.endswith('?') else message.rstrip('.') + '.'}{hint}"
 
 

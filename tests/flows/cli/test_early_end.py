@@ -42,7 +42,29 @@ def test_wrong_usage_is_a_rejection_in_every_file(
     assert (2, said) == (code, json.loads(out)["error"]["message"])
     assert junit.startswith(f"REJECTED: {said}")
     assert summary.startswith("# REJECTED p5\n") and "<h1>REJECTED</h1>" in page
-    assert 1 == err.count("::error title=Prelaunch rejected the request::--wait")
+    assert 1 == err.count("::error title=Prelaunch rejected the request::--wait") and 1 == err.count(said)
+    assert "usage: prelaunch gate" in err
+
+
+def test_a_rejection_is_said_once_in_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GitHub shows the annotation's text, which has file and line for that; any other log the line for people."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gate.toml").write_text("name = 1\n")
+    said = 'gate.toml, line 1: name: expected text, found the number 1. Write name = "1".'
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    main(["plan", "gate.toml", "--offline"])
+    plain = capsys.readouterr().err
+    main(["plan", "gate.toml", "--wrong"])
+    usage = capsys.readouterr().err
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    main(["plan", "gate.toml", "--offline"])
+    github = capsys.readouterr().err
+
+    assert f"prelaunch: {said}" in plain and "::error" not in plain and 1 == len(plain.splitlines())
+    assert f"::error file=gate.toml,line=1,title=Prelaunch rejected the request::{said}\n" == github
+    assert usage.startswith("prelaunch: ") and "usage: prelaunch plan" in usage.splitlines()[1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -62,7 +62,8 @@ def test_a_line_for_github_names_the_file_below_the_workspace() -> None:
     here = Rejection("/w/repo/gates/a.toml", 5, "cluster.lancher", "unknown key", None)
 
     assert annotation(here, "/w/repo") == (
-        "::error file=gates/a.toml,line=5,title=Prelaunch rejected the request::cluster.lancher: unknown key."
+        "::error file=gates/a.toml,line=5,title=Prelaunch rejected the request::"
+        "gates/a.toml, line 5: cluster.lancher: unknown key."
     )
     assert (
         annotation(NOWHERE, "")
