@@ -11,6 +11,7 @@ from prefect.states import Cancelled, Crashed
 from tasks.gate.context import GateContext
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
+from tasks.orchestration.stage_log import filter_end_lines
 from tasks.reap import (
     NotCleared,
     ReapAction,
@@ -44,6 +45,7 @@ async def reap(flow_run_id: str, why: Why = "asked") -> State[Any]:
         flow_run_id: The id of the flow run of a gate or a commissioning.
         why: What made somebody look: no heartbeat, late, crashed, cancelled, a question's deadline, or a person.
     """
+    filter_end_lines()
     done: list[ReapResult] = []
     for run in await gates_about(flow_run_id):
         # A commissioning holds no lock of its own; its gates come first.
