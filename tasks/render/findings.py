@@ -5,6 +5,7 @@ JSON keeps findings apart, and is the same on stdout and in the store.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,24 @@ from tasks.text.inert import one_line
 
 NAMED = 6
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+
+# What changes in a remedy that is said of several nodes. "each" keeps every "it" and "its" behind it right, and follows no "not".
+_ONE = "(node|instance|machine|GPU|rank|device|disk|clock|CPU)"
+_OTHER = r"(?!'| (?:of|that|which|table|type)\b)"
+FOR_SEVERAL = tuple(
+    (re.compile(rf"\b{pattern}"), instead)
+    for pattern, instead in (
+        (rf"Do not train on (?:this|the) {_ONE}\b{_OTHER}", r"Leave each of these \1s out of the training"),
+        (rf"do not train on (?:this|the) {_ONE}\b{_OTHER}", r"leave each of these \1s out of the training"),
+        (rf"Do not train on this {_ONE}'s (\w+)", r"Leave each \1's \2 out of the training"),
+        (rf"Do not use this {_ONE}\b(?!')", r"Use none of these \1s"),
+        (rf"do not use this {_ONE}\b(?!')", r"use none of these \1s"),
+        (rf"[Tt]his {_ONE}'s\b", r"each \1's"),
+        (rf"This {_ONE}\b", r"Each of these \1s"),
+        (rf"this {_ONE}\b", r"each of these \1s"),
+        (rf"the (node|instance)(?='s\b|\b{_OTHER})", r"each \1"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -140,10 +159,20 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
     """The remedy. While the image or the policy is the suspect, no machine should be touched."""
     if verdict.suspect_policy and item.cause is Cause.HARDWARE:
         return "Look at the image and the policy first: too many nodes fail alike. Replace none of them yet."
+    said = in_number(item.remedy, item.subjects if isinstance(item, Group) else (item.subject,))
     failed = item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
     if failed and item.check in failed_everywhere(verdict, item.check):
-        return f"{ALIKE}{item.remedy}"
-    return item.remedy
+        return f"{ALIKE}{said}"
+    return said
+
+
+def in_number(remedy: str, subjects: Sequence[str]) -> str:
+    """The remedy, which is written for one node, as it is said of these subjects: of several nodes "read each node's log"."""
+    if len({frozenset(node_of(end.strip()) for end in subject.split(LINK)) for subject in subjects}) < 2:
+        return remedy
+    for pattern, instead in FOR_SEVERAL:
+        remedy = pattern.sub(instead, remedy)
+    return remedy
 
 
 def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:

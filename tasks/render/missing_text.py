@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.model import Cause
-from tasks.render.findings import Group, followed, independent
+from tasks.render.findings import Group, followed, in_number, independent
 from tasks.render.headline import sentence
 from tasks.render.views.nodes import CheckLine, State
 from tasks.text.inert import one_line
@@ -35,8 +35,14 @@ def missing_lines(groups: Sequence[Group]) -> list[str]:
     """
     own, caused = independent(groups)
     lines = [f"Evidence is also missing for {len(own)} other reasons:", *_listed(own)] if own else []
-    remedies = dict.fromkeys(item.remedy for item in own if item.remedy)
-    lines += [f"  do: {one_line(remedy, LINE)}" for remedy in list(remedies)[:REMEDIES]]
+    remedies: dict[str, list[str]] = {}
+    for item in own:
+        remedies.setdefault(item.remedy, []).extend(item.subjects)
+    remedies.pop("", None)
+    lines += [
+        f"  do: {one_line(in_number(remedy, subjects), LINE)}"
+        for remedy, subjects in list(remedies.items())[:REMEDIES]
+    ]
     lines += [f"{followed(caused)}, and need no remedy of their own:", *_listed(caused)] if caused else []
     return [*lines, "  The complete list, with the evidence: --html FILE, or --format json."]
 
