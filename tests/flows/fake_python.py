@@ -124,10 +124,7 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
             if planned.check == "collective.pairs":
                 rank = int(subject.rpartition("-")[2])
                 paired = row(rank, len(names), per, lambda one, other: {}, profile=bundle.profile)
-                tests = paired.metrics["peers"]
-                assert isinstance(tests, tuple)
-                sized = {**paired.metrics, "message_bytes": tuple(1 << 20 for _ in tests)}
-                metrics = {name: sized[name] for name in planned.metrics}
+                metrics = {name: paired.metrics[name] for name in planned.metrics}
             if planned.check == "collective.all_reduce" and subject == rank_subject(names[-1], 2 * per - 1):
                 metrics["wrong_elements"] = {"wrong": 12, "warn": 1}.get(part, 0)
             rows.append(Observation(planned.check, subject, Outcome.MEASURED, 0.1, metrics))
