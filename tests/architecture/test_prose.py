@@ -94,6 +94,7 @@ EXPRESSIONS = {
     "tasks/notifiers/slack/blocks.py": "Slack's marks, which are made inert",
     "tasks/notifiers/slack/client.py": "the codes of Slack's errors",
     "tasks/notifiers/slack/messages.py": "the id of a Slack user",
+    "tasks/render/findings.py": "the nouns of a remedy, which are said of several nodes",
     "tasks/render/markdown.py": "Markdown's marks, which are made inert",
     "tasks/render/picture/colours.py": "the colours of the style sheet",
     "tasks/render/picture/panels.py": "where a title may be broken into lines",
