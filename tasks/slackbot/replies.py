@@ -10,13 +10,14 @@ from checks.model import ANSWER_WORDS, Answer, Verdict
 from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
 from tasks.render.context import advice
 from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline, sentence
+from tasks.render.headline import coverage_text, explanation, headline, measured_before, sentence
 from tasks.render.remedy_commands import Place, engine_of
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import answer_line, moved_line, open_words, state_words, worse_words
+from tasks.reports.fleet.text import answer_line, doubt_line, moved_line, open_words, state_words, worse_words
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
+from tasks.store.history import moment
 from tasks.store.layout import html_key
 from tasks.store.records import Record
 from tasks.text.inert import browsable
@@ -81,6 +82,7 @@ def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
         bad = [node for node in one.nodes if node.state is not NodeState.PROVEN or node.worse]
         lines += [f"{inline(node.name, 80)} {escape(_node_words(node), 400)}" for node in bad[:NODES]]
         lines += [f"and {len(bad) - NODES} more"] if len(bad) > NODES else []
+        lines += [escape(doubt, 1000)] if (doubt := doubt_line(one.nodes)) else []
         blocks.append(marked("\n".join(lines)))
     text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in found)
     return Reply(
@@ -102,10 +104,12 @@ def why(past: Past) -> Reply:
         f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
         link("the whole report", report),
     ]
+    age = measured_before(moment(record.judged_at), moment(record.measured_at))
     if verdict is None:
         line = f"{ANSWER_WORDS[record.answer]} {record.gate}: {record.finding or 'no finding'}"
         note = "Another version of Prelaunch wrote this verdict: the report says more."
-        return Reply(line, (marked(f"*{escape(line, 600)}*"), plain(note), small_marked(" | ".join(seen))))
+        said = plain(" ".join(filter(None, (note, age))))
+        return Reply(line, (marked(f"*{escape(line, 600)}*"), said, small_marked(" | ".join(seen))))
     line = headline(verdict, past.gate.name)
     seen.insert(0, f"Observed {escape(coverage_text(verdict.coverage))}")
     cluster = past.gate.cluster
@@ -113,7 +117,8 @@ def why(past: Past) -> Reply:
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
     place = Place(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
     groups = gathered(verdict.findings)
-    blocks = [marked(f"*{escape(line, 600)}*"), plain(explanation(verdict))]
+    means = plain(" ".join(filter(None, (explanation(verdict), age))))
+    blocks = [marked(f"*{escape(line, 600)}*"), means]
     for item in groups[:FINDINGS]:
         blocks += _finding(item, verdict, place)
     more = len(groups) - FINDINGS
