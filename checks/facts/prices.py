@@ -14,6 +14,8 @@ from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.value_types import DecodeError, Range
 
 PRICES = Path(__file__).parent / "prices.json"
+# What a table calls several regions that have one price.
+AREAS = {"us": "the US regions"}
 UsdPerHour = Annotated[float, Range(0.0001, 100_000)]
 
 
@@ -33,6 +35,11 @@ class Price:
     region: str
     usd_per_node_hour: UsdPerHour
     provenance: Provenance
+
+    @property
+    def where(self) -> str:
+        """Of which region it is, in words: "price of us-west-2"; "" for one that was declared for a job."""
+        return f"price of {AREAS.get(self.region, self.region)}" if self.region else ""
 
 
 @dataclass(frozen=True)

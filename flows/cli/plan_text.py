@@ -80,8 +80,9 @@ def plan_text(
     _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
     head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")
     _table(console, "Stages: estimates, not measurements of this cluster", head, list(_stages(made)))
+    region = f" ({made.price_region})" if made.price_region else ""
     _table(
-        console, "Cost before the training, by placement", ("placement", "expected", "at most", "of which idle"),
+        console, f"Cost before the training, by placement{region}", ("placement", "expected", "at most", "of which idle"),
         [_placement(one) for one in made.placements],
     )  # fmt: skip
     head = ("what happened", "who", "notified through")

@@ -56,12 +56,15 @@ class PlacementCost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The estimates for a whole gate. `training_usd` is for the hours that the gate file expects."""
+    """The estimates for a whole gate. `training_usd` is for the hours that the gate file expects; `price_region` says of which region
+    the price is ("price of us-west-2"), "" where nobody said.
+    """
 
     nodes: int
     instance_type: str
     usd_per_node_hour: float | None
     price_source: str
+    price_region: str
     stages: tuple[StageForecast, ...]
     placements: tuple[PlacementCost, ...]
     training_usd: float | None
@@ -91,6 +94,7 @@ def forecast(setting: GateContext, ask_minutes: int) -> Forecast:
         instance_type=declared.instance_type,
         usd_per_node_hour=usd,
         price_source="" if price is None else str(price.provenance),
+        price_region="" if price is None else price.where,
         stages=stages,
         placements=tuple(
             _spent(setting, placement, idle_s, answer_s, usd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checks.facts.failures import Span
+from checks.facts.prices import Price
 from checks.judge.cost.cost import Cost, Loss
 from checks.model import ANSWER_WORDS, Answer, Cause, Level
 
@@ -37,7 +38,13 @@ def cost_line(made: Cost) -> str:
     ]
     if made.checking is not None:
         parts.append(f"this check cost {_amount(made, Span(made.checking, made.checking))}")
-    return f"{'; '.join(parts)}."
+    at = "" if made.price is None else price_note(made.price)
+    return f"{'; '.join(parts)}{at}."
+
+
+def price_note(price: Price) -> str:
+    """Of which region the price is, as it follows an amount: " (price of us-west-2)"; "" where nobody said."""
+    return f" ({price.where})" if price.where else ""
 
 
 def cost_notes(made: Cost) -> tuple[str, ...]:
@@ -57,7 +64,7 @@ def cost_notes(made: Cost) -> tuple[str, ...]:
         )
     if made.price is not None:
         notes.append(
-            f"Price: {made.price.usd_per_node_hour:,.2f} USD per node and hour, {made.price.provenance}."
+            f"Price: {made.price.usd_per_node_hour:,.2f} USD per node and hour{price_note(made.price)}, {made.price.provenance}."
         )
     notes += [f"{said[:1].upper()}{said[1:]}." for said in made.unknown]
     return (

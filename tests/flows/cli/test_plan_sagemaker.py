@@ -111,6 +111,8 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
 
     assert "Stages: estimates, not measurements of this cluster" in text
     assert "- price: 63.296 USD per node and hour (AWS Price List API" in text
+    assert "Cost before the training, by placement (price of us-west-2)" in text
+    assert "price of us-west-2" == estimate["price_region"]
     assert "checks, profile standard   at least 3.0 min   30.0 min   at least 12.66 USD" in text
     assert re.search(r"pooled \(this gate\): where .* 379\.78 USD .* at most 253\.18 USD", text)
     assert "- how long this takes: idle pool" in text

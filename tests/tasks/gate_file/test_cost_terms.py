@@ -51,6 +51,23 @@ def test_the_line_says_what_is_lost_and_what_a_wait_costs() -> None:
     )
 
 
+def test_the_line_and_the_notes_say_of_which_region_the_price_is() -> None:
+    """The table's own, in words where it is that of several; a price that was declared for the job is that of its nodes."""
+    west = cost_of(P5, VERDICT, CostTerms(hours=72, purchase=Purchase.SAGEMAKER))
+    declared = _cost(CostTerms(hours=72, usd_per_node_hour=10.0))
+    unknown = replace(P5, declared=Declared("p6e-gb200.36xlarge", 32, 4, 4))
+
+    assert cost_line(_cost(CostTerms(hours=72))).endswith(" USD) (price of the US regions).")
+    assert cost_line(west).endswith(" USD) (price of us-west-2).")
+    assert any(
+        "per node and hour (price of us-west-2), AWS Price List API" in note for note in cost_notes(west)
+    )
+    assert "price of" not in cost_line(declared) and "per node and hour, declared" in " ".join(
+        cost_notes(declared)
+    )
+    assert "price of" not in cost_line(cost_of(unknown, VERDICT, CostTerms(hours=1)))
+
+
 def test_without_a_length_the_first_day_is_named() -> None:
     """And no other."""
     made = _cost()
