@@ -43,6 +43,7 @@ class Op(IntEnum):
     SINK = 3
     PUT = 4
     GET = 5
+    NOTES = 6
 
 
 class Direction(Enum):

@@ -9,6 +9,8 @@ object {"from", ...}, an answer one {"node", ...}:
     PUT   -> {"ok", "why"}: a note under a key, for every node to read. The first note under a key stays, and a key ends
              with the name of the node that writes it
     GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null if there is none
+    NOTES -> {"values"}: the notes under `keys`, null where there is none, after waiting up to `wait_ms` for all of them, or for one
+             that is not `alike`, if that is given
 
 A connection that does not prove the key is closed without an answer (checks.exchange.admission). If the peer cannot be reached, or
 does not answer correctly, an ExchangeError says why, in words for people.
@@ -21,8 +23,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO
 
@@ -69,6 +72,15 @@ class Put(Enum):
     CLOSED = "the first node takes no more notes"
 
 
+@dataclass(eq=False)
+class _Wait:
+    """A wait for notes: the keys of those that are not there yet, and whether it has ended."""
+
+    missing: set[str]
+    alike: str | None
+    over: threading.Event = field(default_factory=threading.Event)
+
+
 class Responder:
     """Answers peers on one address and on any number of ports, until it is closed. Its threads are daemons."""
 
@@ -76,7 +88,8 @@ class Responder:
         self.node, self._key = access.node, access.key
         self.catalogue = catalogue
         self.notes: dict[str, str] = {}
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
+        self._waiting: dict[str, set[_Wait]] = {}
         self.sinking = threading.Lock()
         self._written: dict[str, int] = {}
         self._bytes = 0
@@ -99,22 +112,30 @@ class Responder:
 
     def put(self, key: str, value: str) -> Put:
         """Writes a note of this node. Writing the same note again is allowed."""
-        with self.changed:
+        with self.lock:
             found = self.notes.get(key)
             if found is not None and not self.replaceable(key):
                 return Put.OK if found == value else Put.TAKEN
             size = self._bytes + len(value) - len(found or "")
             if (found is None and len(self.notes) >= NOTES) or size > NOTE_BYTES:
                 return Put.FULL
-            self.notes[key], self._bytes = value, size
-            self.changed.notify_all()
+            self._bytes = size
+            self.write(key, value)
         return Put.OK
+
+    def write(self, key: str, value: str) -> None:
+        """Writes the note, and wakes those who wait for nothing else. The caller holds the lock."""
+        self.notes[key] = value
+        for wait in self._waiting.pop(key, ()):
+            wait.missing.discard(key)
+            if not wait.missing or wait.alike not in (None, value):
+                wait.over.set()
 
     def put_of(self, writer: str, key: str, value: str) -> Put:
         """Writes a note of a peer."""
         if key.rpartition("/")[2] != writer:
             return Put.FOREIGN
-        with self.changed:
+        with self.lock:
             fresh = key not in self.notes
             if fresh and self._written.get(writer, 0) >= NOTES_OF_NODE:
                 return Put.FULL
@@ -124,9 +145,27 @@ class Responder:
 
     def get(self, key: str, wait_s: float) -> str | None:
         """The note under `key`, after waiting up to `wait_s` for it."""
-        with self.changed:
-            self.changed.wait_for(lambda: key in self.notes, timeout=wait_s)
-            return self.notes.get(key)
+        return self.get_all((key,), wait_s)[0]
+
+    def get_all(self, keys: Sequence[str], wait_s: float, alike: str | None = None) -> list[str | None]:
+        """The notes under the keys, after waiting up to `wait_s` for all of them, or for one that is not `alike`, if that is given.
+
+        A note wakes only those whose wait it ends: of a thousand nodes each waits for the notes of all.
+        """
+        with self.lock:
+            found = [self.notes.get(key) for key in keys]
+            wait = _Wait({key for key, note in zip(keys, found, strict=True) if note is None}, alike)
+            if not wait.missing or (alike is not None and any(note not in (None, alike) for note in found)):
+                return found
+            for key in wait.missing:
+                self._waiting.setdefault(key, set()).add(wait)
+        wait.over.wait(wait_s)
+        with self.lock:
+            for key in wait.missing:
+                self._waiting[key].discard(wait)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+            return [self.notes.get(key) for key in keys]
 
     def replaceable(self, key: str) -> bool:
         """Whether a second note may replace the first one."""
@@ -167,6 +206,12 @@ class _Served:
             case Op.GET:
                 wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
                 self._answer({"value": self.responder.get(str(asked.get("key")), wait_s)})
+            case Op.NOTES:
+                wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
+                keys, alike = asked.get("keys"), asked.get("alike")
+                wanted = [str(key) for key in keys[:NOTES]] if isinstance(keys, list) else []
+                found = self.responder.get_all(wanted, wait_s, alike if isinstance(alike, str) else None)
+                self._answer({"values": found})
 
     def _answer(self, value: Mapping[str, object]) -> None:
         self.link.settimeout(MESSAGE_S)
@@ -257,6 +302,22 @@ class _Line:
         if value.get("node") != self._peer:
             raise ExchangeError(f"another node answers there: {value.get('node')!r:.60}")
         return value
+
+
+def ask_notes(
+    member: Member,
+    access: Access,
+    keys: Sequence[str],
+    wait_s: float,
+    timeout_s: float,
+    alike: str | None = None,
+) -> list[str | None]:
+    """The notes that this node stores under the keys, as Responder.get_all has them. Raises ExchangeError."""
+    said = ask(member, access, Op.NOTES, timeout_s, keys=list(keys), wait_ms=int(wait_s * 1000), alike=alike)
+    values = said.get("values")
+    if not isinstance(values, list) or len(values) != len(keys):
+        raise ExchangeError(f"it has not answered for {len(keys)} notes")
+    return [value if isinstance(value, str) else None for value in values]
 
 
 def ask(

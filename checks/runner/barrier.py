@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 from checks.exchange.authentication import Op
-from checks.exchange.exchange import ExchangeError, Responder, ask
+from checks.exchange.exchange import ExchangeError, Responder, ask, ask_notes
 from checks.roster import Member
 from checks.runner.node_context import NodeContext
 
@@ -14,6 +15,7 @@ ASK_S = 3.0
 RETRY_S = 0.1
 LOOK_S = 5.0
 LEAST_S = 0.5
+OK = "ok"
 
 
 class NodeBarrier:
@@ -37,23 +39,27 @@ class NodeBarrier:
         # A node that objects has waited for its peers that long already: it writes its note, and does not wait for a first node that
         # is gone.
         deadline = min(time.monotonic() + (min(network_s, ASK_S) if objection else network_s), until)
-        said = self.put(f"{barrier}/{self.node_context.node}", objection or "ok", deadline)
+        said = self.put(f"{barrier}/{self.node_context.node}", objection or OK, deadline)
         if objection or said:
             return objection or said
-        for member in self.node_context.roster.members:
-            note = self._arrival(barrier, member, deadline, min(deadline + patience_s, until))
-            if note is None:
-                return f"{member.name} did not reach the barrier '{barrier}' in time"
-            if note != "ok":
-                return note
-        return ""
+        notes = self._arrivals(barrier, deadline, min(deadline + patience_s, until))
+        if said := next((note for note in notes.values() if note not in (None, OK)), ""):
+            return said
+        late = [name for name, note in notes.items() if note is None]
+        return f"{late[0]} did not reach the barrier '{barrier}' in time" if late else ""
 
-    def _arrival(self, barrier: str, member: Member, deadline: float, last: float) -> str | None:
-        """The node's note. It is waited for as long as the node answers, until `last`."""
-        note = self.get(f"{barrier}/{member.name}", deadline)
-        while note is None and time.monotonic() < last and self._answers(member, last):
-            note = self.get(f"{barrier}/{member.name}", min(last, time.monotonic() + LOOK_S))
-        return note
+    def _arrivals(self, barrier: str, deadline: float, last: float) -> dict[str, str | None]:
+        """The notes of all nodes, or an objection at once. The first node that is late is waited for as long as it answers, until
+        `last`.
+        """
+        members = self.node_context.roster.members
+        keys = [f"{barrier}/{member.name}" for member in members]
+        notes = self.get_all(keys, deadline, OK)
+        while not any(note not in (None, OK) for note in notes) and None in notes and time.monotonic() < last:
+            if not self._answers(members[notes.index(None)], last):
+                break
+            notes = self.get_all(keys, min(last, time.monotonic() + LOOK_S), OK)
+        return dict(zip((member.name for member in members), notes, strict=True))
 
     def _answers(self, member: Member, last: float) -> bool:
         """Whether the node's responder answers within `network_s`, and before `last`."""
@@ -91,36 +97,41 @@ class NodeBarrier:
 
     def get(self, key: str, deadline: float) -> str | None:
         """A note, waited for until the deadline; None if there is none or the first node does not answer."""
+        return self.get_all((key,), deadline)[0]
+
+    def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
+        """The notes, None for those that there are not. All of them are waited for until the deadline, or one that is not `alike`, if
+        that is given. One request asks for all, because of many nodes each asks for the notes of all.
+        """
         if self.node_context.node_rank == 0:
-            return self.responder.get(key, max(0.0, deadline - time.monotonic()))
+            return self.responder.get_all(keys, max(0.0, deadline - time.monotonic()), alike)
+        notes: list[str | None] = [None] * len(keys)
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
             patience_s = wait + _patience_s(deadline - wait)
             try:
-                said = ask(self.first, self.access, Op.GET, patience_s, key=key, wait_ms=int(wait * 1000))
+                notes = ask_notes(self.first, self.access, keys, wait, patience_s, alike)
             except ExchangeError:
                 time.sleep(min(RETRY_S, left))
                 continue
-            value = said.get("value")
-            if isinstance(value, str):
-                return value
-        return None
+            if None not in notes or (alike is not None and any(note not in (None, alike) for note in notes)):
+                break
+        return notes
 
     def linger(self, seconds: float) -> None:
         """Waits until every node says that it is done, at most `seconds`, because peers may still be testing this one."""
         deadline = time.monotonic() + seconds
         if self.node_context.bundle.declared.nodes == 1 or self.put(
-            f"done/{self.node_context.node}", "ok", deadline
+            f"done/{self.node_context.node}", OK, deadline
         ):
             return
-        for member in self.node_context.roster.members:
-            if self.get(f"done/{member.name}", deadline) is None:
-                return
-        if self.node_context.node_rank:
-            self.put(f"left/{self.node_context.node}", "ok", deadline)
+        names = [member.name for member in self.node_context.roster.members]
+        if None in self.get_all([f"done/{name}" for name in names], deadline):
             return
-        for member in self.node_context.roster.members[1:]:
-            self.get(f"left/{member.name}", deadline)
+        if self.node_context.node_rank:
+            self.put(f"left/{self.node_context.node}", OK, deadline)
+            return
+        self.get_all([f"left/{name}" for name in names[1:]], deadline)
 
 
 def _patience_s(deadline: float) -> float:

@@ -29,7 +29,7 @@ from checks.process.environment import for_training
 from checks.process.stderr import say
 from checks.process.tree import as_started, become_subreaper
 from checks.process.whole_file import write_whole
-from checks.runner.barrier import NodeBarrier
+from checks.runner.barrier import OK, NodeBarrier
 from checks.runner.deadline import LEAST_S, limited
 from checks.runner.in_job.confirm import claim, confirm_here, twice
 from checks.runner.in_job.hold import Refusal, hold
@@ -153,10 +153,9 @@ def _each_its_own(node_context: NodeContext, barrier: NodeBarrier, name: str) ->
     """Why two hosts, or one that nobody knows of, stand for one proven machine; "" where each has its own."""
     deadline = time.monotonic() + node_context.bundle.network_s
     barrier.put(f"claim/{node_context.node}", name, deadline)
-    claims = {
-        member.name: barrier.get(f"claim/{member.name}", deadline) for member in node_context.roster.members
-    }
-    return barrier.agree("each its own", twice(claims))
+    names = [member.name for member in node_context.roster.members]
+    claims = barrier.get_all([f"claim/{name}" for name in names], deadline)
+    return barrier.agree("each its own", twice(dict(zip(names, claims, strict=True))))
 
 
 def _check(
@@ -250,24 +249,28 @@ def _leave_together(
     token = digest(pass_path.read_bytes())
     deadline = _by(node_context, node_context.bundle.network_s, LEAVE_S)
     said = barrier.put(f"pass/{node_context.node}", token, deadline)
-    for member in node_context.roster.members:
-        other = barrier.get(f"pass/{member.name}", deadline) if not said else None
-        if other != token:
-            why = said or (
-                "it published no pass token in time"
-                if other is None
-                else "its pass token differs from this node's"
-            )
-            return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {member.name}: {why}")
-    said = barrier.put(f"seen/{node_context.node}", "ok", deadline)
+    if said:
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
+    names = [member.name for member in node_context.roster.members]
+    tokens = dict(
+        zip(names, barrier.get_all([f"pass/{name}" for name in names], deadline, token), strict=True)
+    )
+    others = [name for name in names if tokens[name] != token]
+    if others:
+        # A token that differs ends the wait for those that are not there yet.
+        name = next((name for name in others if tokens[name] is not None), others[0])
+        late = tokens[name] is None
+        why = "it published no pass token in time" if late else "its pass token differs from this node's"
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: {why}")
+    said = barrier.put(f"seen/{node_context.node}", OK, deadline)
     if said:
         return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {said}")
     # The first host keeps the notes, so it leaves last.
-    for member in node_context.roster.members[1:] if node_context.node_rank == 0 else ():
-        if barrier.get(f"seen/{member.name}", deadline) is None:
-            return Refusal(
-                Exit.CANNOT_TELL, f"cannot_tell: {member.name}: it did not confirm every pass token in time"
-            )
+    waits = names[1:] if node_context.node_rank == 0 else []
+    seen = barrier.get_all([f"seen/{name}" for name in waits], deadline)
+    if None in seen:
+        name = waits[seen.index(None)]
+        return Refusal(Exit.CANNOT_TELL, f"cannot_tell: {name}: it did not confirm every pass token in time")
     return LaunchPermit(pass_path)
 
 

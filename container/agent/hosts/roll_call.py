@@ -70,11 +70,10 @@ class RollCallResponder(Responder):
 
     def close_roll(self, names: tuple[str, ...]) -> AttemptMembers:
         """Close the roll with the hosts that came, in the order of `names`, for everybody to read."""
-        with self.changed:
+        with self.lock:
             starts = {name: read_start(self.notes.get(JOIN + name, "")) for name in names}
             roll = AttemptMembers({name: start for name, start in starts.items() if start is not None})
-            self.notes[ROLL] = dump_plain(dict(roll.members)).decode()
-            self.changed.notify_all()
+            self.write(ROLL, dump_plain(dict(roll.members)).decode())
         return roll
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from checks import bundle as bundles
 from checks.documents.report import dump_plain
 from checks.exchange import secret_key
+from checks.exchange.authentication import Session
 from checks.exchange.exchange import Responder
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
@@ -19,9 +24,9 @@ from checks.runner.node_context import NodeContext, open_node_context
 from tests.survival.world import World
 
 
-def node_contexts(folder: Path, network_s: float) -> list[NodeContext]:
-    """Two nodes of one gate on loopback."""
-    bundle = World(2, 1, network_s=network_s).bundle("board")
+def node_contexts(folder: Path, network_s: float, nodes: int = 2) -> list[NodeContext]:
+    """The nodes of one gate on loopback."""
+    bundle = World(nodes, 1, network_s=network_s).bundle("board")
     members = tuple(Member(name, "127.0.0.1", free_port()) for name in bundle.declared.node_names)
     (folder / "bundle.json").write_bytes(bundles.dump(bundle))
     (folder / "exchange.key").write_bytes(secret_key.make())
@@ -127,3 +132,23 @@ def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
 
     assert "node-1 did not reach the barrier 'here' in time" in said
     assert time.monotonic() - begun < 5
+
+
+def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for each note of each node is a million of them where a thousand nodes meet, and takes longer than anybody waits."""
+    nodes, asked = 12, list[str]()
+    whole = Responder._serve
+
+    def counted(self: Responder, link: socket.socket, session: Session) -> None:
+        asked.append(session.op.name)
+        whole(self, link, session)
+
+    monkeypatch.setattr(Responder, "_serve", counted)
+    made = node_contexts(tmp_path, 20, nodes)
+    with ExitStack() as stack, ThreadPoolExecutor(nodes) as pool:
+        boards = [stack.enter_context(board(one)) for one in made]
+        said = list(pool.map(lambda one: one.agree("here", ""), boards))
+        list(pool.map(lambda one: one.linger(5.0), boards))
+
+    assert said == [""] * nodes
+    assert len(asked) < 8 * nodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +58,10 @@ class FakeBoard:
         self.asked.append(key)
         found = self.notes.get(key) or self.others.get(key)
         return next(text for name, text in self.notes.items() if "pass/" in name) if found == OWN else found
+
+    def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
+        """Several notes, without waiting."""
+        return [self.get(key, deadline) for key in keys]
 
     def agree(self, barrier: str, objection: str, *times: float) -> str:
         """What the nodes conclude."""
