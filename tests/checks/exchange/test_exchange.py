@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -21,33 +20,15 @@ from checks.exchange.authentication import (
     Session,
     nonce_of,
 )
-from checks.exchange.exchange import ExchangeError, Put, Responder, ask, ask_notes, connection
+from checks.exchange.exchange import ExchangeError, Put, Responder, ask, connection
 from checks.exchange.secret_key import Access, Secret
 from checks.probes.network.reachability import _stream
 from checks.process.free_ports import free_port
 from checks.roster import Member
-from tests.exchanges import access
+from tests.exchanges import access, listening
 
 ME = access("node-1")
 STRANGER = access("node-1", secret=Secret(bytes(32)))
-
-
-@contextlib.contextmanager
-def listening(address: str = "127.0.0.1") -> Iterator[tuple[Responder, Member]]:
-    """A responder of node-0, and where it is."""
-    responder, port = Responder(access("node-0"), "catalogue"), free_port(address)
-    responder.listen(address, port)
-    try:
-        yield responder, Member("node-0", address, port)
-    finally:
-        responder.close()
-
-
-@pytest.fixture
-def member() -> Iterator[Member]:
-    """A responder on loopback."""
-    with listening() as (_, found):
-        yield found
 
 
 def greeted(member: Member) -> tuple[socket.socket, bytes]:
@@ -97,60 +78,6 @@ def test_a_note_is_waited_for(member: Member) -> None:
 def test_a_note_that_nobody_left_is_null(member: Member) -> None:
     """Nothing is made up at the deadline."""
     assert ask(member, ME, Op.GET, 2, key="a", wait_ms=10)["value"] is None
-
-
-@pytest.mark.parametrize(
-    ("written", "alike", "notes", "ends"),
-    [
-        (("ok", "ok"), "ok", ["ok", "ok", "ok"], True),
-        (("no",), "ok", ["ok", "no", None], True),
-        (("no",), None, ["ok", "no", None], False),
-        (("ok",), "ok", ["ok", "ok", None], False),
-    ],
-    ids=["all are there", "one differs", "one differs, and nobody minds", "one is missing"],
-)
-def test_several_notes_are_waited_for_at_once(
-    member: Member, written: Sequence[str], alike: str | None, notes: list[str | None], ends: bool
-) -> None:
-    """All of them, or one that differs: who waits for a thousand nodes asks once, and hears an objection at once."""
-    keys = [f"a/node-{at}" for at in range(3)]
-    peers = [access(f"node-{at}") for at in range(3)]
-    ask(member, peers[0], Op.PUT, 2, key=keys[0], value="ok")
-    said: list[list[str | None]] = []
-    wait_s = 8.0 if ends else 0.6
-    reader = threading.Thread(target=lambda: said.append(ask_notes(member, ME, keys, wait_s, 10, alike)))
-    begun = time.monotonic()
-    reader.start()
-    for at, value in enumerate(written, 1):
-        ask(member, peers[at], Op.PUT, 2, key=keys[at], value=value)
-    reader.join(10)
-
-    assert said == [notes]
-    assert (time.monotonic() - begun < wait_s) is ends
-
-
-def test_a_note_wakes_nobody_who_waits_for_more() -> None:
-    """A thousand nodes that wait for each other's notes would wake up a million times."""
-    responder = Responder(access("node-0"), "catalogue")
-    reader = threading.Thread(target=responder.get_all, args=(["a", "b"], 10.0))
-    reader.start()
-    while not (waits := [*responder._waiting.get("a", ())]):
-        time.sleep(0.01)
-    responder.put("a", "1")
-    woken = waits[0].over.is_set()
-    responder.put("b", "2")
-    reader.join(5)
-
-    assert not woken and not reader.is_alive()
-    assert not responder._waiting
-
-
-def test_an_answer_for_other_notes_is_no_answer(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note that is not there would look like one of another node."""
-    monkeypatch.setattr(Responder, "get_all", lambda *_: ["ok"])
-
-    with pytest.raises(ExchangeError, match="has not answered for 2 notes"):
-        ask_notes(member, ME, ["a/node-0", "a/node-1"], 0.1, 2)
 
 
 def test_the_first_writer_of_a_note_wins(member: Member) -> None:
