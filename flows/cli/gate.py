@@ -231,10 +231,11 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
 
         from flows.gate import gate  # 1.5 s, while the server starts
         from tasks.orchestration.runs import TAG
+        from tasks.orchestration.silence import late_requests
 
     if server is not None:
         server.wait_ready()
-    with tags(TAG):
+    with tags(TAG), late_requests(shown):
         state: State[Any] = await gate(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)

@@ -84,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
+        from tasks.orchestration.silence import late_requests
 
     started: list[UUID] = []
     once = arguments.once or f"trigger-{uuid4()}"
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         return await follow(started[0], report_progress, limit_s, known=True)
 
     try:
-        with live_progress():
+        with live_progress() as shown, late_requests(shown):
             ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
             why = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()

@@ -63,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, NoSuchRun, follow
+        from tasks.orchestration.silence import late_requests
 
     try:
-        with live_progress():
+        with live_progress() as shown, late_requests(shown):
             ended = Foreground(lambda: follow(found, report_progress, limit_s), "the run continues").run()
     except NoSuchRun as error:
         return refuse(arguments, str(error))

@@ -1,12 +1,18 @@
-"""Says why a run that is followed does not go on: another run has its deployment's slot, or it has sent no heartbeat for long."""
+"""Says why a run that is followed does not go on: another run has its deployment's slot, or it has sent no heartbeat for long; and
+that a command waits for Prefect's server itself.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
+from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -16,7 +22,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from tasks.gate.progress import Progress
+from tasks.gate.progress import LiveProgress, Progress
 from tasks.orchestration.runs import last_heartbeat
 
 # How Prefect 3.8.8 names the state of a run whose deployment has no free slot.
@@ -27,6 +33,8 @@ SILENT_S = 100.0
 QUIET_S, AGAIN_S = 60.0, 20.0
 # A worker starts the process of a run that it has taken within seconds.
 BEGINS_S = 60.0
+# A healthy server answers within a fraction of a second; a line of the progress comes every 10 s.
+UNANSWERED_S = 5.0
 HOLDS = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
 
@@ -96,3 +104,36 @@ async def _holds(client: PrefectClient, run: FlowRun) -> str:
     at = f"{state.name} since {state.timestamp:%H:%M} UTC" if state is not None else ""
     silent = await silence_of(client, run) if state is not None and state.is_running() else ""
     return f"run {run.name} ({run.id}, {at}) has the slot{f', and {silent}' if silent else ''}"
+
+
+@contextmanager
+def late_requests(shown: LiveProgress) -> Iterator[None]:
+    """For the time of the block the progress says for how long the Prefect server has not answered, retries included.
+
+    A stage that waits for Prefect looks like one that takes long, and no setting of Prefect's client (3.8.8) tells of a request
+    that is under way: its `send` is wrapped.
+    """
+    since: dict[object, float] = {}
+    real = PrefectHttpxAsyncClient.send
+
+    async def send(
+        client: PrefectHttpxAsyncClient, request: httpx.Request, *args: Any, **more: Any
+    ) -> httpx.Response:
+        key = object()
+        since[key] = time.monotonic()
+        try:
+            return await real(client, request, *args, **more)
+        finally:
+            del since[key]
+
+    def said() -> str:
+        silent_s = time.monotonic() - min(tuple(since.values()), default=time.monotonic())
+        return f"the Prefect server has not answered for {silent_s:.0f} s" if silent_s >= UNANSWERED_S else ""
+
+    before, shown.also = shown.also, said
+    PrefectHttpxAsyncClient.send = send  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        PrefectHttpxAsyncClient.send = real  # type: ignore[method-assign]
+        shown.also = before

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
+from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingConcurrencySlot, Pending, Running
 
-from tasks.gate.progress import Progress
+from tasks.gate.progress import LiveProgress, Progress
 from tasks.orchestration import silence
-from tasks.orchestration.silence import NO_SLOT, QuietRun, slot_holder
+from tasks.orchestration.silence import NO_SLOT, QuietRun, late_requests, slot_holder
 
 DEPLOYMENT = UUID(int=3)
 
@@ -111,3 +114,49 @@ def test_a_run_that_says_nothing_new_is_looked_at(monkeypatch: pytest.MonkeyPatc
     assert "b" == shown("b", 64)
     client.beat_s = 20.0
     assert "b" == shown("b", 130) and 2 == client.asked
+
+
+def lines_about(
+    status: int, waits_s: float, capsys: pytest.CaptureFixture[str]
+) -> tuple[list[str], list[str]]:
+    """What the progress shows while a request has waited for its answer for so long, and after it; it is Prefect's own client."""
+    shown, now = LiveProgress(None), time.monotonic
+    during: list[str] = []
+
+    async def late(request: httpx.Request) -> httpx.Response:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tasks.orchestration.silence.time.monotonic", lambda: now() + waits_s)
+            shown.progress(Progress("checks", "running"))
+            during.extend(capsys.readouterr().err.splitlines())
+        return httpx.Response(status)
+
+    async def ask() -> None:
+        async with PrefectHttpxAsyncClient(transport=httpx.MockTransport(late)) as client:
+            await client.get("http://server/api/health")
+
+    with late_requests(shown):
+        with contextlib.nullcontext() if status == 200 else pytest.raises(httpx.HTTPStatusError):
+            asyncio.run(ask())
+        shown.progress(Progress("verdict", "GO"))
+    return during, capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_request_that_prefect_has_not_answered_is_said(
+    status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once it is late, and until it has ended, also by an error; a stage that goes on says nothing of it."""
+    during, after = lines_about(status, 12.0, capsys)
+
+    assert ["checks: running; the Prefect server has not answered for 12 s (0 s)"] == during
+    assert ["verdict: GO (0 s)"] == after
+
+
+def test_a_request_in_time_is_not_said_and_nothing_is_left_of_the_watch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Prefect's client is as it was."""
+    real = PrefectHttpxAsyncClient.send
+
+    assert ["checks: running (0 s)"] == lines_about(200, 4.0, capsys)[0]
+    assert real is PrefectHttpxAsyncClient.send
