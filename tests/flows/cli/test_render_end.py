@@ -201,3 +201,14 @@ def test_a_hostile_cause_is_text(run: Run, tmp_path: Path) -> None:
         "<script>alert" not in page.read_text()
         and "TRAINING FAILED sample: &lt;script&gt;" in page.read_text()
     )
+
+
+def test_a_page_of_a_kept_verdict_says_how_old_its_measurement_was(run: Run, tmp_path: Path) -> None:
+    """When the gate judged is in its record; without one nobody knows the age, and today's is not taken for it."""
+    folder = folder_of(tmp_path, replace(healthy(), measured_at="2025-11-18T08:00:00Z"), None)
+    said = "The nodes were measured 3 days before this verdict, 2025-11-18 08:00 UTC."
+    with_record = run("render", folder, "--format", "text").out
+    for record in (tmp_path / "store" / "records").glob("*.json"):
+        record.unlink()
+
+    assert said in with_record and "before this verdict" not in run("render", folder, "--format", "text").out
