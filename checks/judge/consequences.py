@@ -7,7 +7,7 @@ nobody.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import by_check
@@ -44,8 +44,10 @@ def marked(
     first = min(silent, key=natural)
     ended = {end.node for end in report.ends if end.exit_code}
     alone = {one for one in suspects if not ended.intersection(_nodes(one))}
+    planned = {check.check for check in report.plan}
+    lines = {check: line for check, line in policy.checks.items() if check in planned}
     made = [
-        one if one in alone else _with_peers(one, silent, first, bool(ended & silent), policy)
+        one if one in alone else _with_peers(one, silent, first, bool(ended & silent), lines)
         for one in findings
     ]
     not_begun = _not_begun(report)
@@ -71,8 +73,12 @@ def _silent(report: Report) -> frozenset[str]:
     return frozenset(named - whole)
 
 
-def _with_peers(finding: Finding, silent: frozenset[str], first: str, ended: bool, policy: Policy) -> Finding:
-    """`ended`: the process of a silent node ended with an error. What is said of the whole job is said for that."""
+def _with_peers(
+    finding: Finding, silent: frozenset[str], first: str, ended: bool, lines: Mapping[str, CheckPolicy]
+) -> Finding:
+    """`ended`: the process of a silent node ended with an error. What is said of the whole job is said for that. `lines` are those of
+    the checks that were planned: that a check was not is no node's fault.
+    """
     if not _is_missing(finding) or (finding.check == REPORT and finding.subject in silent):
         return finding
     own = sorted(silent.intersection(_nodes(finding)), key=natural)
@@ -81,7 +87,7 @@ def _with_peers(finding: Finding, silent: frozenset[str], first: str, ended: boo
     if finding.check == REPORT:
         is_of_job = ended and finding.kind is FindingKind.NOT_COLLECTED
         return replace(finding, follows=first) if is_of_job else finding
-    line = policy.checks.get(finding.check, CheckPolicy())
+    line = lines.get(finding.check, CheckPolicy())
     return replace(finding, follows=first) if line.min_nodes > 1 or line.min_ranks > 1 else finding
 
 

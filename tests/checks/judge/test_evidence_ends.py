@@ -13,6 +13,7 @@ from checks.facts.builtin import builtin
 from checks.judge.evidence import AGAIN, NO_LOG
 from checks.judge.verdict import decide
 from checks.model import (
+    CLUSTER,
     Answer,
     Cause,
     ErrorKind,
@@ -80,6 +81,16 @@ def test_what_has_another_reason_follows_from_no_node() -> None:
     found = by_itself(broken.findings)
     assert ("network.names", "node-0") in found and ("compute.gemm", "node-0/rank-0") in found
     assert not any(one.follows for one in decide(nobody, policy, builtin()).findings)
+
+
+def test_a_check_that_was_not_planned_follows_from_no_silent_node() -> None:
+    """Whoever made the report left it out, and no node's log says why."""
+    report, _ = recorded("before_ranks")
+    left_out = replace(report, plan=tuple(one for one in report.plan if one.check != "collective.pairs"))
+    verdict = decide(left_out, read_policy(SHIPPED / "local.toml"), builtin())
+
+    assert ("collective.pairs", CLUSTER) in by_itself(verdict.findings)
+    assert ("collective.pairs", "node-1/rank-2") not in by_itself(verdict.findings)
 
 
 def test_a_broken_part_follows_from_no_silent_node() -> None:
