@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 from checks.bundle import plan_of
 from checks.command_line import Parser
@@ -87,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
-    examples, copied = examples_of(setting.gate, setting.file), copied_of(setting.gate, setting.file)
+    examples, copied = (
+        examples_of(setting.gate, setting.file, os.environ),
+        copied_of(setting.gate, setting.file),
+    )
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
@@ -127,6 +131,10 @@ def run(arguments: argparse.Namespace) -> int:
                 _played(setting),
             )
         )
+    return _code(lines)
+
+
+def _code(lines: Sequence[PreflightCheck]) -> int:
     found = {line.result for line in lines}
     silent = any(line.unreachable for line in lines)
     unrefused = Exit.CANNOT_TELL if silent else Exit.GO

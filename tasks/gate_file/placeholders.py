@@ -118,20 +118,25 @@ def doubtful_examples(gate: Gate, file: str, environ: Mapping[str, str]) -> tupl
 
 
 def _sorted(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
-    """The examples with which the gate is refused, and the others; without those of AWS where another service answers for it."""
-    stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
+    """The examples with which the gate is refused, and the others."""
     refused, doubtful = list[Example](), list[Example]()
-    for one, value in _examples(gate.model_dump(mode="json"), _text_of(file)):
-        if stands_in and any(re.search(pattern, value) for pattern in OF_AWS):
-            continue
+    for one, value in _real(gate, file, environ):
         handed_over = gate.cluster.launcher != "local" and HANDED_OVER.match(one.key)
         (refused if handed_over and UNOWNED.match(value) else doubtful).append(one)
     return refused, doubtful
 
 
-def examples_of(gate: Gate, file: str) -> tuple[Example, ...]:
+def _real(gate: Gate, file: str, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
+    """The examples and their values; without those of AWS where another service answers for it."""
+    stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
+    for one, value in _examples(gate.model_dump(mode="json"), _text_of(file)):
+        if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
+            yield one, value
+
+
+def examples_of(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
-    return examples_in(gate.model_dump(mode="json"), _text_of(file))
+    return tuple(one for one, _ in _real(gate, file, environ))
 
 
 def copied_of(gate: Gate, file: str) -> tuple[Copied, ...]:

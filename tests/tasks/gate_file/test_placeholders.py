@@ -14,6 +14,7 @@ from tasks.gate_file.placeholders import (
     copied_keys,
     doubtful_examples,
     examples_in,
+    examples_of,
     require_own_values,
 )
 from tasks.gate_file.read import GateFileError, read_gate_file
@@ -208,6 +209,8 @@ def test_where_another_service_answers_for_aws_its_names_may_be_real(name: str) 
     """A stand-in has whatever accounts it likes. A variable without a value names none."""
     path = GATES / "sagemaker-p5.toml"
 
+    assert () == examples_of(read_gate_file(path), str(path), {name: "http://127.0.0.1:5000"})
+    assert 8 == len(examples_of(read_gate_file(path), str(path), {}))
     assert None is refused(path, {name: "http://127.0.0.1:5000"})
     assert () == doubtful_examples(read_gate_file(path), str(path), {name: "http://127.0.0.1:5000"})
     assert None is not refused(path, {name: ""})
