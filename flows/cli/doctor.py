@@ -33,6 +33,7 @@ from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.training_script import preflight
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.registry import guarded
+from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.read import DEFAULT
@@ -284,6 +285,9 @@ def _prefect(setting: GateContext | None = None) -> Iterator[PreflightCheck]:
         yield missing("Prefect", "it is not installed", "Install Prelaunch again: pip install prelaunch.")
         return
     url = configured_api_url(os.environ, Path.cwd())
+    if said := client_fault(proxied=url is not None):
+        yield missing("Prefect", said)
+        return
     if url is None:
         try:
             with (

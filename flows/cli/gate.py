@@ -29,7 +29,7 @@ from flows.cli.output import (
     write_unjudged,
 )
 from flows.cli.plan import add_gate_arguments, plans_of, reject
-from flows.cli.prefect_server import start_server
+from flows.cli.prefect_server import start_server, wait_for_server
 from flows.cli.watch import limit_of
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
 from tasks.gate.lease import lease as leases
@@ -50,7 +50,7 @@ from tasks.orchestration.foreground import (
     release_signals,
 )
 from tasks.orchestration.run_state import run_is_final
-from tasks.orchestration.server.server import EmbeddedServer, ServerError, StateUnusable
+from tasks.orchestration.server.server import EmbeddedServer, EnvironmentUnusable, ServerError, StateUnusable
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.command_line import OutputError, Terminated
 from tasks.store.base import StoreError, StoreUnwritable
@@ -191,6 +191,9 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
         except StateUnusable as error:
             stack.close()
             return _reject(arguments, StoreUnwritable(str(error)))
+        except EnvironmentUnusable as error:
+            stack.close()
+            return _reject(arguments, error)
         except ServerError as error:
             stack.close()
             return nothing_judged(arguments, name, gate_id, str(error))
@@ -233,8 +236,7 @@ async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: Live
         from tasks.orchestration.runs import TAG
         from tasks.orchestration.silence import late_requests
 
-    if server is not None:
-        server.wait_ready()
+    wait_for_server(server)
     with tags(TAG), late_requests(shown):
         state: State[Any] = await gate(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tasks.gate.progress import STARTING, Progress, report_progress
-from tasks.orchestration.server.server import EmbeddedServer
+from tasks.orchestration.server.http_client import ask_no_proxy, client_fault
+from tasks.orchestration.server.server import EmbeddedServer, EnvironmentUnusable
 from tasks.orchestration.server.settings import configured_api_url
 
 # The command shows progress and result itself; Prefect's own lines are in its server.
@@ -20,7 +21,10 @@ HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
     """Start the embedded server if nobody configured another one. Raises ServerError."""
     os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
-    if configured_api_url(os.environ, Path.cwd()):
+    configured = configured_api_url(os.environ, Path.cwd())
+    if said := client_fault(proxied=bool(configured)):
+        raise EnvironmentUnusable(said)
+    if configured:
         os.environ.update({key: value for key, value in HEARTBEAT.items() if key not in os.environ})
         return None
     report_progress(
@@ -34,3 +38,10 @@ def start_server(local: Path, stack: ExitStack) -> EmbeddedServer | None:
     server.start()
     os.environ.update(server.client_environment())
     return server
+
+
+def wait_for_server(server: EmbeddedServer | None) -> None:
+    """Once Prefect is imported: return when the embedded server, if this is one, answers. Raises ServerError."""
+    if server is not None:
+        ask_no_proxy()
+        server.wait_ready()

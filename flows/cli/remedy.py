@@ -17,7 +17,7 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.prefect_server import start_server
+from flows.cli.prefect_server import start_server, wait_for_server
 from flows.cli.rejection import report_rejection
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
@@ -200,8 +200,7 @@ async def _flow(
         from tasks.orchestration.runs import TAG
         from tasks.remedy import say_steps
 
-    if server is not None:
-        server.wait_ready()
+    wait_for_server(server)
     with (
         tags(TAG),
         allow_in_advance(allowed),

@@ -17,6 +17,7 @@ from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import VARIABLE, folder_of, names_in
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import configured_api_url
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _wrong(arguments: argparse.Namespace) -> str:
         return f"there is no gate file in {folder or 'no folder'}: name the folder of gate files with --gates DIR"
     if arguments.limit < 1:
         return f"--limit {arguments.limit}: at least one run at a time"
-    return "" if _url() else NO_SERVER
+    return client_fault() if _url() else NO_SERVER
 
 
 def _url() -> str | None:

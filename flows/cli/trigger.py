@@ -28,6 +28,7 @@ from flows.cli.set_option import add_set
 from flows.cli.watch import add_timeout, limit_of
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
+from tasks.orchestration.server.http_client import client_fault
 from tasks.reports.command_line import OutputError
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.deployment!r:.200} is not the name of a deployment. Write it as gate/NAME; "
             "another gate file than the deployment's own is named by --gate NAME.",
         )
-    if not has_server():
-        return refuse(arguments, NO_SERVER)
+    if said := NO_SERVER if not has_server() else client_fault():
+        return refuse(arguments, said)
     try:
         limit_s = limit_of(arguments)
         require_writable(arguments)

@@ -19,6 +19,7 @@ from flows.cli.output import (
 from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted
+from tasks.orchestration.server.http_client import client_fault
 from tasks.reports.command_line import OutputError
 
 FOREVER_S = 366 * 86400.0
@@ -52,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments,
             f"{arguments.flow_run!r:.200} is not a flow run. Give its id, or the address of its page in Prefect's UI.",
         )
-    if not has_server():
-        return refuse(arguments, NO_SERVER)
+    if said := NO_SERVER if not has_server() else client_fault():
+        return refuse(arguments, said)
     try:
         limit_s = limit_of(arguments)
         require_writable(arguments)

@@ -67,7 +67,14 @@ def allow_in_advance(rungs: Sequence[Rung]) -> Iterator[None]:
 
 def terminal_user() -> str:
     """Who runs this process, as records show it."""
-    return f"{getpass.getuser()} (terminal)"
+    try:
+        user = getpass.getuser()
+    except (
+        KeyError,
+        OSError,
+    ):  # as in a container with --user 12345: no entry in passwd (OSError since Python 3.13)
+        user = f"user {os.getuid()}"
+    return f"{user} (terminal)"
 
 
 class GatePeople:

@@ -39,15 +39,24 @@ def environment_lint(context: Context) -> Measurement:
     those that are set and may change what is measured (environment_rules.FAMILIES), or is "none"; the evidence shows
     their values, unless one may be a secret.
     """
-    variables, files = settings(os.environ, Path.home())
+    variables, files = settings(os.environ, home_folder())
     world = lint_context_of(context, variables)
     return measured(lint(variables, world), files, world, listed(variables))
 
 
-def settings(environ: Mapping[str, str], home: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+def home_folder() -> Path | None:
+    """The user's home folder; None for a user without one, of whom NCCL reads no file either (param.cc: getpwuid is NULL)."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def settings(environ: Mapping[str, str], home: Path | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables that count, and the files that were read. Raises CheckError for a file that cannot be."""
     named = environ.get(FILE_VARIABLE)
-    files = [Path("/etc/nccl.conf"), Path(named) if named else home / ".nccl.conf"]
+    own = Path(named) if named else home and home / ".nccl.conf"
+    files = [Path("/etc/nccl.conf"), *([own] if own else [])]
     variables: dict[str, str] = {}
     read = []
     for path in files:

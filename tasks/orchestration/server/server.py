@@ -3,6 +3,7 @@
 ServerError                 no embedded server; carries the remedy
 |- StateUnusable            its folder cannot be written
 |  `- StateFull             no space is left there
+|- EnvironmentUnusable      Prefect's client cannot be made in this environment
 `- ServerFailed             it ended, or was not ready in time
 
 Decisions.
@@ -54,6 +55,10 @@ class StateUnusable(ServerError):
 
 class StateFull(StateUnusable):
     """No space is left in the server's folder."""
+
+
+class EnvironmentUnusable(ServerError):
+    """Prefect's client cannot be made in this environment: a proxy, the certificates, no home folder."""
 
 
 class ServerFailed(ServerError):

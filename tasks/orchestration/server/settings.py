@@ -136,8 +136,16 @@ def _profiles_path(
         dotenv.get("PREFECT_PROFILES_PATH"),
         *(_text(table, "profiles_path") for table in tables),
     )
-    home = Path(environ.get("PREFECT_HOME") or Path.home() / ".prefect")
-    return directory / next((path for path in named if path), home / "profiles.toml")
+    kept = environ.get("PREFECT_HOME") or (home_folder() or directory) / ".prefect"
+    return directory / next((path for path in named if path), Path(kept) / "profiles.toml")
+
+
+def home_folder() -> Path | None:
+    """This user's home folder; None for a user without one (no HOME and no entry in passwd, as in a container with --user 12345)."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def _profile(environ: Mapping[str, str], path: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tasks.gate_file.people import Approval, Notify
 from tasks.machines.base import Rung
 from tasks.notifiers.base import PendingQuestion
 from tasks.notifiers.slack.messages import question_blocks
-from tasks.paging.remedy import KEY, GatePeople, allow_in_advance
+from tasks.paging.remedy import KEY, GatePeople, allow_in_advance, terminal_user
 from tasks.remediation.model import Allowed, Permission, Why
 from tasks.store.folder import FolderStore
 from tests.tasks.remediation.simulated import World
@@ -171,3 +172,16 @@ def test_the_buttons_of_a_repair_allow_it_or_leave_it() -> None:
         one["text"]["text"] for one in blocks[1]["elements"]
     ]
     assert "training" not in said and "aunch anyway" not in said
+
+
+def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container with --user 12345 there is no entry in passwd, and records still say who it was."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+
+    assert terminal_user() == f"user {os.getuid()} (terminal)"

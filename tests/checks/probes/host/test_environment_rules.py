@@ -265,3 +265,17 @@ def test_a_container_that_gets_fewer_gpus_than_declared(value: str, gpus: int, f
     assert found == any(
         "NVIDIA_VISIBLE_DEVICES" in fault.setting for fault in lint({"NVIDIA_VISIBLE_DEVICES": value}, world)
     )
+
+
+def test_a_user_without_a_home_has_no_settings_of_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container with --user 12345 and no HOME: NCCL finds no home folder either, and reads only /etc/nccl.conf."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    home = environment.home_folder()
+
+    assert home is None
+    assert {"PATH": "/bin"}.items() <= settings({"PATH": "/bin"}, home)[0].items()

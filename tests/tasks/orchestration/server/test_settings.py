@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.settings import client_environment, configured_api_url, server_environment
 
 URL = "http://prefect.example:4200/api"
@@ -143,3 +144,16 @@ def test_a_persons_prefect_settings_do_not_reach_the_embedded_server() -> None:
     assert "PREFECT_API_DATABASE_CONNECTION_URL" not in told
     assert told["PREFECT_SERVER_DATABASE_CONNECTION_URL"] == "sqlite+aiosqlite:////state/db.sqlite"
     assert told["PATH"] == "/bin"
+
+
+def test_a_user_without_a_home_has_no_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container with --user 12345 and no HOME there is no configured server, and what is missing is said."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", _nobody)
+
+    assert configured_api_url({}, tmp_path) is None
+    assert "Set HOME to a folder" in client_fault() and "Set HOME" in client_fault(proxied=False)
+
+
+def _nobody(uid: int) -> None:
+    raise KeyError(f"getpwuid(): uid not found: {uid}")

@@ -1,0 +1,60 @@
+"""What Prefect's HTTP client (httpx) takes from the environment: proxies and certificates. It cannot be made with some of them.
+
+httpx makes a transport for each proxy that is named, also for one that no request would use: NO_PROXY does not help. Desktops set
+all_proxy=socks://... , which it does not know; socks5:// needs a package; [::1] in NO_PROXY is no address to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partialmethod
+
+from tasks.orchestration.server.settings import home_folder
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def client_fault(environ: Mapping[str, str] = os.environ, proxied: bool = True) -> str:
+    """Why Prefect's client cannot be made in this process's environment, with the remedy; "" if it can.
+
+    Without `proxied` proxies do not count, as for a client that asks none.
+    """
+    if (
+        home_folder() is None
+    ):  # as in a container with --user 12345; Prefect's import asks for it (settings/constants.py, 3.8.8)
+        return f"user {os.getuid()} has no home folder, and Prefect needs one. Set HOME to a folder: HOME=/tmp prelaunch ..."
+    named = {name for name in environ if name.upper() in (*CERTIFICATES, *(PROXIES if proxied else ()))}
+    if not named:
+        return ""
+    import httpx  # only where something is set: it takes 0.2 s, and most commands need none
+
+    try:
+        if proxied:
+            httpx.Client().close()
+        else:
+            httpx.create_ssl_context()
+    except OSError as error:  # also ssl.SSLError
+        return _said(error, sorted(named.intersection(CERTIFICATES)))
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        return _said(error, sorted(named.difference(CERTIFICATES)))
+    return ""
+
+
+def _said(error: Exception, names: list[str]) -> str:
+    why = f"{type(error).__name__}: {error}".rstrip(".")
+    without = " ".join(f"-u {name}" for name in names)
+    return (
+        f"Prefect's client cannot use what this environment says in {' or '.join(names)}: {why}. Correct it there, or leave it "
+        f"out for this command: env {without} prelaunch ..."
+    )
+
+
+def ask_no_proxy() -> None:
+    """From now on Prefect's clients in this process ask no proxy: the embedded server is on the loopback interface."""
+    from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
+
+    for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
+        if not isinstance(vars(kind)["__init__"], partialmethod):
+            kind.__init__ = partialmethod(kind.__init__, trust_env=False)  # type: ignore[assignment,method-assign]

@@ -1,0 +1,82 @@
+"""Proxies and certificates of an environment that Prefect's client cannot use: said with the remedy, without effect on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.orchestration.server.http_client import CERTIFICATES, PROXIES, client_fault
+
+NAMES = (*PROXIES, *CERTIFICATES)
+# What desktops, ssh -D and documents of clusters set.
+UNUSABLE = {
+    "a desktop's": ("all_proxy", "socks://127.0.0.1:9/", "Unknown scheme"),
+    "of ssh -D": ("ALL_PROXY", "socks5://127.0.0.1:9", "socksio"),
+    "brackets": ("no_proxy", "localhost,[::1]", "Invalid port"),
+}
+CLIENTS = """
+from tasks.orchestration.server.http_client import ask_no_proxy
+ask_no_proxy()
+ask_no_proxy()
+from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
+for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
+    print(kind(base_url="http://127.0.0.1:1/api").trust_env)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_an_unusable_proxy_is_named(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence has the variable, what is wrong with it, and what to type."""
+    name, value, why = UNUSABLE[case]
+    monkeypatch.setenv(name, value)
+
+    said = client_fault()
+
+    assert why in said and f"env -u {name} prelaunch" in said
+    assert client_fault(proxied=False) == ""
+
+
+def test_usable_proxies_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that does not answer, and one without a scheme, are not looked at."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost,::1,.example,10.0.0.0/8")
+
+    assert client_fault() == ""
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+def test_certificates_that_are_not_there_are_named(
+    proxied: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Prefect cannot be imported with them, whichever server it talks to."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
+
+    assert "SSL_CERT_FILE" in client_fault(proxied=proxied)
+
+
+def test_a_proxys_password_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence goes to logs."""
+    monkeypatch.setenv("all_proxy", "socks://somebody:hunter2@proxy.example:1080")
+
+    assert "hunter2" not in client_fault()
+
+
+def test_clients_of_the_embedded_server_ask_no_proxy() -> None:
+    """Both kinds of Prefect's clients are made where httpx alone cannot make one, and calling it twice changes nothing."""
+    done = subprocess.run(
+        (sys.executable, "-c", CLIENTS), env={"PATH": "/usr/bin:/bin", "all_proxy": "socks://127.0.0.1:9", "no_proxy": "[::1]"},
+        cwd=Path(__file__).parents[4], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ["False", "False"] == done.stdout.split(), done.stderr
