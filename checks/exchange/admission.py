@@ -66,10 +66,19 @@ class Peers:
         """Whether there is room for one more connection."""
         with self._lock:
             mine = self._of.get(address, 0)
-            if self._number >= min(PEERS, _descriptors() // 2) or mine >= PEERS_OF_ADDRESS:
+            if self._number >= self._most() or mine >= PEERS_OF_ADDRESS:
                 return False
             self._number, self._of[address] = self._number + 1, mine + 1
             return True
+
+    def is_half_full(self) -> bool:
+        """Whether a connection that only waits takes the place of one that has something to say."""
+        with self._lock:
+            return 2 * self._number > self._most()
+
+    @staticmethod
+    def _most() -> int:
+        return min(PEERS, _descriptors() // 2)
 
     def leave(self, address: str) -> None:
         """One of the connections has ended."""

@@ -10,7 +10,7 @@ object {"from", ...}, an answer one {"node", ...}:
              with the name of the node that writes it
     GET   -> {"value"}: the note, after waiting up to `wait_ms` for it; null if there is none
     NOTES -> {"values"}: the notes under `keys`, null where there is none, after waiting up to `wait_ms` for all of them, or for one
-             that is not `alike`, if that is given
+             that is not `alike`, if that is given; without waiting if many connections are open
 
 A connection that does not prove the key is closed without an answer (checks.exchange.admission). If the peer cannot be reached, or
 does not answer correctly, an ExchangeError says why, in words for people.
@@ -167,6 +167,10 @@ class Responder:
                     del self._waiting[key]
             return [self.notes.get(key) for key in keys]
 
+    def may_wait(self) -> bool:
+        """Whether there is room for a connection that only waits, besides those of nodes that have something to say."""
+        return not self._peers.is_half_full()
+
     def replaceable(self, key: str) -> bool:
         """Whether a second note may replace the first one."""
         return False
@@ -207,7 +211,9 @@ class _Served:
                 wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
                 self._answer({"value": self.responder.get(str(asked.get("key")), wait_s)})
             case Op.NOTES:
-                wait_s = min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S)
+                wait_s = (
+                    min(_int(asked, "wait_ms") / 1000, LONGEST_WAIT_S) if self.responder.may_wait() else 0.0
+                )
                 keys, alike = asked.get("keys"), asked.get("alike")
                 wanted = [str(key) for key in keys[:NOTES]] if isinstance(keys, list) else []
                 found = self.responder.get_all(wanted, wait_s, alike if isinstance(alike, str) else None)

@@ -15,6 +15,7 @@ ASK_S = 3.0
 RETRY_S = 0.1
 LOOK_S = 5.0
 LEAST_S = 0.5
+PAUSE_S = 1.0
 OK = "ok"
 
 
@@ -108,7 +109,7 @@ class NodeBarrier:
         notes: list[str | None] = [None] * len(keys)
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
-            patience_s = wait + _patience_s(deadline - wait)
+            patience_s, asked = wait + _patience_s(deadline - wait), time.monotonic()
             try:
                 notes = ask_notes(self.first, self.access, keys, wait, patience_s, alike)
             except ExchangeError:
@@ -116,6 +117,10 @@ class NodeBarrier:
                 continue
             if None not in notes or (alike is not None and any(note not in (None, alike) for note in notes)):
                 break
+            if time.monotonic() - asked < wait / 2:  # the first node has no room for those who wait
+                # Nodes that ask again do so at different times.
+                pause_s = PAUSE_S * (0.5 + self.node_context.node_rank % 16 / 32)
+                time.sleep(max(0.0, min(pause_s, deadline - time.monotonic())))
         return notes
 
     def linger(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from checks import bundle as bundles
 from checks.documents.report import dump_plain
-from checks.exchange import secret_key
+from checks.exchange import admission, secret_key
 from checks.exchange.authentication import Session
 from checks.exchange.exchange import Responder
 from checks.process.free_ports import free_port
@@ -132,6 +132,19 @@ def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
 
     assert "node-1 did not reach the barrier 'here' in time" in said
     assert time.monotonic() - begun < 5
+
+
+def test_more_nodes_meet_than_the_first_one_has_connections_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait leave room for those that arrive: a limit of 1,024 open files leaves 512 connections."""
+    monkeypatch.setattr(admission, "_descriptors", lambda: 24)
+    nodes = 30
+    with ExitStack() as stack, ThreadPoolExecutor(nodes) as pool:
+        boards = [stack.enter_context(board(one)) for one in node_contexts(tmp_path, 20, nodes)]
+        said = list(pool.map(lambda one: one.agree("here", ""), boards))
+
+    assert said == [""] * nodes
 
 
 def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
