@@ -87,6 +87,9 @@ AFTER_END_S = 3.0
 # that does not answer costs glibc's 5 s twice for each of them (resolv.conf(5)), and pair tests whose ranks wait for different times
 # would blame healthy ranks. This is for the gate's own ranks alone: the training has the user's settings.
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
+# With DETAIL a rank counts what it sends and receives as collectives (ProcessGroupWrapper.cpp): after pair tests, where not every rank
+# takes part equally often, the next collective is a mismatch of healthy ranks. environment.lint warns of the value.
+DEBUG = "TORCH_DISTRIBUTED_DEBUG"
 
 
 def may_fork(declared: Declared, instance: Instance | None, environ: Mapping[str, str]) -> bool:
@@ -137,7 +140,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
         torchrun(node_context, own_packages.module("checks.runner.rank_process", *_arguments(node_context)))
     )
     ranks = node_context.bundle.declared.ranks_per_node
-    environment = {**threads_of(ranks), **os.environ, **rank_environment(node_context.roster.interface)}
+    own = rank_environment(node_context.roster.interface, os.environ)
+    environment = {**threads_of(ranks), **os.environ, **own}
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
@@ -168,11 +172,12 @@ def threads_of(ranks: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": "1"} if ranks > 1 else {}
 
 
-def rank_environment(interface: str) -> dict[str, str]:
+def rank_environment(interface: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment variables of the gate's own ranks, which the training does not get: a name server that does not answer costs them
-    only a second.
+    only a second, and PyTorch does not compare their collectives.
     """
-    return {**interface_environment(interface), **RESOLVER}
+    compares = environ.get(DEBUG, "").upper() == "DETAIL"
+    return {**interface_environment(interface), **RESOLVER, **({DEBUG: "INFO"} if compares else {})}
 
 
 def interface_environment(interface: str) -> dict[str, str]:

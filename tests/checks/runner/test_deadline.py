@@ -149,8 +149,20 @@ def test_bundles_that_say_no_deadline_are_still_read() -> None:
 
 def test_a_silent_resolver_costs_the_gate_s_own_ranks_a_second() -> None:
     """And what a training is started with is the user's."""
-    assert "timeout:1 attempts:1" == rank_environment("eth0")["RES_OPTIONS"]
+    assert "timeout:1 attempts:1" == rank_environment("eth0", {})["RES_OPTIONS"]
     assert ({"OMP_NUM_THREADS": "1"}, {}) == (threads_of(2), threads_of(1)), (
         "torchrun does not set it for one rank"
     )
-    assert rank_environment("eth0").keys() - {"RES_OPTIONS"} == interface_environment("eth0").keys()
+    assert rank_environment("eth0", {}).keys() - {"RES_OPTIONS"} == interface_environment("eth0").keys()
+
+
+@pytest.mark.parametrize(
+    ("value", "of_ranks"), [("DETAIL", "INFO"), ("detail", "INFO"), ("INFO", None), (None, None)]
+)
+def test_pytorch_compares_no_collectives_of_the_gate_s_own_ranks(
+    value: str | None, of_ranks: str | None
+) -> None:
+    """It would take pair tests for a mismatch, and a healthy machine could not be judged. The training keeps the user's value."""
+    environ = {} if value is None else {"TORCH_DISTRIBUTED_DEBUG": value}
+
+    assert of_ranks == rank_environment("eth0", environ).get("TORCH_DISTRIBUTED_DEBUG")

@@ -75,7 +75,12 @@ def play(worlds: Sequence[World], timeout_s: float = 100.0) -> list[Ended]:
     """Play these worlds, several side by side: most of their time is waiting for a rank that does not answer."""
     from checks.runner.rank_stage import rank_environment
 
-    env = {**os.environ, **rank_environment("lo"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    env = {
+        **os.environ,
+        **rank_environment("lo", os.environ),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
     argv = (sys.executable, "-W", "ignore", __file__, json.dumps([asdict(world) for world in worlds]))
     done = subprocess.run(
         argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
