@@ -19,6 +19,7 @@ from checks.command_line import Parser, UsageError
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.model import Profile
+from checks.process import inheritance
 from checks.process.collection import without_collection
 from checks.process.stderr import say
 from checks.watch import commands
@@ -33,6 +34,7 @@ ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training
 
 def main(argv: list[str], prog: str = "python -m checks") -> int:
     """Runs one command and returns the exit code. What a user can cause never ends in a traceback."""
+    inheritance.set_right()
     parser = Parser(prog=prog, description="Health checks of this node.")
     add_verbs(parser)
     try:

@@ -12,6 +12,7 @@ from types import FrameType
 from checks.command_line import Parser, UsageError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
+from checks.process import inheritance
 from checks.process.collection import without_collection
 from flows.cli.early_end import asks_for_json, write_early_cancellation, write_early_rejection
 from flows.cli.intentions import intended, missing_verb
@@ -33,6 +34,7 @@ __all__ = ["VERBS", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. Never a traceback, unless PRELAUNCH_DEBUG=1 asks for one."""
     words = list(sys.argv[1:] if argv is None else argv)
+    inheritance.set_right()
     _heed_sigterm()
     begin_output()
     try:

@@ -1,0 +1,36 @@
+"""What a program inherits from whoever started it, set right before it does anything.
+
+Supervisors and daemons start programs with closed descriptors, and some ignore SIGCHLD, which execve(2) hands on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+
+def set_right() -> None:
+    """Give this process three standard streams and the exit codes of its children.
+
+    A file that is opened later would take the number of a closed stream, and what is printed would go into that file; Python has no
+    sys.stdout then. With SIGCHLD ignored the kernel keeps no exit code (wait(2)), and Python takes 0 for it: a tool that failed
+    would have succeeded.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # the lowest number that is free, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # for as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    ):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,0 +1,55 @@
+"""A process that was started with closed streams, or with SIGCHLD ignored, is as any other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TOOL = """
+import signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from checks.process import inheritance, tool
+inheritance.set_right()
+print(tool.run(["sh", "-c", "exit 7"], 20).code)
+"""
+STREAMS = """
+import os, sys
+from checks.process import inheritance
+inheritance.set_right()
+with open(sys.argv[1], "w") as file:
+    print("to stdout", flush=True)
+    print("to stderr", file=sys.stderr, flush=True)
+    os.write(file.fileno(), b"the file")
+"""
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_tool_that_failed_has_failed() -> None:
+    """Where SIGCHLD is ignored the kernel keeps no exit code, and Python takes 0 for it."""
+    done = run(sys.executable, "-c", TOOL)
+
+    assert "7\n" == done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_lead_nowhere(closed: str, tmp_path: Path) -> None:
+    """A file that is opened later holds what was written to it alone."""
+    file = tmp_path / "file"
+    done = run("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", STREAMS, str(file))
+
+    assert (0, "the file") == (done.returncode, file.read_text())
+
+
+@pytest.mark.parametrize("module", [("prelaunch", "facts", "cpu"), ("checks", "list")])
+def test_commands_run_without_streams(module: tuple[str, ...]) -> None:
+    """As a supervisor starts them that closes what it does not need."""
+    done = run("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", *module)
+
+    assert 0 == done.returncode
