@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn import Server
 
+_FORBIDDEN = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH)
 _SETTLE_S = 2.0
 _COLLECT_S = 5.0
 _EVERY_OBJECT = 12  # so many collections until one looks at all objects
@@ -86,8 +87,7 @@ def prepare_database(database: Path, template: Path) -> None:
         if is_finished(database):
             return
         set_aside(database)
-        if is_intact(template):
-            copy_database(template, database)
+        if _is_copied(template, database):
             return
         asyncio.run(_migrate())
         mark_finished(database)
@@ -96,6 +96,21 @@ def prepare_database(database: Path, template: Path) -> None:
             copy_database(database, template)
         except (OSError, sqlite3.Error) as error:
             print(f"No template kept, the next new folder migrates again: {error}", file=sys.stderr)
+
+
+def _is_copied(template: Path, database: Path) -> bool:
+    """Whether there was a template to copy. One that this user may not read, such as root's after `sudo -E`, is none."""
+    try:
+        if not is_intact(template):
+            return False
+        copy_database(template, database)
+    except PermissionError:
+        return False
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in _FORBIDDEN:
+            return False
+        raise
+    return True
 
 
 async def _migrate() -> None:

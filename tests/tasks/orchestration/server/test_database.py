@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.orchestration.server import process
 from tasks.orchestration.server.database import (
     copy_database,
     is_finished,
@@ -110,3 +111,45 @@ def test_an_unusable_database_is_set_aside(tmp_path: Path, database: Path, conte
 
     assert "run" in _tables(broken)
     assert Path(f"{broken}.unusable").read_bytes() == content
+
+
+def _cannot_open() -> sqlite3.OperationalError:
+    with pytest.raises(sqlite3.OperationalError) as raised:
+        sqlite3.connect("/nonexistent/folder/file.sqlite").execute("SELECT 1")
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), _cannot_open()], ids=["folder", "file"]
+)
+def test_a_template_of_another_user_is_none(
+    error: Exception, tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root leaves one in a person's ~/.cache after `sudo -E`: the migrations run, and the gate has its server."""
+
+    def forbidden(template: Path) -> bool:
+        raise error
+
+    async def migrate() -> None:
+        copy_database(database, made)
+
+    made = tmp_path / "new.sqlite"
+    monkeypatch.setattr(process, "is_intact", forbidden)
+    monkeypatch.setattr(process, "_migrate", migrate)
+    prepare_database(made, tmp_path / "template.sqlite")
+
+    assert "run" in _tables(made)
+
+
+def test_a_folder_without_space_is_not_taken_for_a_foreign_template(
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the copy fails of is said: no migration begins where nothing can be written."""
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    mark_finished(database)
+    monkeypatch.setattr(process, "copy_database", full)
+    with pytest.raises(OSError, match="No space left"):
+        prepare_database(tmp_path / "new.sqlite", database)
