@@ -17,6 +17,7 @@ from checks.process.collection import without_collection
 from flows.cli.early_end import asks_for_json, write_early_cancellation, write_early_rejection
 from flows.cli.intentions import intended, missing_verb
 from flows.cli.output import (
+    StdoutUnwritable,
     begin_output,
     json_text,
     quiet_stdout,
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _end(words, signal.SIGINT, Exit.INTERRUPTED)
     except BrokenPipeError:
         quiet_stdout()
+        return Exit.CANNOT_TELL
+    except StdoutUnwritable as error:  # what nobody can read was not said
+        write_stderr(f"prelaunch: {error}")
         return Exit.CANNOT_TELL
     except Exception as error:  # the last resort: an error of ours must never read as a go
         if os.environ.get("PRELAUNCH_DEBUG") == "1":

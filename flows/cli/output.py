@@ -219,6 +219,10 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
             write_stderr(f"prelaunch: {line}")
 
 
+class StdoutUnwritable(OSError):
+    """The file that stdout leads to takes no more. The message says so, and where the result is."""
+
+
 _SAID: list[int] = []
 
 
@@ -242,6 +246,11 @@ def write_stdout(text: str) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         quiet_stdout()
+    except OSError as error:
+        quiet_stdout()
+        raise StdoutUnwritable(
+            f"the result cannot be written to stdout: {error.strerror}. A gate's verdict is in its store: prelaunch store list"
+        ) from error
 
 
 def write_stderr(text: str) -> None:
