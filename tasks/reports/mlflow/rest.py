@@ -153,6 +153,10 @@ class RestServer:
                 follow_redirects=False,
             ) as answer:
                 body = self._body(answer)
+        except (
+            ImportError
+        ) as error:  # a proxy of the environment for which httpx has no package, such as socks5://
+            raise ExportError(f"{self._uri} was not asked: {error} Look at the proxy variables.") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             said = redact(f"{type(error).__name__}: {error}", self._environment)
             raise ExportError(

@@ -135,6 +135,15 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         export(run(), f"http://127.0.0.1:{free_port()}", "checks", {})
 
 
+def test_a_proxy_that_cannot_be_used_is_an_error(
+    server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of `ssh -D` in all_proxy: the HTTP client has no package for it."""
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(ExportError, match="proxy variables"):
+        export(run(), server.uri, "checks", {})
+
+
 def test_a_token_is_sent_and_a_missing_one_is_said(server: MlflowServer) -> None:
     """As MLflow's own client takes it from the environment."""
     server.token = "hunter22-of-the-test"
