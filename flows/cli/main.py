@@ -17,7 +17,6 @@ from checks.process.collection import without_collection
 from flows.cli.early_end import asks_for_json, write_early_cancellation, write_early_rejection
 from flows.cli.intentions import intended, missing_verb
 from flows.cli.output import (
-    StdoutUnwritable,
     begin_output,
     json_text,
     quiet_stdout,
@@ -27,7 +26,7 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.verbs import VERBS, add_verb, empty_parser
-from tasks.reports.command_line import Terminated
+from tasks.reports.command_line import StdoutUnwritable, Terminated
 
 __all__ = ["VERBS", "main"]
 

@@ -18,7 +18,7 @@ from checks.model import Level, Report, Verdict
 from checks.process.stderr import silence
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
-from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.command_line import OutputError, StdoutUnwritable, write_file
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:  # what it stands on takes longer to import than --help may take
@@ -217,10 +217,6 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
             f"$ {one_line(c, COMMAND)}" for c in typed
         ]:
             write_stderr(f"prelaunch: {line}")
-
-
-class StdoutUnwritable(OSError):
-    """The file that stdout leads to takes no more. The message says so, and where the result is."""
 
 
 _SAID: list[int] = []

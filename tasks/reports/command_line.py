@@ -1,6 +1,7 @@
 """The ways in which a command ends, and files that are written completely or not at all.
 
 OutputError         a file that was asked for cannot be written
+StdoutUnwritable    the file that stdout leads to takes no more
 Terminated          SIGTERM came
 """
 
@@ -45,6 +46,10 @@ def _replace(path: Path, text: str | None) -> None:
             os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+class StdoutUnwritable(OSError):
+    """The file that stdout leads to takes no more. The message says so, and where the result is."""
 
 
 class Terminated(KeyboardInterrupt):
