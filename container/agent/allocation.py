@@ -31,6 +31,7 @@ from checks.facts import person_options
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide, failed_nodes
 from checks.model import CLUSTER, LINK, Cause, Level, Profile, Report, Verdict, node_of
+from checks.process import inheritance
 from checks.process.stderr import say
 from checks.runner import single_node
 from checks.runner.node_context import PlaceError
@@ -47,6 +48,7 @@ FIRST_PORT, PORTS, PORTS_PER_JOB = 20000, 3000, 4
 
 def main(argv: Sequence[str]) -> int:
     """Run `check`, or one of the commands of `python -m checks`; returns the exit code."""
+    inheritance.set_right()
     if list(argv[:1]) != ["check"]:
         return checks_cli.main(list(argv), prog="prelaunch.pyz")
     arguments = _parser().parse_args(argv[1:])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checks.exit_codes import Exit
+from checks.process import inheritance
 from checks.process.environment import for_checks
 from checks.process.tree import as_started
 from container.agent import agent_run, check_command, sagemaker, settings
@@ -22,6 +23,7 @@ COMMAND_BYTES = 1 << 20
 
 def main(argv: Sequence[str]) -> int:
     """Run the checks, or the checks and then a command; returns the exit code. A report is left in any case."""
+    inheritance.set_right()
     if argv and argv[0] == "checks":
         _compatible()
         environment = for_checks(as_started(os.environ), str(check_command.PACKAGES), {})

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from checks import cli as checks_cli
+from checks.process import inheritance
+from container.agent import allocation
+from container.agent import cli as agent_cli
+from flows.cli import main as prelaunch
 
 ROOT = Path(__file__).parents[3]
 TOOL = """
@@ -53,3 +60,25 @@ def test_commands_run_without_streams(module: tuple[str, ...]) -> None:
     done = run("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", *module)
 
     assert 0 == done.returncode
+
+
+@pytest.mark.parametrize(
+    "main",
+    [checks_cli.main, prelaunch.main, agent_cli.main, allocation.main],
+    ids=["checks", "prelaunch", "agent", "one file"],
+)
+def test_every_program_sets_right_what_it_inherits(
+    main: Callable[[list[str]], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything else: also a container's first process has a parent."""
+
+    class Called(BaseException):
+        pass
+
+    def called() -> None:
+        raise Called
+
+    monkeypatch.setattr(inheritance, "set_right", called)
+
+    with pytest.raises(Called):
+        main(["check", "--no-such-option"])
