@@ -1,6 +1,6 @@
 """What a program inherits from whoever started it, set right before it does anything.
 
-Supervisors and daemons start programs with closed descriptors, and some ignore SIGCHLD, which execve(2) hands on.
+Supervisors and daemons start programs with closed descriptors, and some ignore SIGCHLD or block signals, which execve(2) hands on.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import signal
 import sys
 import threading
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def set_right() -> None:
-    """Give this process three standard streams and the exit codes of its children.
+    """Give this process three standard streams, the exit codes of its children, and the signals that end it.
 
     A file that is opened later would take the number of a closed stream, and what is printed would go into that file; Python has no
     sys.stdout then. With SIGCHLD ignored the kernel keeps no exit code (wait(2)), and Python takes 0 for it: a tool that failed
-    would have succeeded.
+    would have succeeded. A blocked SIGTERM never arrives: a gate that nobody can cancel leaves its jobs running.
     """
     for number in range(3):
         try:
@@ -34,3 +36,4 @@ def set_right() -> None:
         and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
     ):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)

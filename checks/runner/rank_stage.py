@@ -87,8 +87,9 @@ AFTER_END_S = 3.0
 # that does not answer costs glibc's 5 s twice for each of them (resolv.conf(5)), and pair tests whose ranks wait for different times
 # would blame healthy ranks. This is for the gate's own ranks alone: the training has the user's settings.
 RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
-# With DETAIL a rank counts what it sends and receives as collectives (ProcessGroupWrapper.cpp): after pair tests, where not every rank
-# takes part equally often, the next collective is a mismatch of healthy ranks. environment.lint warns of the value.
+# With DETAIL the ranks compare how many operations each has begun (ProcessGroupWrapper.cpp), and gloo counts sends and receives among
+# them (ProcessGroupGloo.cpp): after pair tests, where not every rank takes part equally often, the next collective is a mismatch of
+# healthy ranks. environment.lint warns of the value.
 DEBUG = "TORCH_DISTRIBUTED_DEBUG"
 
 

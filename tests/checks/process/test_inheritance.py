@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,13 @@ from checks.process import inheritance, tool
 inheritance.set_right()
 print(tool.run(["sh", "-c", "exit 7"], 20).code)
 """
+BLOCKED = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+from checks.process import inheritance
+inheritance.set_right()
+os.kill(os.getpid(), signal.SIGTERM)
+"""
 STREAMS = """
 import os, sys
 from checks.process import inheritance
@@ -43,6 +51,13 @@ def test_a_tool_that_failed_has_failed() -> None:
     done = run(sys.executable, "-c", TOOL)
 
     assert "7\n" == done.stdout, done.stderr
+
+
+def test_a_blocked_signal_arrives() -> None:
+    """A program that blocks SIGTERM in the thread that starts others hands this on."""
+    done = run(sys.executable, "-c", BLOCKED)
+
+    assert -signal.SIGTERM == done.returncode
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
