@@ -121,7 +121,7 @@ def resources(context: Context) -> Measurement:
     Bytes, and fractions of 1. Limits are the soft ones; UNLIMITED (10^18) stands for none. The disk is that
     of the scratch folder; a filesystem without a fixed number of inodes has 1.0 of them free. `oom_kills`
     counts those of the own cgroup since it was made, or of the machine since its boot where that keeps no
-    count.
+    count. `pids_limit` is the least of the kernel's, the cgroups' and the user's.
     """
     affinity = len(os.sched_getaffinity(0))
     metrics = resource_metrics(ROOT, context.scratch, affinity)
@@ -159,7 +159,9 @@ def resource_metrics(root: Path, scratch: Path, affinity: int) -> dict[str, Valu
         "shm_free_bytes": shm.f_bavail * shm.f_frsize,
         "memlock_bytes": _soft(resource.RLIMIT_MEMLOCK),
         "nofile": _soft(resource.RLIMIT_NOFILE),
-        "pids_limit": _pid_max(root) if limits.pids is None else min(_pid_max(root), limits.pids),
+        "pids_limit": min(
+            _pid_max(root), _users_processes(), UNLIMITED if limits.pids is None else limits.pids
+        ),
         "oom_kills": _machine_oom_kills(root) if limits.oom_kills is None else limits.oom_kills,
     }
 
@@ -274,6 +276,11 @@ def _space(folder: Path) -> os.statvfs_result:
 def _soft(limit: int) -> int:
     soft, _ = resource.getrlimit(limit)
     return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def _users_processes() -> int:
+    """How many processes and threads this user may have; the limit does not bind root (RLIMIT_NPROC in getrlimit(2))."""
+    return UNLIMITED if os.getuid() == 0 else _soft(resource.RLIMIT_NPROC)
 
 
 def _pid_max(root: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,20 @@ def test_the_cgroup_binds_where_it_is_less(tmp_path: Path) -> None:
 
     assert (metrics["memory_limit_bytes"], metrics["memory_available_bytes"]) == (GIB, GIB // 2)
     assert (metrics["cpus"], metrics["oom_kills"]) == (0.5, 0)
+
+
+@pytest.mark.parametrize(("user", "binds"), [(1000, True), (0, False)], ids=["a user", "root"])
+def test_the_limit_of_a_users_processes_binds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, binds: bool
+) -> None:
+    """A rank that may start no thread fails in its first kernel, which looks like a fault of its GPU. It does not bind root."""
+    real = resource.getrlimit
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda one: (60, 100) if one == resource.RLIMIT_NPROC else real(one)
+    )
+
+    assert resources(tmp_path, {})["pids_limit"] == (60 if binds else 32768)
 
 
 @pytest.mark.parametrize(
