@@ -154,11 +154,11 @@ def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
 def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
     """What is still an example's, one line for all keys of which the same has to be said."""
     examples: dict[tuple[str, str], list[str]] = {}
-    for one in examples_of(setting.gate, setting.file, os.environ):
+    for one in examples_of(setting.gate, os.environ):
         examples.setdefault((one.message, one.remedy), []).append(one.place)
     yield from (missing(", ".join(places), *said) for said, places in examples.items())
     copied: dict[str, list[str]] = {}
-    for key in copied_of(setting.gate, setting.file):
+    for key in copied_of(setting.gate):
         copied.setdefault(key.message, []).append(key.place)
     for message, places in copied.items():
         yield PreflightCheck(", ".join(places), PreflightResult.WARNING, message)

@@ -142,7 +142,7 @@ def warn_of_time(setting: GateContext, limit: float | None) -> None:
 
 def _say_copied(setting: GateContext) -> None:
     """Say which values `prelaunch init` copied and nobody has changed; on this machine they run as they are."""
-    copied = copied_of(setting.gate, setting.file) if setting.gate.cluster.launcher != "local" else ()
+    copied = copied_of(setting.gate) if setting.gate.cluster.launcher != "local" else ()
     places: dict[str, list[str]] = {}
     for one in copied:
         places.setdefault(one.message, []).append(one.place)

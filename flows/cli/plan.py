@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
     examples, copied = (
-        examples_of(setting.gate, setting.file, os.environ),
-        copied_of(setting.gate, setting.file),
+        examples_of(setting.gate, os.environ),
+        copied_of(setting.gate),
     )
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))

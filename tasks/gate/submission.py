@@ -121,7 +121,7 @@ def _examples(session: Session) -> Iterator[PreflightCheck]:
     except GateFileError as error:
         session.preflight_done = True
         raise PreflightFailed(f"{error.message}.", error.path) from error
-    for one in doubtful_examples(gate, file, os.environ):
+    for one in doubtful_examples(gate, os.environ):
         yield PreflightCheck(one.place, PreflightResult.WARNING, one.message, one.remedy, key=one.key)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, model_validator
 
 from checks.facts.profile_options import DEADLINE_S
 from checks.model import Declared, KernelLog, Profile
@@ -333,6 +333,16 @@ class Gate(Table):
     remediation: RemediationTable = RemediationTable()
     store: StoreTable = StoreTable()
     mlflow: MlflowTable = MlflowTable()
+    _text: str = PrivateAttr("")
+
+    @property
+    def text(self) -> str:
+        """The text of the file that it was read from, so that nobody reads another one; "" if it was read from none."""
+        return self._text
+
+    def remember(self, text: str) -> None:
+        """Keep the text of the file that it was read from."""
+        self._text = text
 
     @model_validator(mode="after")
     def one_starts_again(self) -> Gate:

@@ -1,6 +1,6 @@
 """The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation.
 
-`prelaunch doctor`, `plan` and `gate` ask here. Pure, but for reading the gate file, and the shipped one of which init made it.
+`prelaunch doctor`, `plan` and `gate` ask here. Pure, but for reading the shipped file of which init made one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tasks.gate_file.folder import SHIPPED
@@ -104,7 +103,7 @@ class Copied(_Place):
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
     """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
-    refused, _ = _sorted(gate, file, environ)
+    refused, _ = _sorted(gate, environ)
     if refused:
         first, *others = refused
         said = f"{first.message}. {first.remedy}"
@@ -112,43 +111,36 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
         raise GateFileError(file, first.key, said, line=first.line)
 
 
-def doubtful_examples(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[Example, ...]:
+def doubtful_examples(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
-    return tuple(_sorted(gate, file, environ)[1])
+    return tuple(_sorted(gate, environ)[1])
 
 
-def _sorted(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
+def _sorted(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
     """The examples with which the gate is refused, and the others."""
     refused, doubtful = list[Example](), list[Example]()
-    for one, value in _real(gate, file, environ):
+    for one, value in _real(gate, environ):
         handed_over = gate.cluster.launcher != "local" and HANDED_OVER.match(one.key)
         (refused if handed_over and UNOWNED.match(value) else doubtful).append(one)
     return refused, doubtful
 
 
-def _real(gate: Gate, file: str, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
+def _real(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
     """The examples and their values; without those of AWS where another service answers for it."""
     stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
-    for one, value in _examples(gate.model_dump(mode="json"), _text_of(file)):
+    for one, value in _examples(gate.model_dump(mode="json"), gate.text):
         if not (stands_in and any(re.search(pattern, value) for pattern in OF_AWS)):
             yield one, value
 
 
-def examples_of(gate: Gate, file: str, environ: Mapping[str, str]) -> tuple[Example, ...]:
+def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
-    return tuple(one for one, _ in _real(gate, file, environ))
+    return tuple(one for one, _ in _real(gate, environ))
 
 
-def copied_of(gate: Gate, file: str) -> tuple[Copied, ...]:
+def copied_of(gate: Gate) -> tuple[Copied, ...]:
     """The values of a gate that `prelaunch init` asked to be replaced, and that are as it wrote them."""
-    return copied_in(gate.model_dump(mode="json"), _text_of(file))
-
-
-def _text_of(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""  # the file was read before; without it a line is not known
+    return copied_in(gate.model_dump(mode="json"), gate.text)
 
 
 def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:

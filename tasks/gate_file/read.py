@@ -88,16 +88,16 @@ def with_lines() -> Iterator[None]:
 
 def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     """The gate file with the overrides ("a.b=value") applied. Raises GateFileError."""
-    table = parse_toml(path)
+    table, text = _read_toml(path)
     with with_lines():
-        _validated(str(path), table)  # the file must be right by itself: an override mends nothing silently
+        # The file must be right by itself: an override mends nothing silently.
+        gate = _validated(str(path), table)
     for assignment in sets:
         _assign(table, assignment)
-    return (
-        _validated(f"{path} with {OVERRIDES}", table, by_option=True)
-        if sets
-        else _validated(str(path), table)
-    )
+    if sets:
+        gate = _validated(f"{path} with {OVERRIDES}", table, by_option=True)
+    gate.remember(text)
+    return gate
 
 
 def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
@@ -124,12 +124,17 @@ def option_of(path: str, found: str) -> str:
 
 def parse_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises GateFileError."""
+    return _read_toml(path)[0]
+
+
+def _read_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES + 1)
         if len(data) > FILE_BYTES:
             raise GateFileError(str(path), "", f"larger than the {FILE_BYTES} bytes that are read")
-        return tomllib.loads(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        return tomllib.loads(text), text
     except IsADirectoryError as error:
         said = "is a folder. This needs a gate file: the TOML file that a gate was started with"
         raise GateFileError(str(path), "", said) from error

@@ -107,6 +107,7 @@ def session(
         cluster=SimpleNamespace(name="c"),
         notify=Notify(),
         model_dump=lambda mode: {},
+        text="",
     )
     setting: Any = SimpleNamespace(
         gate=gate, store=store, launcher=engine or FakeEngine(), work=folder / "work", file="g.toml", policy=POLICY,

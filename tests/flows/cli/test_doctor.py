@@ -284,9 +284,9 @@ def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
     """Exit code 2, with the key and its line; the same file with a value of one's own is all right."""
     more = '\n[approval]\napprovers = ["{}"]\n'
     mine = setting(tmp_path, more.format("U9Z8Y7X6W"))
-    own = examples_of(mine.gate, mine.file, {})
+    own = examples_of(mine.gate, {})
     theirs = setting(tmp_path, more.format("U012AB3CD"))
-    (example,) = examples_of(theirs.gate, theirs.file, {})
+    (example,) = examples_of(theirs.gate, {})
     code, found, _ = look(tmp_path, "gate.toml")
 
     assert () == own
