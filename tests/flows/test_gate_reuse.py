@@ -52,6 +52,13 @@ def test_a_fresh_pass_is_reused_where_it_fits(tmp_path: Path) -> None:
 def test_a_pass_of_other_machines_is_checked_again_in_place(tmp_path: Path) -> None:
     """Where identities differ the nodes run the real checks before they train."""
     path = write_gate(tmp_path, policy="reuse_pass_minutes = 60")
+    policy = tmp_path / "policy.toml"
+    # As the shipped policy of this type: four ranks share the cores, and real pair tests wait for one.
+    real = policy.read_text().replace(
+        "floor_gbps = 0.01", "floor_gbps = 0.01, slow_ratio = 0.1, late_ratio = 0.02"
+    )
+    assert "slow_ratio" in real
+    policy.write_text(real)
     _, first = gate_it(path)
     report = tmp_path / "store" / "gates" / first.gate_id / "health_check_metrics.json"
     kept = tmp_path / "store" / "passes" / "test.json"
