@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,9 @@ def test_a_breaker_opens_is_closed_by_a_person_and_nothing_is_replayed(
     assert "before_breaker" in states[1].message
     assert done == machines.calls
 
+    time.sleep(
+        1.0 - time.time() % 1.0
+    )  # a report has whole seconds, and one of the breaker's own second counts as older
     fourth = refuse(path, play)
     assert "Repaired" == remedy(path, fourth).name
     assert done * 2 == machines.calls
