@@ -59,7 +59,9 @@ class NodeBarrier:
         while not any(note not in (None, OK) for note in notes) and None in notes and time.monotonic() < last:
             if not self._answers(members[notes.index(None)], last):
                 break
-            notes = self.get_all(keys, min(last, time.monotonic() + LOOK_S), OK)
+            again = self.get_all(keys, min(last, time.monotonic() + LOOK_S), OK)
+            # A first node that fell silent meanwhile takes nothing back.
+            notes = [new if new is not None else old for new, old in zip(again, notes, strict=True)]
         return dict(zip((member.name for member in members), notes, strict=True))
 
     def _answers(self, member: Member, last: float) -> bool:

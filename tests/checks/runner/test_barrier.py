@@ -165,3 +165,25 @@ def test_many_nodes_ask_for_the_notes_of_all_at_once(tmp_path: Path, monkeypatch
 
     assert said == [""] * nodes
     assert len(asked) < 8 * nodes
+
+
+def test_a_node_that_came_is_not_late_because_the_first_one_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first node said before it fell silent stays known: the node that did not come is named."""
+    _, one, _ = node_contexts(tmp_path, 0.5, 3)
+    answers = iter([["ok", "ok", None], [None, None, None]])
+    with board(one) as second:
+        monkeypatch.setattr(second, "put", lambda *_: "")
+        monkeypatch.setattr(second, "get_all", lambda *_: next(answers, [None] * 3))
+        asked: list[str] = []
+
+        def answers_twice(member: Member, last: float) -> bool:
+            asked.append(member.name)
+            return len(asked) < 3
+
+        monkeypatch.setattr(second, "_answers", answers_twice)
+        said = second.agree("here", "", patience_s=20.0)
+
+    assert "node-2 did not reach the barrier 'here' in time" == said
+    assert {"node-2"} == set(asked)
