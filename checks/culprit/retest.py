@@ -58,7 +58,7 @@ class Bounds:
 
 
 class Entry(NamedTuple):
-    """One test, as the other ranks need to know it. A large cluster has millions, and a NamedTuple is made in a third of the time."""
+    """One test, as the other ranks need to know it. A large cluster has millions, which a dataclass takes longer to make."""
 
     source: int
     target: int

@@ -15,6 +15,21 @@ TABLE_LINES = 40
 DIGITS = 5
 # A test that lost nothing counts as this many percent, so that there can be a ratio to it.
 NOTHING_LOST = 0.001
+# What a row has of its tests; where TCP is counted, it has TCP_METRICS as well.
+METRICS = (
+    "peers",
+    "results",
+    "failures",
+    "bandwidth_gbps",
+    "message_bytes",
+    "latency_us",
+    "slowest_us",
+    "wrong_elements",
+    "in_round",
+    "began_s",
+    "rounds",
+    "rounds_left_out",
+)
 # What a host counts of its TCP segments during a test.
 TCP_METRICS = ("retransmits", "data_segments", "needless_retransmits")
 

@@ -23,7 +23,7 @@ from checks.check import CheckError, Context, Measurement, RankPlace, Turn, chec
 from checks.culprit import test_rows
 from checks.culprit.retest import LOST_SHARE, RATIO, Bounds
 from checks.culprit.rounds import Between, Round, planned, sweeps
-from checks.culprit.test_rows import TCP_METRICS
+from checks.culprit.test_rows import METRICS, TCP_METRICS
 from checks.model import Part, Scope
 from checks.probes.pairs import retest_rounds
 from checks.probes.pairs.pair_test import Buffers, Sizes, whole
@@ -38,20 +38,6 @@ BUDGET_SHARE = 0.5  # the share of the deadline for planned rounds, so that ther
 
 REPEAT_S = 1.0  # how long the sweep of a small cluster is repeated
 END_SHARE = 0.8  # the share of the deadline for all tests, so that the row is on disk before the watchdog ends the process
-METRICS = (
-    "peers",
-    "results",
-    "failures",
-    "bandwidth_gbps",
-    "message_bytes",
-    "latency_us",
-    "slowest_us",
-    "wrong_elements",
-    "in_round",
-    "began_s",
-    "rounds",
-    "rounds_left_out",
-)
 MOST_NAMED = 8
 _number = itertools.count()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from checks.culprit.rounds import planned
-from checks.culprit.test_rows import TCP_METRICS
+from checks.culprit.test_rows import METRICS, TCP_METRICS
 from checks.documents.compatibility import pair_outcome
 from checks.facts import profile_options
 from checks.judge.culprits.from_report import COLLECTIVE
@@ -18,10 +18,7 @@ AGAIN = 3
 SEGMENTS = 2300
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
-METRICS = (
-    "peers", "results", "failures", "bandwidth_gbps", "message_bytes", "latency_us", "slowest_us", "wrong_elements",
-    "in_round", "began_s", "rounds", "rounds_left_out", *TCP_METRICS,
-)  # fmt: skip
+EVERY = (*METRICS, *TCP_METRICS)
 
 
 def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | int | str | None]:
@@ -56,15 +53,7 @@ def row(
     tests = [{**healthy_test(rank, peer, fast), **change(rank, peer)} for peer in peers]
     columns: dict[str, Value] = {
         key: tuple(test[key] for test in tests)  # type: ignore[misc]
-        for key in (
-            "failures",
-            "bandwidth_gbps",
-            "message_bytes",
-            "latency_us",
-            "slowest_us",
-            "wrong_elements",
-            *TCP_METRICS,
-        )
+        for key in healthy_test(rank, rank)
     }
     columns["results"] = results_of(columns["failures"])
     # Retests come after the planned rounds, each in a round of its own.
@@ -87,7 +76,7 @@ def tournament(
     base = healthy(nodes, per)
     rows = tuple(row(rank, nodes, per, change, name) for rank in range(nodes * per))
     found = tuple(Node(f"node-{n}", n, base.attempt, base.catalogue, True, {}) for n in range(nodes))
-    plan = (Planned(name, Scope.RANK, METRICS),)
+    plan = (Planned(name, Scope.RANK, EVERY),)
     return replace(base, observations=rows, nodes=found, plan=plan, profile=Profile.QUICK)
 
 

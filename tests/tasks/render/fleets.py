@@ -59,10 +59,10 @@ def slower(report: Report, check: str, node: str, factor: float) -> Report:
     """The report with a node whose ranks reach this share of their bus bandwidth."""
 
     def slow(row: Observation) -> Observation:
-        speeds = row.metrics["busbw_gbps"]
-        assert isinstance(speeds, tuple)
+        speeds, peak = row.metrics["busbw_gbps"], row.metrics["busbw_peak_gbps"]
+        assert isinstance(speeds, tuple) and isinstance(peak, (int, float))
         numbers = tuple(factor * v for v in speeds if isinstance(v, (int, float)))
-        return replace(row, metrics={**row.metrics, "busbw_gbps": numbers})
+        return replace(row, metrics={**row.metrics, "busbw_gbps": numbers, "busbw_peak_gbps": factor * peak})
 
     return changed(report, check, node, slow)
 
