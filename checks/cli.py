@@ -34,7 +34,7 @@ ASKED_S = 28 * 86400.0  # an approval is never waited for longer than a training
 
 def main(argv: list[str], prog: str = "python -m checks") -> int:
     """Runs one command and returns the exit code. What a user can cause never ends in a traceback."""
-    inheritance.set_right()
+    inheritance.restore_defaults()
     parser = Parser(prog=prog, description="Health checks of this node.")
     add_verbs(parser)
     try:

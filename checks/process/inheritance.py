@@ -13,7 +13,7 @@ import threading
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def set_right() -> None:
+def restore_defaults() -> None:
     """Give this process three standard streams, the exit codes of its children, and the signals that end it.
 
     A file that is opened later would take the number of a closed stream, and what is printed would go into that file; Python has no

@@ -48,7 +48,7 @@ FIRST_PORT, PORTS, PORTS_PER_JOB = 20000, 3000, 4
 
 def main(argv: Sequence[str]) -> int:
     """Run `check`, or one of the commands of `python -m checks`; returns the exit code."""
-    inheritance.set_right()
+    inheritance.restore_defaults()
     if list(argv[:1]) != ["check"]:
         return checks_cli.main(list(argv), prog="prelaunch.pyz")
     arguments = _parser().parse_args(argv[1:])

@@ -23,7 +23,7 @@ COMMAND_BYTES = 1 << 20
 
 def main(argv: Sequence[str]) -> int:
     """Run the checks, or the checks and then a command; returns the exit code. A report is left in any case."""
-    inheritance.set_right()
+    inheritance.restore_defaults()
     if argv and argv[0] == "checks":
         _compatible()
         environment = for_checks(as_started(os.environ), str(check_command.PACKAGES), {})

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     for file in arguments.files:
         try:
             with report_named(file, arguments.store, os.environ) as at:
-                results.append(at.told(explain_input(at.path, kind, policy, asked)))
+                results.append(at.with_address(explain_input(at.path, kind, policy, asked)))
         except InputError as error:
             results.append(error)
         except StoreError as error:

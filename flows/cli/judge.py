@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             with report_named(file, arguments.store, os.environ) as at:
                 judged = judge_file(at.path, policy, baseline, stated, terms, arguments.as_kept)
-                results.append(at.told(judged))
+                results.append(at.with_address(judged))
         except InputError as error:
             results.append(error)
         except StoreError as error:

@@ -34,7 +34,7 @@ __all__ = ["VERBS", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. Never a traceback, unless PRELAUNCH_DEBUG=1 asks for one."""
     words = list(sys.argv[1:] if argv is None else argv)
-    inheritance.set_right()
+    inheritance.restore_defaults()
     _heed_sigterm()
     begin_output()
     try:

@@ -103,7 +103,7 @@ class Copied(_Place):
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
     """Refuse a gate that cannot run, because values of its file are still an example's. Raises GateFileError, about all of them."""
-    refused, _ = _sorted(gate, environ)
+    refused, _ = _divided(gate, environ)
     if refused:
         first, *others = refused
         said = f"{first.message}. {first.remedy}"
@@ -113,19 +113,19 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
 
 def doubtful_examples(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
-    return tuple(_sorted(gate, environ)[1])
+    return tuple(_divided(gate, environ)[1])
 
 
-def _sorted(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
+def _divided(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
     """The examples with which the gate is refused, and the others."""
     refused, doubtful = list[Example](), list[Example]()
-    for one, value in _real(gate, environ):
+    for one, value in _applicable(gate, environ):
         handed_over = gate.cluster.launcher != "local" and HANDED_OVER.match(one.key)
         (refused if handed_over and UNOWNED.match(value) else doubtful).append(one)
     return refused, doubtful
 
 
-def _real(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
+def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str]]:
     """The examples and their values; without those of AWS where another service answers for it."""
     stands_in = any(value and name.startswith(ENDPOINT) for name, value in environ.items())
     for one, value in _examples(gate.model_dump(mode="json"), gate.text):
@@ -135,7 +135,7 @@ def _real(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Example, str
 
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
-    return tuple(one for one, _ in _real(gate, environ))
+    return tuple(one for one, _ in _applicable(gate, environ))
 
 
 def copied_of(gate: Gate) -> tuple[Copied, ...]:

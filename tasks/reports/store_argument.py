@@ -81,7 +81,7 @@ class NamedReport:
     copied: str = ""
     address: str = ""
 
-    def told(self, one: Shown) -> Shown:
+    def with_address(self, one: Shown) -> Shown:
         """The same result, in whose texts the address stands for the copy."""
         if not self.copied or one is None:
             return one
@@ -91,7 +91,7 @@ class NamedReport:
             if isinstance(value, str):
                 new[item.name] = self.shown(value)
             elif item.name in ("context", "kept"):
-                new[item.name] = self.told(value)
+                new[item.name] = self.with_address(value)
         return replace(one, **new)
 
     def shown(self, text: str) -> str:

@@ -21,20 +21,20 @@ TOOL = """
 import signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from checks.process import inheritance, tool
-inheritance.set_right()
+inheritance.restore_defaults()
 print(tool.run(["sh", "-c", "exit 7"], 20).code)
 """
 BLOCKED = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 from checks.process import inheritance
-inheritance.set_right()
+inheritance.restore_defaults()
 os.kill(os.getpid(), signal.SIGTERM)
 """
 STREAMS = """
 import os, sys
 from checks.process import inheritance
-inheritance.set_right()
+inheritance.restore_defaults()
 with open(sys.argv[1], "w") as file:
     print("to stdout", flush=True)
     print("to stderr", file=sys.stderr, flush=True)
@@ -93,7 +93,7 @@ def test_every_program_sets_right_what_it_inherits(
     def called() -> None:
         raise Called
 
-    monkeypatch.setattr(inheritance, "set_right", called)
+    monkeypatch.setattr(inheritance, "restore_defaults", called)
 
     with pytest.raises(Called):
         main(["check", "--no-such-option"])
