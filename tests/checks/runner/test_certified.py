@@ -26,7 +26,7 @@ from checks.model import Outcome, Profile, Skip
 from checks.policy import Policy
 from checks.probes.host import system
 from checks.process import machine_state
-from checks.process.machine_state import FINDINGS, VARIABLE, boot_s, keep_record
+from checks.process.machine_state import FINDINGS, VARIABLE, keep_record
 from checks.roster import Member, Roster
 from checks.runner import node_context, node_run
 from checks.runner.node_context import NodeContext, certified_checks, known_before, open_node_context
@@ -43,9 +43,16 @@ def policy() -> Policy:
     return replace(shipped, checks={**shipped.checks, "disk.io": line})
 
 
+@pytest.fixture(autouse=True)
+def _started_ten_days_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine of these tests started ten days ago, whenever the one that runs them did."""
+    clock = machine_state.boot_s
+    monkeypatch.setattr(machine_state, "boot_s", lambda: clock() + 864_000.0)
+
+
 def record(since_s: float = 7200.0, due_s: float = 60.0) -> WatchRecord:
     """A record that began so long ago, with a round that is due in so many seconds."""
-    now, boot = time.time(), boot_s()
+    now, boot = time.time(), machine_state.boot_s()
     identity = system.identity_of_node()
     return WatchRecord(
         identity["boot_id"], "cpu", digest(dump_plain(policy())), builtin().digest, ENGINE, 60.0, 100,
@@ -60,7 +67,7 @@ def bundle(*gates: str) -> Bundle:
     offered = tuple(
         Certificate(
             machine_digest(system.identity_of_node()), gate, "a" * 64, terms.conditions, time.time() - 3600.0,
-            boot_s() - 3600.0, {"disk.io": 20.0}, gates[1:],
+            machine_state.boot_s() - 3600.0, {"disk.io": 20.0}, gates[1:],
         )
         for gate in gates[:1]
     )  # fmt: skip
