@@ -6,6 +6,7 @@
 #   make quick      after each edit: format, lint, types, and the tests that start no server: below a minute
 #   make lint       format, lint, types, import contracts
 #   make test-long  the tests marked long; at its end it prints what each proves beyond `make test`
+#   make anywhere   a gate and the tests on a young machine, at another time, as another user, in a container, on a busy machine ...
 #   make mutants    change single lines of the code that decides; the fast tests have to notice 90 % of the changes
 #   make format     put the code in shape
 #   make docs       build the documentation as a site in build/site; a link that leads nowhere is an error
@@ -38,7 +39,7 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
-.PHONY: gate test check quick lint test-long mutants format docs setup parallelcluster freeze wheel pictures licences audit clean
+.PHONY: gate test check quick pure lint test-long anywhere mutants format docs setup parallelcluster freeze wheel pictures licences audit clean
 .DEFAULT_GOAL := check
 
 gate: .venv/core
@@ -64,6 +65,9 @@ quick: .venv/all
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2 -m "not long and not alone" $(PURE) $(PYTEST)
 
+pure:
+	@echo $(PURE)
+
 lint: .venv/all
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -80,6 +84,10 @@ test-long: setup parallelcluster
 # Not in `setup`, which it would make longer by a minute or more.
 parallelcluster: .venv/core
 	@.ci/parallelcluster
+
+# Legs are chosen by LEGS, the beginning of a name.
+anywhere: setup
+	$(BIN)/python -m tests.anywhere $(LEGS)
 
 mutants: .venv/all
 	nice $(BIN)/python -m tests.mutants $(MUTANTS)
