@@ -19,11 +19,12 @@
 #   make audit      list the known vulnerabilities of what is installed; it fails if it could not look them up
 #   make clean      remove .venv and every cache
 #
-# PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, MUTANTS=... for the mutants, GATE=... another gate file.
+# PYTHON=... chooses the interpreter, PYTEST=... adds arguments for pytest, MUTANTS=... for the mutants, LEGS=... chooses legs, GATE=... another gate file.
 
 GATE ?= deployments/gates/local.toml
 PYTEST ?=
 MUTANTS ?=
+LEGS ?=
 PICTURES ?=
 
 SHELL := /bin/bash
@@ -80,6 +81,7 @@ lint: .venv/all
 test-long: setup parallelcluster
 	$(BIN)/python -m pytest -m long --durations=20 $(PYTEST)
 	$(BIN)/python -m pytest tests/tasks/parallelcluster/test_schema.py
+	$(BIN)/python -m tests.anywhere $(LEGS)
 
 # Not in `setup`, which it would make longer by a minute or more.
 parallelcluster: .venv/core
