@@ -130,17 +130,16 @@ def _why(number: int, minutes: float | None) -> str:
 
 
 def _show_in_messages(setting: GateContext, outcome: Outcome) -> None:
-    """Let the messages about the gate say what its kept outcome says; last, because nobody waits for a service that hangs."""
+    """Let the messages about the gate say what its kept outcome says; last, because nobody waits for a service that hangs.
 
-    def show_there() -> None:
-        if setting.store.get(outcome_key(outcome.gate_id)) is None:
-            return  # another run has adopted the gate, or nothing could be kept
-        from tasks.page import show_cancelled  # Prefect's client, as below
-
-        show_cancelled(setting, outcome)
-
+    Prefect's client is imported in this thread, as below: Python aborts (SIGABRT) where it ends while an abandoned thread imports.
+    """
     try:
-        limited(KEEP_S, show_there)
+        if limited(KEEP_S, lambda: setting.store.get(outcome_key(outcome.gate_id))) is None:
+            return  # another run has adopted the gate, or nothing could be kept
+        from tasks.page import show_cancelled
+
+        limited(KEEP_S, lambda: show_cancelled(setting, outcome))
     except (StoreError, TimeoutError) as error:
         write_stderr(f"prelaunch: the messages about the gate do not say that it was cancelled: {error}")
 

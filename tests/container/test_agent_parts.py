@@ -135,10 +135,10 @@ def test_a_child_that_stands_still_is_ended_when_it_is_overdue() -> None:
         "from container.agent.signals import Signals\n"
         "begun = time.monotonic()\n"
         "late = lambda: time.monotonic() - begun > 0.5\n"
-        "stopped = ('sh', '-c', 'kill -STOP $$; sleep 60')\n"
-        "print(supervisor.run(stopped, os.environ, Signals(), 30.0, overdue=late), time.monotonic() - begun < 20)\n"
+        "stopped = ('sh', '-c', 'kill -STOP $$; sleep 600')\n"
+        "print(supervisor.run(stopped, os.environ, Signals(), 600.0, overdue=late))\n"
     )
     root = Path(__file__).parents[2]
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root, timeout=60)
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, cwd=root, timeout=110)
 
-    assert "137 True\n" == done.stdout, done.stderr
+    assert "137\n" == done.stdout, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,9 @@ pytestmark = pytest.mark.root
 
 def test_a_job_runs_on_two_nodes(slurm: SlurmCluster) -> None:
     """Each in a network of its own."""
-    begun = time.monotonic()
     said = slurm.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME $(hostname) $SLURM_STEP_NODELIST")
 
     assert sorted(said.split("\n")) == ["", "n0 n0 n[0-1]", "n1 n1 n[0-1]"]
-    assert time.monotonic() - begun < 20
     assert OTHER_ROOT not in os.environ or "24.11" in slurm.run("srun", "srun", "-V")
 
 

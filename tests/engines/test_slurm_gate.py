@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ import os, sys, time
 try:
     os.mkdir(sys.argv[1])
 except FileExistsError:
-    time.sleep(300)
+    time.sleep(3000)
 raise RuntimeError("my loss exploded")
 """
 
@@ -66,13 +65,11 @@ def test_a_training_that_failed_on_one_node_ends_on_the_other(slurm: SlurmCluste
     """Which sleeps for minutes: the gate says what the failed node said, long before the max runtime."""
     first = tmp_path / "shared" / "first"
     path = slurm_gate(tmp_path / "shared", "pinned", training=("{python}", "-c", ONE_FAILS, str(first)))
-    begun = time.monotonic()
     outcome = gate_on_slurm(path)
 
     assert 4 == outcome.code and outcome.training is not None, outcome.reason
     assert "RuntimeError: my loss exploded" in outcome.reason
     assert "the other nodes still ran 30 s later and were ended" in outcome.training.said
-    assert time.monotonic() - begun < 200
     assert all(slurm.processes(node) == [] for node in slurm.nodes)
 
 

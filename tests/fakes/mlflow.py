@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif failure is Failure.REDIRECT:
             self._say(302, b"", ("Location", "http://127.0.0.1:9/elsewhere"))
         elif failure is Failure.HANG:
-            self.state.ends.wait(60)
+            self.state.ends.wait(600)
         elif failure is Failure.RESET:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(1 << 40))
         self.end_headers()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         try:
             while time.monotonic() < until and not self.state.ends.wait(0 if fast else 0.05):
                 self.wfile.write(b" " * (65536 if fast else 1))

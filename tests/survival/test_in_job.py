@@ -214,9 +214,7 @@ def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline and not list(tmp_path.rglob(f"{ASKING}/node-0")):
             time.sleep(0.1)
-        begun = time.monotonic()
         launcher.cancel(name)
-        assert 10 > time.monotonic() - begun
 
     ended = run(Unsure(1, 1, few=True), tmp_path, end, command=(*GATE, "--ask-s", "600", "--", *TRAIN))
 

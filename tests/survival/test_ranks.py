@@ -33,7 +33,6 @@ def test_a_rank_killed_in_a_collective_is_named_first(tmp_path: Path) -> None:
     assert (3, FAULTY, []) == (ended.exit_code, first.subject, ended.fails(Cause.HARDWARE))
     assert "did not report; 1 other rank waited for it" in first.message
     assert "node-1, rank 1 " in headline(ended.verdict, "gate")
-    assert ended.seconds < 60
 
 
 def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
@@ -45,7 +44,6 @@ def test_a_frozen_rank_is_named_first_and_ended(tmp_path: Path) -> None:
     assert "did not report; 1 other rank waited for it" in first.message
     assert "Timed out waiting" in first.evidence
     assert "node-1, rank 1 " in headline(ended.verdict, "gate")
-    assert ended.seconds < 60
 
 
 @pytest.mark.long  # a second job whose rank dies; tests/checks/probes/pairs has the same without a gate around it
@@ -64,7 +62,6 @@ def test_after_a_rank_was_lost_in_the_pairs_nobody_waits_for_it_again(tmp_path: 
     assert all(
         f"not run: rank {FAULTY_RANK} stopped answering" in row.reason and row.seconds < 1 for row in after
     )
-    assert ended.seconds < 60
 
 
 @pytest.mark.long  # half a minute of deadlines; tests/checks/judge/culprits/test_silent_ranks.py has the same report, made up

@@ -125,12 +125,12 @@ def test_a_truncated_report_is_refused(tenth: int) -> None:
 )
 def test_what_is_no_report_is_refused_in_a_few_words(data: bytes) -> None:
     """As a DecodeError, at once; not as a crash, and without repeating all of it."""
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(DecodeError) as caught:
         load(data)
 
     assert len(str(caught.value)) < 1000
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))

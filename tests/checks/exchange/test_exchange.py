@@ -143,11 +143,8 @@ def test_a_peer_that_drips_times_out() -> None:
                     time.sleep(0.05)
 
         threading.Thread(target=drip, daemon=True).start()
-        begun = time.monotonic()
         with pytest.raises(ExchangeError, match="timed out"):
             ask(Member("node-1", "127.0.0.1", server.getsockname()[1]), ME, Op.HELLO, 0.4)
-
-    assert time.monotonic() - begun < 1.5
 
 
 def test_a_peer_that_closes_is_an_error() -> None:
@@ -235,26 +232,22 @@ def test_a_stranger_that_is_slow_is_cut(member: Member, monkeypatch: pytest.Monk
     """A byte now and then is no reason to wait: the time counts from the connection's beginning."""
     monkeypatch.setattr(admission, "OPENING_S", 0.6)
     link, _ = greeted(member)
-    begun = time.monotonic()
-    with link, contextlib.suppress(ConnectionError):
+    with link, pytest.raises(ConnectionError):
         for _ in range(OPENING_BYTES - 1):
             link.sendall(b"x")
             time.sleep(0.05)
 
-    assert time.monotonic() - begun < 3.0
 
-
-def test_500_idle_connections_keep_nobody_out(member: Member) -> None:
-    """The oldest of the address that has most give way; few are kept."""
+def test_500_idle_connections_keep_nobody_out(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest of the address that has most give way, and not only when their time is up; few are kept."""
+    monkeypatch.setattr(admission, "OPENING_S", 600.0)
     with contextlib.ExitStack() as stack:
         links = []
         for _ in range(500):
             link = stack.enter_context(socket.socket())
             link.connect((member.address, member.probe_port))
             links.append(link)
-        begun = time.monotonic()
-        assert "node" in ask(member, ME, Op.HELLO, 5)
-        assert time.monotonic() - begun < 2.0
+        assert "node" in ask(member, ME, Op.HELLO, 60)
         for link in links:
             link.setblocking(False)
         left = sum(not _is_closed(link) for link in links)

@@ -216,11 +216,11 @@ def test_two_hundred_hosts_with_a_slow_one_are_judged_in_seconds() -> None:
         metrics: dict[str, Value] = {"peers": peers, "bandwidth_gbps": speeds, "latency_us": speeds}
         rows.append(replace(row, subject=me, metrics=metrics))
     report = replace(healthy(nodes, 1, network=False), observations=tuple(rows))
-    begun = time.monotonic()
+    begun = time.process_time()
     found = list(judge(report, {PAIRS: rows}, POLICY))
 
     assert ["node-7"] == [finding.subject for finding in found]
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20
 
 
 def _scattered(nodes: int) -> set[tuple[int, int]]:
@@ -233,11 +233,11 @@ def test_thousands_of_bad_links_are_one_finding_and_take_no_minutes(how: str) ->
     """Blame is linear in pairs: it once looked at every bad one for every other one."""
     many = _scattered(120)
     report = _report(120, slow=many) if how == "slow" else _report(120, down=many)
-    started = time.perf_counter()
+    begun = time.process_time()
 
     (found,) = [f for f in _findings(report) if f.level is Level.FAIL]
 
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - begun < 1.0
     assert (CLUSTER, Cause.CONFIGURATION) == (found.subject, found.cause)
     assert "no single node explains it" in found.message and len(found.evidence.encode()) <= EVIDENCE_BYTES
 

@@ -204,23 +204,23 @@ def test_the_biggest_cluster_that_can_be_declared_is_judged_in_seconds() -> None
     names = tuple(f"node-{i}" for i in range(100_000))
     report = healthy()
     report = replace(report, declared=replace(report.declared, nodes=len(names), node_names=names))
-    begun = time.monotonic()
+    begun = time.process_time()
     verdict = decide(report, POLICY, FACTS)
 
     assert Answer.CANNOT_TELL is verdict.answer
     assert len(findings_of(verdict, Cause.EVIDENCE)) >= len(names) - 2
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
 
 
 @pytest.mark.long
 def test_a_thousand_healthy_nodes_are_judged_in_seconds() -> None:
     """No step grows with the square of the nodes, except the pairs themselves."""
     report = healthy(1000, 8, network=False)
-    begun = time.monotonic()
+    begun = time.process_time()
     verdict = decide(report, WITHOUT_NETWORK, FACTS)
 
     assert Answer.GO is verdict.answer
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
 
 
 def test_a_policy_for_another_type_condemns_nobody_and_passes_nobody() -> None:

@@ -46,11 +46,9 @@ def test_a_hung_program_is_ended_with_its_children_and_what_it_said_is_kept(tmp_
     """A child in a session of its own, which holds the pipe, ends as well; the half that was printed is not whole."""
     pid_file = tmp_path / "pid"
     script = f'echo half; setsid sleep 3600 & echo $! > "{pid_file}"; sleep 3600'
-    begun = time.monotonic()
     said = tool.run(("/bin/sh", "-c", script), 0.7)
 
     assert (said.code, said.stdout, said.whole) == (None, "half\n", False)
-    assert time.monotonic() - begun < 6
     assert "its deadline passed" in said.account()
     with pytest.raises(ProcessLookupError):
         _until_gone(int(pid_file.read_text()))

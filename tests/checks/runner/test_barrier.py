@@ -83,11 +83,9 @@ def test_a_first_node_that_starts_later_is_waited_for(tmp_path: Path) -> None:
 
 def test_an_objection_is_heard_by_all_at_once(tmp_path: Path) -> None:
     """Who does not object does not wait for the deadline."""
-    zero, one = node_contexts(tmp_path, 20)
-    begun = time.monotonic()
+    zero, one = node_contexts(tmp_path, 600)
     with board(zero) as first, board(one) as second:
         assert ["no", "no"] == meet([first, second], ("", "no"))
-    assert time.monotonic() - begun < 10
 
 
 def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
@@ -126,12 +124,10 @@ def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> Non
 def test_a_node_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     """However long its checks may take: its runner is gone."""
     zero, _ = node_contexts(tmp_path, 0.6)
-    begun = time.monotonic()
     with board(zero) as first:
         said = first.agree("here", "", patience_s=600.0)
 
     assert "node-1 did not reach the barrier 'here' in time" in said
-    assert time.monotonic() - begun < 5
 
 
 def test_more_nodes_meet_than_the_first_one_has_connections_for(

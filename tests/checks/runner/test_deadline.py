@@ -39,27 +39,26 @@ def test_without_closing_checks_nothing_is_kept_for_them() -> None:
     assert 0.0 == deadline_of(60.0, 0.0, ()).closing_s
 
 
-def test_what_is_left_shrinks_and_never_is_negative() -> None:
+def test_what_is_left_shrinks_and_never_is_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing checks may run until the last moments, the others only until theirs."""
-    begun = time.monotonic() - 50
-    running, over = Deadline(60.0, begun, 10.0, 2.0), Deadline(40.0, begun, 10.0, 2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 150.0)
+    running, over = Deadline(60.0, 100.0, 10.0, 2.0), Deadline(40.0, 100.0, 10.0, 2.0)
 
-    assert 0.0 == running.left_s() and 7.0 < running.left_s(closing=True) <= 8.0
+    assert (0.0, 8.0) == (running.left_s(), running.left_s(closing=True))
     assert (0.0, 0.0) == (over.left_s(), over.left_s(closing=True))
-    assert 0.0 == Deadline(10.0, begun).answer_in_s() < ANSWER_S
+    assert 0.0 == Deadline(10.0, 100.0).answer_in_s() < ANSWER_S
 
 
 def test_what_hangs_is_left_behind() -> None:
     """The caller goes on at once, and what is raised in time is raised."""
-    release, begun = threading.Event(), time.monotonic()
+    release = threading.Event()
     with pytest.raises(TimeoutError):
         limited(0.1, release.wait)
     release.set()
 
-    assert time.monotonic() - begun < 5
-    assert 7 == limited(5, lambda: 7)
+    assert 7 == limited(60, lambda: 7)
     with pytest.raises(ZeroDivisionError):
-        limited(5, lambda: 1 // 0)
+        limited(60, lambda: 1 // 0)
 
 
 def test_what_runs_and_what_waits_at_the_deadline_is_given_up() -> None:
@@ -75,12 +74,10 @@ def test_what_runs_and_what_waits_at_the_deadline_is_given_up() -> None:
         return errored(check.name, "node-0", Deadline(120.0).reason(given), 0.0)
 
     checks = [replace(toy_check(name), uses=()) for name in ("a.hangs", "b.waits")]
-    begun = time.monotonic()
-    schedule.run_all(checks, run, kept.extend, most=1, until=begun + 0.2, give_up=give_up)
-    seconds = time.monotonic() - begun
+    until = time.monotonic() + 0.2
+    schedule.run_all(checks, run, kept.extend, most=1, until=until, give_up=give_up)
     release.set()
 
-    assert seconds < 5
     assert {
         "a.hangs": "the run's deadline of 120 s passed: the check was still running",
         "b.waits": "the run's deadline of 120 s passed: the check had not started",

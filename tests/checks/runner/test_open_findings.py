@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from checks.process.machine_state import FINDINGS, VARIABLE
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal
-from checks.runner.node_context import READ_S, NodeContext, open_node_context
+from checks.runner.node_context import NodeContext, open_node_context
 from checks.runner.single_node import declare, read_policy
 
 OPEN = OpenFinding(
@@ -99,9 +98,7 @@ def test_a_file_that_nobody_may_read_is_said(tmp_path: Path, state: Path) -> Non
 def test_a_file_that_does_not_answer_stops_no_gate(tmp_path: Path, state: Path) -> None:
     """A pipe without a writer blocks who opens it, as a disk that hangs does: the node cannot tell, and begins."""
     os.mkfifo(state / FINDINGS)
-    begun = time.monotonic()
     [found] = told(tmp_path)
 
-    assert time.monotonic() - begun < 5 * READ_S
     assert (Cause.EVIDENCE, CHECK) == (found.cause, found.check)
     os.close(os.open(state / FINDINGS, os.O_WRONLY | os.O_NONBLOCK))  # the thread that waits ends

@@ -20,11 +20,11 @@ Children = list[subprocess.Popen[bytes]]
 
 
 def slow(children: Children) -> Callable[[Check], Observation]:
-    """Checks that run in a child for a minute, but for "quick.one"."""
+    """Checks that run in a child for ten minutes, but for "quick.one"."""
 
     def run(check: Check) -> Observation:
         if check.name != "quick.one":
-            children.append(subprocess.Popen(("sleep", "60")))
+            children.append(subprocess.Popen(("sleep", "600")))
             children[-1].wait()
         else:
             time.sleep(0.2)
@@ -41,11 +41,9 @@ def interrupted(rows: Sequence[Observation]) -> None:
 def run_all(*names: str) -> None:
     """Print how the checks' processes ended, once the interrupted schedule has raised."""
     children: Children = []
-    begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         schedule.run_all([toy_check(name) for name in names], slow(children), interrupted)
 
-    assert time.monotonic() - begun < 20
     print([child.returncode for child in children])
 
 
@@ -65,13 +63,13 @@ def run_one_that_is_interrupted_at_its_start() -> None:
 def of_its_own(call: str) -> str:
     """What a process prints that runs a function of this module: the schedule ends all children of its process."""
     code = f"from tests.checks.runner import test_schedule_interrupted as module; module.{call}"
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=90)
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=110)
     assert 0 == done.returncode, done.stderr
     return done.stdout.strip()
 
 
 def test_an_interrupt_ends_what_the_checks_run_in() -> None:
-    """The others would have run for a minute."""
+    """The others would have run for ten minutes."""
     assert "[-9, -9]" == of_its_own("run_all('slow.one', 'quick.one', 'slow.two')")
 
 

@@ -109,12 +109,10 @@ def test_a_watch_that_died_or_was_frozen_saw_nothing(tmp_path: Path, number: sig
     pid = pid_of(watches)
     ticks = start_ticks(pid)
     os.kill(pid, number)
-    begun = time.monotonic()
     watches.stop(NAME)
 
     assert watched(watch_path(tmp_path / "scratch", NAME)) is None
     assert not alive(pid, ticks)
-    assert time.monotonic() - begun < 15
 
 
 def test_a_record_without_its_last_line_is_none(tmp_path: Path) -> None:

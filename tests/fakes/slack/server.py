@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif dial.failure is Failure.SERVER_ERROR:
             self._send(500, {"ok": False, "error": "internal_error"})
         elif dial.failure is Failure.HANG:
-            slack.released.wait(60)
+            slack.released.wait(600)
         elif dial.failure is Failure.RESET:
             self._reset()
         return dial.failure

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,11 +69,9 @@ def test_interrupted_it_ends_every_check(number: signal.Signals, code: int) -> N
         if " 1/" in line:
             break
     child.send_signal(number)
-    begun = time.monotonic()
     child.communicate(timeout=110)
 
     assert code == child.returncode
-    assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize(

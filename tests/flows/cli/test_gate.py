@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 
 from tasks.launchers.base import JobState
+from tasks.orchestration.foreground import TIME_IS_UP
 from tasks.orchestration.result_document import PATH
 from tasks.orchestration.server.server import EmbeddedServer
 from tests.flows.driving import gate_it
@@ -25,21 +26,19 @@ from tests.flows.gates import processes_below, runs, write_gate
 
 ROOT = Path(__file__).parents[3]
 KEYS = {
-    "answer",
-    "decision",
-    "culprits",
-    "rejected",
-    "first_line",
-    "verdict",
-    "cost",
-    "images",
-    "training",
-    "placement",
-    "approval",
-    "report",
-    "html",
-    "gate_id",
-    "reason",
+    *(
+        "answer",
+        "decision",
+        "culprits",
+        "rejected",
+        "first_line",
+        "verdict",
+        "cost",
+        "images",
+        "training",
+        "placement",
+    ),
+    *("approval", "report", "html", "gate_id", "reason"),
 }
 SLEEP = (
     "{python}",
@@ -290,15 +289,23 @@ def test_a_signal_ends_what_was_started(
         _says_go_and_cancelled(tmp_path, said, f"by {number.name}")
 
 
+@pytest.mark.parametrize(
+    ("minutes", "left"),
+    [("0.0001", "no job had been started"), ("60", "the jobs that it had started were ended")],
+    ids=["at once", "while it checks"],
+)
 def test_a_gate_whose_time_is_up_ends_itself_and_says_so(
-    tmp_path: Path, prefect_backend: EmbeddedServer
+    tmp_path: Path, prefect_backend: EmbeddedServer, minutes: str, left: str
 ) -> None:
-    """On every channel, with exit code 3: nobody cancelled it, and what it had started is ended."""
-    words = ("--summary", "page.md", "--timeout-minutes", "0.08")
+    """On every channel, with exit code 3, and what it had started is ended. While it checks, the timer's signal comes from here."""
+    words = ("--summary", "page.md", "--timeout-minutes", minutes)
     command = start(write_gate(tmp_path), *words, FAKE_NODE="hang", **told(prefect_backend))
+    if minutes == "60":
+        until(lambda: runs(tmp_path / "store") == 2, command)
+        command.send_signal(TIME_IS_UP)
     ended, said, stderr = finish(command)
 
-    why = "its time was up (0.08 minutes); the jobs that it had started were ended"
+    why = f"its time was up ({minutes} minutes); {left}"
     kept = json.loads((tmp_path / "store" / "gates" / said["gate_id"] / "outcome.json").read_text())
     assert (3, f"CANCELLED test: {why}") == (ended, said["first_line"])
     assert (why, 3) == (kept["reason"], kept["exit_code"])
@@ -330,7 +337,7 @@ def killed(path: Path, when: Callable[[], object], **more: str) -> None:
     until(when, command)
     command.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        command.communicate(timeout=20)
+        command.communicate(timeout=60)
 
 
 @pytest.mark.long

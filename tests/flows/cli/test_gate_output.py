@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import json
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +84,24 @@ def test_an_end_says_what_ended_it(
     reason = json.loads(capsys.readouterr().out)["reason"]
     assert f"{said}; no job had been started" == reason
     assert reason in summary.read_text() and summary.read_text().startswith("# CANCELLED test\n")
+
+
+def test_prefect_is_imported_by_no_thread_that_may_be_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Python ends while such a thread imports it aborts, and the exit code says nothing."""
+    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    threads, real = dict[str, threading.Thread](), builtins.__import__
+
+    def noted(name: str, *given: Any) -> object:
+        threads[name] = threading.current_thread()
+        return real(name, *given)
+
+    monkeypatch.setattr(builtins, "__import__", noted)
+    arguments = argparse.Namespace(format="json", junit=None, summary=None, html=None, timeout_minutes=0.5)
+    interrupted(arguments, "g-1", TIME_IS_UP, setting, LiveProgress(None))
+
+    assert threads["tasks.page"] is threading.current_thread()
 
 
 @pytest.mark.parametrize("taken", [True, False])

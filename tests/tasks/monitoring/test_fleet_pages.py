@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -54,10 +53,8 @@ def test_a_store_that_hangs_holds_no_browser(tmp_path: Path) -> None:
     store, served = pages(tmp_path, 0.3)
     keep(store, 0, healthy())
     ends = threading.Event()
-    store.list = lambda prefix: ("x",) if ends.wait(30) else ()  # type: ignore[method-assign]
-    begun = time.monotonic()
+    store.list = lambda prefix: ("x",) if ends.wait() else ()  # type: ignore[method-assign]
     said = served("/") or ""
     ends.set()
 
     assert "it did not answer within 0.3 s" in said
-    assert time.monotonic() - begun < 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -118,12 +117,9 @@ def test_a_way_that_cannot_be_made_is_a_failure_like_another() -> None:
 def test_a_call_that_hangs_is_left_behind() -> None:
     """In time for the next way."""
     released = threading.Event()
-    began = time.monotonic()
     with pytest.raises(NotifyError, match=r"no answer within 0\.2 s"):
         guarded(released.wait, 0.2)
     released.set()
-
-    assert time.monotonic() - began < 5
 
 
 def test_no_error_repeats_a_secret() -> None:

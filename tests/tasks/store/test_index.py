@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -261,14 +260,12 @@ def test_a_server_that_stops_answering_is_left_behind(
     index.write(STORE, ())
     monkeypatch.setattr(indexes, "BUSY_S", 5)
     os.kill(server.pid, signal.SIGSTOP)
-    begun = time.monotonic()
     try:
         with pytest.raises(IndexFailed, match=r"did not answer in 0\.5 s") as caught:
             index._in_time(lambda connection: None, 0.5)
     finally:
         os.kill(server.pid, signal.SIGCONT)
 
-    assert time.monotonic() - begun < 3
     assert PASSWORD not in str(caught.value)
 
 

@@ -265,7 +265,7 @@ def test_a_rank_that_was_silent_is_in_the_one_sentence() -> None:
 def test_a_thousand_ranks_that_are_gone_cost_no_more_than_one() -> None:
     """Each rank is looked up, and no check is gone through once a rank."""
     report = broken(healthy(128, 8, network=False), REDUCE, set(range(1000)))
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     assert [finding.subject for finding in found(report)] == [CLUSTER]
-    assert time.perf_counter() - begun < 0.5
+    assert time.process_time() - begun < 0.5

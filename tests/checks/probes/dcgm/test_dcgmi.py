@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tests.fakes.tools import Reply, install, on_path
 
 STOPS = """#!/bin/sh
 trap 'kill $!; echo aborted > "{mark}"; exit 203' INT
-sleep 60 & wait
+sleep 600 & wait
 """
 
 
@@ -24,12 +23,10 @@ def test_at_its_deadline_dcgmi_may_abort_the_diagnostic(tmp_path: Path) -> None:
     mark, path = tmp_path / "mark", tmp_path / "dcgmi"
     path.write_text(STOPS.format(mark=mark))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    begun = time.monotonic()
     with on_path(tmp_path), pytest.raises(CheckError, match="interrupted at its deadline"):
-        dcgmi.run_to_deadline(("diag",), 0.5)
+        dcgmi.run_to_deadline(("diag",), 1.0)
 
     assert "aborted" == mark.read_text().strip()
-    assert time.monotonic() - begun < 10
 
 
 def test_no_host_engine_is_said_with_its_remedy(tmp_path: Path) -> None:

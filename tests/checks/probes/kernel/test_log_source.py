@@ -82,12 +82,12 @@ def test_a_huge_file_is_read_at_its_end(tmp_path: Path) -> None:
     with open(path, "wb") as stream:
         stream.seek(1 << 30)
         stream.write(f"\n[ 9990.0] {XID}\n".encode())
-    begun = time.monotonic()
+    begun = time.process_time()
     log = read_file(path, reader(), vouched=False)
 
     assert len(log.recent) == 1
     assert "only the last 16777216 of" in log.notes[0]
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_the_rest_of_an_overlong_line_is_no_line(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,7 +78,6 @@ def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
     """Both nodes' interfaces say 1500, a port between them takes 1400 and tells nobody: small messages pass."""
     with network(2) as name:
         _set_mtu(local_network.switch(name), "v1", 1400)
-        begun = time.monotonic()
         found = _probe(name)
 
     assert (1500, [None], [1]) == (
@@ -87,7 +85,6 @@ def test_a_bridge_port_that_drops_large_packets_is_found() -> None:
         found["path_mtu_bytes"],
         found["full_size_lost"],
     )
-    assert time.monotonic() - begun < 10
 
 
 @needs_root

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checks.probes.network.names import Answer, look_up, measurement, names
+from checks.probes.network.names import SIDE_BY_SIDE, Answer, look_up, measurement, names
 from checks.roster import Member, Roster
 from tests.corpus.case import context, observed
 
@@ -18,17 +17,17 @@ MEMBERS = [Member(f"node-{index}", f"10.1.{index // 250}.{index % 250 + 1}", 1) 
 
 
 def test_hundreds_of_names_are_asked_side_by_side() -> None:
-    """500 at 5 ms each, 64 at a time."""
+    """The first 64 end only together."""
+    first = threading.Barrier(SIDE_BY_SIDE)
 
     def slow(member: Member) -> Answer:
-        threading.Event().wait(0.005)
+        if member in MEMBERS[:SIDE_BY_SIDE]:
+            first.wait()
         return Answer((member.address,))
 
-    begun = time.monotonic()
-    found = look_up(MEMBERS, slow, 5.0)
+    found = look_up(MEMBERS, slow, 60.0)
 
     assert all(answer == Answer((member.address,)) for answer, member in zip(found, MEMBERS, strict=True))
-    assert time.monotonic() - begun < 2
 
 
 def test_a_resolver_that_hangs_costs_its_deadline_and_no_more() -> None:
@@ -37,15 +36,13 @@ def test_a_resolver_that_hangs_costs_its_deadline_and_no_more() -> None:
 
     def hang(member: Member) -> Answer:
         if member is MEMBERS[0]:
-            release.wait(5.0)
+            release.wait()
         return Answer((member.address,))
 
-    begun = time.monotonic()
-    found = look_up(MEMBERS[:3], hang, 0.2)
+    found = look_up(MEMBERS[:3], hang, 1.0)
     release.set()
 
     assert [None, Answer((MEMBERS[1].address,)), Answer((MEMBERS[2].address,))] == found
-    assert time.monotonic() - begun < 2
 
 
 def test_silence_is_neither_agreement_nor_absence() -> None:

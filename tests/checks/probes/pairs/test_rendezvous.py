@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -37,59 +36,44 @@ def broken() -> None:
     raise RuntimeError("Broken pipe")
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """What happens in here takes less."""
-    begun = time.monotonic()
-    yield
-    assert time.monotonic() - begun < seconds
-
-
 @pytest.fixture
 def hang() -> Iterator[Callable[..., Any]]:
     """A call that does not return before the test's end."""
     end = threading.Event()
-    yield lambda: end.wait(20)
+    yield end.wait
     end.set()
 
 
 def test_a_store_that_cannot_be_reached_any_more_holds_nobody_up(hang: Callable[..., Any]) -> None:
     """Its host froze before the pair tests: each call hangs, in the thread of the notes."""
-    with within(1.0):
-        note_store = NoteStore(Store(hang), "p/", answer_s=0.2)
-        note_store.post("a", "1")
-        assert (note_store.last_seen("a"), note_store.read("a"), note_store.agree("b", "1")) == (
-            "",
-            None,
-            None,
-        )
+    note_store = NoteStore(Store(hang), "p/", answer_s=0.2)
+    note_store.post("a", "1")
 
+    assert (note_store.last_seen("a"), note_store.read("a"), note_store.agree("b", "1")) == ("", None, None)
     assert note_store.lost == "the store gave no answer within 0.2 s"
 
 
 def test_nothing_is_waited_for_beyond_the_end(hang: Callable[..., Any]) -> None:
     """The check's deadline comes before the store's time is over."""
-    note_store = NoteStore(Store(hang), "p/", answer_s=10.0, end=time.monotonic() + 0.2)
+    note_store = NoteStore(Store(hang), "p/", answer_s=600.0, end=time.monotonic() + 0.2)
 
-    with within(1.0):
-        assert note_store.read("a") is None
+    assert note_store.read("a") is None
 
 
 def test_a_store_that_fails_is_known_at_once() -> None:
     """Its host was killed: who asked does not wait for the rest of the time."""
-    note_store = NoteStore(Store(broken), "p/", answer_s=10.0)
+    note_store = NoteStore(Store(broken), "p/", answer_s=600.0)
 
-    with within(1.0):
-        assert (note_store.read("a"), note_store.read("b")) == (None, None)
+    assert (note_store.read("a"), note_store.read("b")) == (None, None)
     assert note_store.lost == "the store failed: Broken pipe" and note_store.is_slow_to_answer
 
 
 def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
-    hang: Callable[..., Any],
+    hang: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call requests the read, later ones see its result."""
     store = Store()
-    note_store = NoteStore(store, "p/", answer_s=0.4)
+    note_store = NoteStore(store, "p/", answer_s=600.0)
     note_store.post("a", "1")
     assert note_store.read("a") == "1"
     note_store.last_seen("a")
@@ -97,11 +81,11 @@ def test_a_glance_never_waits_and_a_store_that_keeps_silent_is_mute_then_lost(
     assert note_store.read("a") == "1" and not note_store.is_slow_to_answer
 
     store.fault = hang
-    with within(0.1):
-        assert note_store.last_seen("a") == "1"
-    time.sleep(0.15)
+    assert note_store.last_seen("a") == "1"
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 160.0)
     assert (note_store.is_slow_to_answer, note_store.lost) == (True, "")
-    time.sleep(0.4)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 610.0)
     note_store.last_seen("a")
     assert note_store.lost
 
@@ -113,6 +97,6 @@ def test_a_board_that_is_closed_leaves_no_thread() -> None:
     (own,) = set(threading.enumerate()) - before
     note_store.post("a", "1")
     note_store.close()
-    own.join(2.0)
+    own.join(60.0)
 
     assert (own.is_alive(), dict(store)) == (False, {"p/a": b"1"})

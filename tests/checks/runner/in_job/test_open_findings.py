@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from checks.model import SCHEMA_VERSION, Action, Cause, Level, Outcome, Report, 
 from checks.probes.host import machine, system
 from checks.process import machine_state
 from checks.process.machine_state import FINDINGS, VARIABLE
-from checks.runner.in_job.open_findings import WRITE_S, close_answered, open_found, settle_alone
+from checks.runner.in_job.open_findings import close_answered, open_found, settle_alone
 from tests.sample_reports import POLICY, WHEN, healthy, verdict_of, with_metric
 
 BOOT = machine.boot_id(system.ROOT)
@@ -171,10 +170,8 @@ def test_a_lock_that_nobody_gives_back_stops_no_gate(tmp_path: Path, state: Path
     """Such as that of a watch that was stopped in the middle of its change: what is not closed stays open."""
     with open(state / f".{FINDINGS}.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        begun = time.monotonic()
         close_answered(a_pass(tmp_path, OPEN.key.name))
 
-        assert time.monotonic() - begun < 2 * WRITE_S
         assert (OPEN,) == machine_state.read(state).open
         with pytest.raises(TimeoutError, match="lock"):
             machine_state.change(state, lambda known: known)

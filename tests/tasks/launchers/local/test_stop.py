@@ -88,12 +88,10 @@ def test_cancel_ends_everything(launcher: LocalLauncher, code: str, pids: int) -
     """One that ignores SIGTERM, one that stands still, one that fled into a session of its own."""
     running = start(launcher, code, pids, nodes=2)
     assert len(living(running)) == pids
-    begun = time.monotonic()
     launcher.cancel("stubborn-1")
 
     assert (living(running), launcher.state("stubborn-1").state) == ([], JobState.CANCELLED)
     assert not keepers(launcher).alive()
-    assert time.monotonic() - begun < 10
 
 
 def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:

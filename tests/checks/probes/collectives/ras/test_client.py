@@ -76,11 +76,8 @@ def test_a_program_that_hangs_up_is_no_job() -> None:
 
 
 def test_silence_is_no_answer() -> None:
-    begun = time.monotonic()
     with pytest.raises(RasError, match="says nothing"):
-        asked(FakeRas(lambda form: "", silent=True), 10)
-
-    assert time.monotonic() - begun < 5
+        asked(FakeRas(lambda form: "", silent=True), 600)
 
 
 def test_another_process_of_the_job_answers_where_one_is_stopped() -> None:
@@ -94,11 +91,8 @@ def test_another_process_of_the_job_answers_where_one_is_stopped() -> None:
 def test_an_answer_that_does_not_end_is_given_up() -> None:
     ras = answering(job_of(4))
     ras.stops = True
-    begun = time.monotonic()
     with pytest.raises(RasError, match="in time"):
         asked(ras, 1.0)
-
-    assert time.monotonic() - begun < 4
 
 
 def test_an_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

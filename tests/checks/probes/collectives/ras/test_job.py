@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -92,12 +91,10 @@ def test_a_silent_rank_is_named_in_one_round(node: Node, monkeypatch: pytest.Mon
     running.ranks[9].unresponsive = True
     with serving(ras := answering(running)) as port:
         at(monkeypatch, port)
-        begun = time.monotonic()
         made = node.round()
 
     assert ("rank 9 on 10.0.0.2 (GPU 1)",) == made.metrics["silent_ranks"]
     assert 2 == ras.asked
-    assert time.monotonic() - begun < 15
 
 
 def test_a_rank_that_is_silent_for_a_moment_is_not_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +164,9 @@ def test_what_gives_no_complete_answer_is_not_measured(
 ) -> None:
     monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
     ras = replace(answering(job_of(16)), **fault)  # type: ignore[arg-type]
-    begun = time.monotonic()
     with serving(ras) as port, pytest.raises(CheckError, match="NCCL's RAS at"):
         at(monkeypatch, port)
         Node(tmp_path, 3.0).round()
-
-    assert time.monotonic() - begun < 8
 
 
 def test_another_program_on_the_port_is_no_finding(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
