@@ -159,7 +159,7 @@ class World:
         chosen = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
         return [line["message"] for line in self._all("/logs/filter", chosen)]
 
-    def wait_log(self, run: str, line: str, timeout_s: float = 30) -> None:
+    def wait_log(self, run: str, line: str, timeout_s: float = 60) -> None:
         """Until this line of the run has reached the server."""
         until(lambda: line in self.logs(run), timeout_s, self.log, f"the line {line!r}", 0.2)
 

@@ -68,7 +68,7 @@ def _marked(mark: str) -> dict[str, str]:
 
 
 def _soon_empty(mark: str) -> tuple[leftovers.Leftover, ...]:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while (left := leftovers.find(mark)) and time.monotonic() < until:
         time.sleep(0.02)
     return left

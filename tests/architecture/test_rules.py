@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture import tree
+from tests.architecture import clock_bounds, tree
 from tests.architecture.tree import ROOT, Source
 
 MODULE_LINES = 400
@@ -82,6 +82,50 @@ def test_flows_hold_no_class() -> None:
     nodes = (node for source in tree.sources("flows") for node in source.nodes)
 
     assert [] == [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+
+
+def test_no_test_depends_on_how_fast_its_machine_is() -> None:
+    """An assertion may bound CPU time (time.process_time), counts, and nothing below a minute of a clock that also runs while other
+    programs do. tests/benchmarks is exempt: it holds speed, on a machine of its own.
+    """
+    found = [
+        f"{source.name}:{line}"
+        for source in tree.sources("tests")
+        if not source.name.startswith("tests/benchmarks/")
+        for line in clock_bounds.machine_bounds(source.nodes)
+    ]
+
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("assert time.monotonic() - begun < 5", True),
+        ("assert (7, True) == (answer, time.perf_counter() - begun <= 5.0)", True),
+        ("assert 0.5 <= time.time() - begun < 3", True),
+        ("assert 5 > time.monotonic() - begun", True),
+        ("took = time.monotonic() - begun\nassert took < 2", True),
+        ("took: float = time.monotonic() - begun\nhalf = took / 2\nassert half < LIMIT_S", True),
+        ("took.append(monotonic() - begun)\nassert max(took) < 2", True),
+        ("assert (took := time.monotonic() - begun) < 2, took", True),
+        ("assert not time.monotonic() - begun > 2", True),
+        ("row = record(machine_state.boot_s() - 3600.0)", True),
+        ("row = record(boot_s() - since_s)", True),
+        ("assert time.monotonic() - begun < 60", False),
+        ("assert time.monotonic() - begun >= 0.5", False),
+        ("assert 0.5 <= time.monotonic() - begun", False),
+        ("assert time.process_time() - begun < 2.0", False),
+        ("assert begun <= row.boot_s <= boot_s()", False),
+        ('patch.setattr(machine_state, "boot_s", made)\nrow = record(boot_s() - 3600.0)', False),
+        ("assert count < 2", False),
+    ],
+)
+def test_what_depends_on_the_clocks_of_a_machine(text: str, refused: bool) -> None:
+    """In the order of the lines, also by way of a variable; a lower bound is none."""
+    body = "".join(f"    {line}\n" for line in text.splitlines())
+
+    assert refused is bool(clock_bounds.machine_bounds(tuple(ast.walk(ast.parse(f"def f():\n{body}")))))
 
 
 def test_tests_are_no_package() -> None:

@@ -189,7 +189,7 @@ def test_nodes_of_a_launchers_roster_may_share_an_address(tmp_path: Path) -> Non
 
 def listening(address: str, port: int) -> None:
     """Return once somebody listens there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             return socket.create_connection((address, port), 1.0).close()

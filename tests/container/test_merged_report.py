@@ -219,7 +219,7 @@ def test_a_report_is_delivered_while_the_command_runs(tmp_path: Path, peer: Peer
         (tmp_path / TOKEN / name / "algo-1.json").write_text("{}")
     whole: list[bool] = []
     settlement = Settlement(one, lambda: whole.append(True))
-    settlement._thread.join(5)
+    settlement._thread.join(60)
 
     assert [True] == whole and settlement.answer is not None
     assert "algo-1: its report cannot be read" in collection(tmp_path / NAME)[0]

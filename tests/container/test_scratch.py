@@ -59,7 +59,7 @@ def test_the_unpacked_code_is_held_as_long_as_its_agent_lives(temporary: Path) -
     given = {"PATH": path, "TMPDIR": str(temporary), "PRELAUNCH_ROOT": str(temporary / "root")}
     words = ("/bin/sh", str(temporary / "start.sh"), "check", "--bundle", str(temporary / "bundle"))
     with subprocess.Popen(words, env=given, start_new_session=True, stderr=subprocess.DEVNULL) as child:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not list(temporary.glob("prelaunch-agent.*")) and time.monotonic() < until:
             time.sleep(0.02)
         folders = [age(one) for one in temporary.glob("prelaunch-*.*") if one.is_dir()]

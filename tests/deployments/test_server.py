@@ -194,7 +194,7 @@ def test_the_page_s_way_without_systemd_gives_a_worker_what_it_needs(tmp_path: P
     worker.chmod(0o755)
     argv = ("env", "--ignore-signal=INT,TERM", "bash", "-c", block)
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=60, check=True)
     words, *lines = done.stdout.splitlines()
     ignored = int(lines.pop().split()[1], 16)
 

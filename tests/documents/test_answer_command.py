@@ -82,7 +82,7 @@ def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedP
             return subprocess.run(
                 argv,
                 env=given,
-                timeout=30,
+                timeout=60,
                 check=False,
                 capture_output=True,
                 text=True,

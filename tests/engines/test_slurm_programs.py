@@ -48,7 +48,7 @@ def submit(slurm: SlurmCluster, folder: Path, program: Path, mpi: str = "none") 
 
 def state_of(slurm: SlurmCluster, job: str) -> str:
     """The state in which it ended."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while (state := slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()) not in (
         "COMPLETED",
         "FAILED",

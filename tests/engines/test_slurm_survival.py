@@ -91,7 +91,7 @@ def test_a_second_job_of_the_name_does_nothing(slurm: SlurmCluster, bench: Bench
     script = bench.folder / "shared" / "jobs" / job.name / "job.sbatch"
     second = slurm.run("sbatch", "--parsable", "--dependency=", str(script)).strip()
     status = until_final(launcher, job.name, bench.seconds)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while slurm.run("squeue", "-h", "-j", second, "-t", "all", "-o", "%T").strip() not in (
         "FAILED",
         "COMPLETED",

@@ -71,7 +71,7 @@ def decide_here(node: str, bundle: Bundle, out: Path, attempt: str) -> None:
     from checks.merge import merge
     from checks.model import Answer
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(list(out.glob("nodes/*.json"))) < bundle.declared.nodes and time.monotonic() < deadline:
         time.sleep(0.02)
     files = {path.stem: path.read_bytes() for path in out.glob("nodes/*.json")}

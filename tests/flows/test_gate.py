@@ -239,7 +239,7 @@ def test_a_training_that_is_handed_over_runs_on(tmp_path: Path, wait: str) -> No
 
     _, outcome = gate_it(write_gate(tmp_path, training=command), wait=wait)
     early = done.exists()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not done.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -32,7 +32,7 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()  # it ends those that it started
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.mark.long

@@ -68,7 +68,7 @@ def test_a_gate_in_one_job_that_was_killed_goes_on(tmp_path: Path, account: Acco
         with command(path) as process:
             reach(cloud, "train")
             process.kill()
-            process.wait(20)
+            process.wait(60)
         with command(path, "--wait", "finished") as process:
             said, _ = process.communicate(timeout=90)
 

@@ -361,7 +361,7 @@ def _members(cloud: Cloud, key: str) -> dict[str, bytes]:
 
 
 def _until_said(cloud: Cloud, job: str, *words: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while sorted(line for lines in cloud.log(job).values() for line in lines) != sorted(words):
         assert time.monotonic() < deadline, cloud.log(job)
         time.sleep(0.05)

@@ -111,7 +111,7 @@ def _seconds() -> str:
 
 
 def _assert_gone(folder: Path, mark: str = "") -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     server = _server(folder)
     while left := [
         c for pid, c in _commands().items() if pid == server or str(folder) in c or (mark and mark in c)

@@ -105,7 +105,7 @@ def test_a_gate_that_waits_in_its_own_process_is_let_wait(own: World, tmp_path: 
         try:
             (event,) = own.wait_events("prelaunch.gate.asked", timeout_s=60)
             run = event["payload"]["flow_run_id"]
-            own.wait(run, "Paused", timeout_s=30)
+            own.wait(run, "Paused", timeout_s=60)
             before = len(own.events("prefect.flow-run.heartbeat", run))
             time.sleep(WAITS_S)
             assert 2 <= len(own.events("prefect.flow-run.heartbeat", run)) - before
@@ -113,7 +113,7 @@ def test_a_gate_that_waits_in_its_own_process_is_let_wait(own: World, tmp_path: 
 
             own.resume(run, form("block"))
             own.wait(run, "Refused", timeout_s=60)
-            assert 1 == gate.wait(30)
+            assert 1 == gate.wait(60)
         finally:
             gate.terminate()
 

@@ -33,7 +33,7 @@ STRANGER = access("node-1", secret=Secret(bytes(32)))
 
 def greeted(member: Member) -> tuple[socket.socket, bytes]:
     """A connection of anybody, and the nonce that it was greeted with."""
-    link = socket.create_connection((member.address, member.probe_port), timeout=5)
+    link = socket.create_connection((member.address, member.probe_port), timeout=60)
     nonce = nonce_of(link.recv(GREETING_BYTES, socket.MSG_WAITALL))
     return link, nonce
 
@@ -70,7 +70,7 @@ def test_a_note_is_waited_for(member: Member) -> None:
     )
     reader.start()
     ask(member, ME, Op.PUT, 2, key="a/node-1", value="b")
-    reader.join(4)
+    reader.join(60)
 
     assert ["b"] == said
 

@@ -59,7 +59,7 @@ def test_a_note_wakes_nobody_who_waits_for_more() -> None:
     responder.put("a", "1")
     woken = waits[0].over.is_set()
     responder.put("b", "2")
-    reader.join(5)
+    reader.join(60)
 
     assert not woken and not reader.is_alive()
     assert not responder._waiting

@@ -71,7 +71,7 @@ def test_several_nodes_without_a_key_are_refused_with_the_remedy(tmp_path: Path,
 def test_the_remedy_makes_a_key(tmp_path: Path) -> None:
     """What the message says can be typed."""
     argv = ("sh", "-c", secret_key.BY_HAND)
-    subprocess.run(argv, cwd=tmp_path, check=True, timeout=30)
+    subprocess.run(argv, cwd=tmp_path, check=True, timeout=60)
 
     assert secret_key.SECRET_BYTES == len(secret_key.load(tmp_path / secret_key.FILE, 2).data)
 

@@ -37,7 +37,7 @@ def test_a_copy_that_cannot_be_written_does_not_stop_the_writer() -> None:
     closed = os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0)
     output = Output(piped(child), closed)
 
-    assert child.wait(30) == 0
+    assert child.wait(60) == 0
     assert len(output.text(5.0)) == 1_000_002
     closed.close()
 

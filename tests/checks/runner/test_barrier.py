@@ -63,7 +63,7 @@ def meet(boards: list[NodeBarrier], objections: tuple[str, str] = ("", "")) -> l
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     return said
 
 
@@ -116,7 +116,7 @@ def test_a_node_that_is_still_at_its_checks_is_waited_for(tmp_path: Path) -> Non
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
 
     assert ["", ""] == said
 

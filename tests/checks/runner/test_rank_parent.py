@@ -27,7 +27,7 @@ from checks.process.tree import alive, end_tree, start_ticks
 from checks.runner import rank_parent, rank_stage
 
 ROOT = Path(__file__).resolve().parents[3]
-ENOUGH_S = 30.0
+ENOUGH_S = 60.0
 STORE = """
 class TCPStore:
     def __init__(self, *given): print("store", *given[:4], flush=True)

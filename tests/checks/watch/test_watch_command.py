@@ -53,7 +53,7 @@ class Watch:
     def series(self) -> dict[str, list[tuple[dict[str, str], float]]]:
         """What /metrics serves now, by name; {} if nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
                 text = answer.read().decode()
         except (urllib.error.URLError, OSError):
             return {}
@@ -189,7 +189,7 @@ def test_the_textfile_is_whole_and_says_the_same(tmp_path: Path, log: Path) -> N
 def test_sigterm_ends_it_at_once_and_leaves_no_process(tmp_path: Path, log: Path) -> None:
     with watching(tmp_path, log, "--every", "600") as watch:
         watch.process.terminate()
-        said = watch.process.communicate()[0].decode()
+        said = watch.process.communicate(timeout=110)[0].decode()
 
         assert 128 + signal.SIGTERM == watch.process.returncode
         assert "Traceback" not in said
@@ -206,7 +206,7 @@ def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
     stopped: dict[int, int | None] = {}
     with watching(tmp_path, log, "--every", "0.5") as watch:
         children = Path(f"/proc/{watch.process.pid}/task/{watch.process.pid}/children")
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + 60
         while not stopped and time.monotonic() < ends:
             for pid in children.read_text().split():
                 with suppress(OSError):

@@ -44,7 +44,7 @@ Labels = dict[str, str]
 
 def get(url: str) -> Any:
     """A JSON document."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return json.load(answer)
 
 
@@ -147,7 +147,7 @@ class World:
         process = self.running[name]
         if process.poll() is None:
             process.send_signal(number)
-            process.wait(30)
+            process.wait(60)
 
     def network(self) -> None:
         """A namespace with one link to this machine; both end with the world."""

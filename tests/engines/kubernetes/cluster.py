@@ -114,7 +114,7 @@ class KubernetesCluster:
         """End everything that this started, nodes with their pods first."""
         for process in reversed(self._started.values()):
             process.kill()
-            process.wait(10)
+            process.wait(60)
         self._relay.close()
         for key, value in self._saved.items():
             with contextlib.suppress(OSError):
@@ -289,7 +289,7 @@ class KubernetesCluster:
 
     def _ip(self, index: int, *argv: str) -> None:
         subprocess.run(
-            ("ip", "-n", f"{self.name}-{index}", *argv), check=True, capture_output=True, timeout=20
+            ("ip", "-n", f"{self.name}-{index}", *argv), check=True, capture_output=True, timeout=60
         )
 
     def _pids(self, word: str) -> list[int]:

@@ -169,7 +169,7 @@ class Cloud:
             for n in names
         }
 
-    def wait(self, job: str, timeout_s: float = 20.0) -> dict[str, Any]:
+    def wait(self, job: str, timeout_s: float = 60.0) -> dict[str, Any]:
         """Until the job is over, and its pool where it should be."""
         return self.until(
             lambda: self.jobs()[job],

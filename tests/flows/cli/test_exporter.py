@@ -54,7 +54,7 @@ def test_it_serves_until_a_signal_ends_it(tmp_path: Path, number: signal.Signals
         assert 1.0 == values(port)["prelaunch_store_readable"]
         process.send_signal(number)
 
-        assert code == process.wait(20)
+        assert code == process.wait(60)
 
 
 def test_it_listens_on_this_machine_unless_somebody_says_otherwise() -> None:

@@ -56,7 +56,7 @@ def test_the_deployments_are_told_with_their_pages(world: World, tmp_path: Path)
         held = world.api.get(f"/deployments/{deployment_of(log, 'gate')}").json()
         process.terminate()
 
-        assert 143 == process.wait(30)
+        assert 143 == process.wait(60)
     assert ["gate/here", "commission/here", "reap/here", "remedy/here"] == [line.split()[0] for line in pages]
     fields = held["parameter_openapi_schema"]["definitions"]["GateRequest"]["properties"]
     assert (["laptop"], "prelaunch.gate") == (fields["gate_file"]["enum"], held["entrypoint"])

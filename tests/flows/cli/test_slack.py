@@ -51,7 +51,7 @@ def test_it_serves_until_it_is_told_to_end(
             world.socket.answered(1)
             until(lambda: "serving p5" in said.read_text(encoding="utf-8"), "the line that it serves")
             process.send_signal(number)
-            out, _ = process.communicate()
+            out, _ = process.communicate(timeout=110)
         finally:
             process.kill()
             process.wait()

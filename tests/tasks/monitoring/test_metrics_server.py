@@ -40,7 +40,7 @@ def port() -> Iterator[int]:
 
 def status(port: int, method: str, path: str) -> int:
     """Of one request."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path)
     with connection.getresponse() as answer:
         connection.close()
@@ -62,7 +62,7 @@ def test_pages_are_beside_the_metrics_and_are_only_read(port: int) -> None:
         status(port, *words)
         for words in (("GET", "/"), ("GET", "/nodes/%C3%BC"), ("GET", "/nodes/x"), ("POST", "/"))
     ]
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/")
     with connection.getresponse() as answer:
         assert (b"<p>fleet</p>", "no-store") == (answer.read(), answer.headers["Cache-Control"])
@@ -74,7 +74,7 @@ def test_clients_that_say_nothing_are_left(port: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
     with ExitStack() as open_:
         for _ in range(2 * AT_ONCE):
-            open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         answered = None
         while answered is None:
             try:
@@ -106,7 +106,7 @@ def test_a_service_that_comes_back_gets_its_port_at_once() -> None:
     with server_of(One(), "127.0.0.1", 0, {"/": "<p>fleet</p>", "/nodes/ü": "<p>node</p>"}.get) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as client:
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             answer = b"".join(iter(lambda: client.recv(65536), b""))
         thread.join()

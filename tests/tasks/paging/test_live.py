@@ -47,7 +47,7 @@ class Shown:
 
 def until(true: Callable[[], bool]) -> None:
     """Wait for a condition; a test that waits too long fails."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.005)

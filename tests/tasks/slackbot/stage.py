@@ -230,7 +230,7 @@ async def _filled_in(run: str) -> dict[str, Any]:
     return found
 
 
-def until(ready: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+def until(ready: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
     """Wait for something that another thread or process does."""
     deadline = time.monotonic() + timeout_s
     while not ready():

@@ -293,7 +293,7 @@ def test_what_takes_longer_than_slack_waits_is_said_afterwards(
     slow, before = threading.Event(), ApprovalHandler.submitted
     monkeypatch.setattr(socket_events, "SUBMISSION_S", 0.05)
     monkeypatch.setattr(
-        ApprovalHandler, "submitted", lambda self, payload: (slow.wait(20), before(self, payload))[1]
+        ApprovalHandler, "submitted", lambda self, payload: (slow.wait(60), before(self, payload))[1]
     )
 
     sent = world.socket.submit(EVE, view, "let me in")

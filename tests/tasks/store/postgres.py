@@ -100,7 +100,7 @@ def postgres(template: Path | None = None, keep: Path | None = None) -> Iterator
         finally:
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGINT)  # fast shutdown: ends its own children
-            process.wait(30)
+            process.wait(60)
         if keep is not None:
             _copy(data, keep)
 

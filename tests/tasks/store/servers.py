@@ -111,7 +111,7 @@ class _Passer(BaseHTTPRequestHandler):
         return True
 
     def _behind(self, body: bytes, blind: bool) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.server.behind, timeout=20)
+        connection = http.client.HTTPConnection(self.server.behind, timeout=60)
         kept = {
             k: v
             for k, v in self.headers.items()

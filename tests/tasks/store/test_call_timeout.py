@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -51,10 +52,8 @@ def test_one_that_hangs_is_waited_for_once_and_then_again_when_it_answers(
     hung: Fifo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait is paid by the first call; the others fail at once, until the first one ended after all."""
-    store, waits = PatientStore(hung, limit_s=0.5), list[float]()
-    monkeypatch.setattr(
-        call_timeout, "limited", lambda most_s, call: (waits.append(most_s), limited(most_s, call))
-    )
+    store = PatientStore(hung, limit_s=0.5)
+    monkeypatch.setattr(call_timeout, "limited", waits := Mock(side_effect=limited))
     for _ in range(3):
         with pytest.raises(StoreUnreachable, match="a/b was not read within"):
             store.get("a/b")
@@ -64,7 +63,7 @@ def test_one_that_hangs_is_waited_for_once_and_then_again_when_it_answers(
             os.close(os.open(hung.root / "fifo", os.O_WRONLY | os.O_NONBLOCK))
         time.sleep(0.01)
 
-    assert [0.5, HUNG_S, HUNG_S] == waits
+    assert [0.5, HUNG_S, HUNG_S] == [wait.args[0] for wait in waits.mock_calls]
     assert 0.5 == store._patience_s()
 
 

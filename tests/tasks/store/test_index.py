@@ -184,7 +184,7 @@ def test_fifty_writers_at_once_lose_nothing_on_postgresql(server: Postgres, tmp_
     start, failures = threading.Barrier(50), list[Exception]()
 
     def write(number: int) -> None:
-        start.wait(30)
+        start.wait(60)
         try:
             index.write(STORE, (record(number),))
         except IndexFailed as error:

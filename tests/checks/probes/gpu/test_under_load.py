@@ -95,7 +95,7 @@ def test_a_step_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         uuid = ""
 
         def step(self) -> None:
-            held.wait(20)
+            held.wait(60)
 
     monkeypatch.setattr(under_load, "JOIN_S", 0.05)
     worker = under_load._Worker(Hangs())

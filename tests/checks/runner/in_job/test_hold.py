@@ -53,13 +53,13 @@ def held(folder: Path, says: Callable[[Write], None], ask_s: float = 4.0) -> lis
         for thread in threads:
             thread.start()
         asking = [out / ATTEMPT / ASKING / f"node-{index}" for index, out in enumerate(outs)]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not all(path.exists() for path in asking) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert [f"{QUESTION}\n"] * 2 == [path.read_text() for path in asking]
         says(write)
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert [False, False] == [path.exists() for path in asking]
     return [ended[0], ended[1]]
 
@@ -164,7 +164,7 @@ def test_a_host_that_ends_while_all_hold_ends_it(tmp_path: Path) -> None:
         with board(second) as other:
             holding.start()
             assert "" == other.agree("asking", "")
-        holding.join(30)
+        holding.join(60)
 
     assert [Refusal(Exit.CANNOT_TELL, "cannot_tell: node-1 no longer waits: its gate ended")] == ended
 

@@ -13,7 +13,7 @@ from tasks.launchers.base import JobSpec, JobState
 from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tests.tasks.launchers.contract import Bench, until
 
-SECONDS = 30.0
+SECONDS = 60.0
 Make = Callable[..., KubernetesLauncher]
 
 

@@ -28,7 +28,7 @@ from tests.container_engines import IMAGE, PROGRAMS, Engine, Engines, engines
 from tests.tasks.launchers.local.test_plan import JOB, golden
 
 NAME = "contained-1"
-SECONDS = 20.0
+SECONDS = 60.0
 DEAF = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -9,7 +9,7 @@ from tasks.launchers.local import start_stop
 from tasks.launchers.local.launcher import LocalLauncher
 from tests.tasks.launchers.contract import until, until_final
 
-SECONDS = 20.0
+SECONDS = 60.0
 STARTED = """
 import os, sys, time
 node, folder = os.environ["PRELAUNCH_NODE"], os.path.join(sys.argv[1], os.environ["PRELAUNCH_ATTEMPT"])

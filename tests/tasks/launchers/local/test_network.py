@@ -23,7 +23,7 @@ from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import hosts_text
 from tests.tasks.launchers.faults import cut, heal, lent_network, shape
 
-SECONDS = 20.0
+SECONDS = 60.0
 NAMESPACES = LocalNetwork.NAMESPACES
 # Each node listens, calls its peer by name, and writes what both said.
 PING = """
@@ -252,7 +252,7 @@ def megabytes_per_second(name: str, address: str) -> float:
     with subprocess.Popen((*inside, f"{name}-0", "python3", "-c", receive), stdout=subprocess.PIPE) as server:
         assert server.stdout is not None and server.stdout.readline() == b"up\n"
         done = subprocess.run(
-            (*inside, f"{name}-1", "python3", "-c", send), capture_output=True, check=True, timeout=20
+            (*inside, f"{name}-1", "python3", "-c", send), capture_output=True, check=True, timeout=60
         )
     return float(done.stdout)
 

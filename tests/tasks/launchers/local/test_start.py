@@ -21,7 +21,7 @@ from tasks.launchers.local.job_folder import JobFolder
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
 
 ROOT = Path(__file__).resolve().parents[4]
-SECONDS = 15.0
+SECONDS = 60.0
 TELL = "import os, sys, time; open(os.path.join(sys.argv[1], os.environ['PRELAUNCH_ATTEMPT']), 'w').close(); "
 # What each of two processes runs: both wait for the same moment, then submit the same job.
 RACER = """

@@ -15,7 +15,7 @@ from tasks.launchers.base import JobSpec, JobState
 from tasks.launchers.local.job_folder import JobFolder, Keepers
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
 
-SECONDS = 15.0
+SECONDS = 60.0
 TELL = """
 import os, signal, subprocess, sys, time
 def tell(what="pid"):

@@ -134,8 +134,8 @@ def test_progress_on_its_way_is_not_the_last_word(slack: SlackServer, setup: Not
     ending.start()
     ending.join(0.2)  # time enough to overtake
     slack.heal()
-    late.join(10)
-    ending.join(10)
+    late.join(60)
+    ending.join(60)
 
     assert slack.only().text == HEAD
 

@@ -69,7 +69,7 @@ class Node:
         freed.append(threading.current_thread() is threading.main_thread())
 
 def wait(count):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(freed) < count and time.monotonic() < deadline:
         time.sleep(0.01)
 

@@ -88,7 +88,7 @@ def _ask(server: EmbeddedServer, path: str, auth: str | None = None) -> object:
             "Authorization": "Basic " + base64.b64encode(told.encode()).decode(),
         },
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

@@ -41,7 +41,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(60)
 
 
 def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -55,7 +55,7 @@ class WarmChildren:
     def end(self) -> None:
         """End the process that children are forks of."""
         self._ours.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 class WarmChild:
