@@ -20,10 +20,12 @@ from tasks.launchers.base import (
     LaunchRejected,
     Plan,
 )
+from tasks.launchers.interruption import pause
 from tasks.launchers.sagemaker import warm_pool
 from tasks.launchers.sagemaker.api import Clients, Described, describe
 from tasks.launchers.sagemaker.errors import Refused, explained
-from tasks.launchers.sagemaker.job_states import detail_of, state_of
+from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
+from tasks.launchers.sagemaker.request.difference import differences, differences_text
 from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
 
@@ -40,6 +42,8 @@ SAME = (
 # "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
 STOP_S = 600.0
 FIRST_LOOK_S = 0.2
+# Judgement: AWS promises no time after which a job that it took is described.
+VISIBLE_S, VISIBLE_PAUSE_S = 30.0, 0.5
 
 
 def submit(clients: Clients, plan: Plan) -> JobHandle:
@@ -53,7 +57,38 @@ def submit(clients: Clients, plan: Plan) -> JobHandle:
                 break
         else:
             _leave_key(clients, call)
-    return _create(clients, call) if found is None else adopted(found, call)
+    if found is not None:
+        handle = adopted(found, call)
+    else:
+        handle, found = _create(clients, call), _visible(clients, call.name)
+    _require_as_sent(clients, call, found)
+    return handle
+
+
+def _visible(clients: Clients, name: str) -> Described:
+    """The job that was just created: for a moment SageMaker may not know it. Raises LaunchError."""
+    end = time.monotonic() + VISIBLE_S
+    while (found := describe(clients, name)) is None:
+        if time.monotonic() > end or not pause(VISIBLE_PAUSE_S):
+            raise EngineUnavailable(
+                f"sagemaker:CreateTrainingJob took {name}, and describes none after {VISIBLE_S:g} s. Try again."
+            )
+    return found
+
+
+def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
+    """Stop a job that AWS has otherwise than it was sent, and raise LaunchRejected. Once its containers ran that saves nothing."""
+    wrong = differences(call.body, found) if not trained(found) and not state_of(found).final else ()
+    if not wrong:
+        return
+    try:
+        _stop(clients, call.name)
+    except LaunchError as error:
+        raise warm_pool.with_command(error, clients, call.name, warm_pool.STOP) from error
+    raise LaunchRejected(
+        f"{call.name} was stopped before its checks, because AWS does not have it as it was sent: {differences_text(wrong)}. Find out "
+        "what changes the requests of this account, or ask for what it allows in [cluster.options] or [training] request."
+    )
 
 
 def adopted(found: Described, call: ApiCall) -> JobHandle:
@@ -196,12 +231,12 @@ def _stop(clients: Clients, name: str) -> None:
 
 
 def _wait(clients: Clients, name: str, poll_s: float, within_s: float) -> Described | None:
-    end, pause = time.monotonic() + within_s, min(FIRST_LOOK_S, poll_s)
+    end, next_s = time.monotonic() + within_s, min(FIRST_LOOK_S, poll_s)
     while (described := describe(clients, name)) and not state_of(described).final:
         if time.monotonic() >= end:
             raise LaunchError(
                 f"{name} was asked to stop and has not ended after {within_s:g} s: {detail_of(described)}."
             )
-        time.sleep(pause)
-        pause = min(poll_s, pause * 1.5)
+        time.sleep(next_s)
+        next_s = min(poll_s, next_s * 1.5)
     return described

@@ -28,8 +28,9 @@ URL = f"s3://bucket/gates/{JOB}/in/bundle.json"
 
 
 def creates(aws: Stubbed) -> None:
-    """CreateTrainingJob takes the request."""
+    """CreateTrainingJob takes the request, and DescribeTrainingJob has it so."""
     aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+    aws.describes(described())
 
 
 def stored(data: bytes) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def test_another_submit_that_was_quicker_is_adopted() -> None:
     with stubbed() as aws:
         aws.knows_none()
         aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
-        aws.describes(described())
+        aws.describes(described(), described())
         assert aws.launcher.submit(a_plan()).adopted
 
 
@@ -125,7 +126,7 @@ def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(monkeypatch:
     with stubbed() as aws:
         calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
         aws.knows_none()
-        aws.describes(described())
+        aws.describes(described(), described())
         assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
 
 
@@ -196,7 +197,7 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
         aws.refuses("create_training_job", code, "later", status)
         aws.knows_none()
         aws.refuses("create_training_job", code, "later", status)
-        aws.describes(described())
+        aws.describes(described(), described())
         assert not aws.launcher.submit(a_plan()).adopted
 
 
@@ -346,6 +347,7 @@ def test_each_job_gets_a_key_of_its_own_that_no_plan_has(monkeypatch: pytest.Mon
             aws.knows_none()
             aws.s3.add_response("put_object", {})
             aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
+            aws.describes(described())
             assert not aws.launcher.submit(plan).adopted
         (given,) = put
         assert {**KEY_AT, "IfNoneMatch": "*"} == {name: given[name] for name in given if name != "Body"}
@@ -362,6 +364,7 @@ def test_the_key_of_a_submit_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
         aws.knows_none()
         aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
         aws.sagemaker.add_response("create_training_job", ARN, dict(plan.calls[0].body))
+        aws.describes(described())
         assert not aws.launcher.submit(plan).adopted
 
 

@@ -1,0 +1,72 @@
+"""A job that AWS has otherwise than it was sent is stopped before its checks are paid for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import EngineUnavailable, LaunchRejected
+from tasks.launchers.sagemaker import submit
+from tests.tasks.launchers.sagemaker.stubbed import JOB, a_plan, described, ended, stubbed
+
+ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
+CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_a_job_that_aws_has_otherwise_than_it_was_sent_is_stopped(found: bool) -> None:
+    """Before its checks are paid for, also where a gate that died had created it. The field and both values are named."""
+    with stubbed() as aws:
+        if not found:
+            aws.knows_none()
+            aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+        aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+        with pytest.raises(
+            LaunchRejected, match=r"StoppingCondition\.MaxRuntimeInSeconds is 86400, and 1800 was sent"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+def test_a_job_that_cannot_be_stopped_is_said_with_the_command() -> None:
+    """It is billed until somebody stops it."""
+    with stubbed() as aws:
+        aws.describes(described(secondary="Starting", steps=("Starting",), **CHANGED))
+        aws.refuses("stop_training_job", "AccessDeniedException", "no")
+        with pytest.raises(
+            LaunchRejected, match=f"aws sagemaker stop-training-job --training-job-name {JOB}"
+        ):
+            aws.launcher.submit(a_plan())
+
+
+@pytest.mark.parametrize("job", [described(**CHANGED), ended("Failed", steps=(), **CHANGED)])
+def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[str, Any]) -> None:
+    """A training that a dead gate left behind goes on."""
+    with stubbed() as aws:
+        aws.describes(job)
+        assert aws.launcher.submit(a_plan()).adopted
+
+
+def test_a_created_job_that_is_not_described_at_once_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SageMaker may forget it for a moment."""
+    monkeypatch.setattr(submit, "VISIBLE_PAUSE_S", 0.0)
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none(3)
+        aws.describes(described(steps=()))
+        assert not aws.launcher.submit(a_plan()).adopted
+
+
+def test_a_created_job_that_is_never_described_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What became of it is not known: the gate asks again, and ends it by its name."""
+    monkeypatch.setattr(submit, "VISIBLE_S", -1.0)
+    with stubbed() as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none()
+        with pytest.raises(EngineUnavailable, match="describes none"):
+            aws.launcher.submit(a_plan())
