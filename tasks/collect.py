@@ -31,7 +31,7 @@ from checks.judge.machine_identity import ENGINE_IDS
 from checks.merge import merge
 from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
-from tasks.gate.blocking_calls import run_to_end, run_within
+from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import expected_checks_s
@@ -200,7 +200,7 @@ async def follow_job(
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)
-        session.seen[job] = status = await _state(launcher, job, _patience_s(clock), status)
+        session.seen[job] = status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
         times.add(status.state, now - last)
         ran = ran or status.state is JobState.RUNNING
@@ -223,16 +223,6 @@ async def follow_job(
         pause = poll_pause_s(launcher.poll_s, now - begun)
         until = clock.gives_up_at if clock is not None else math.inf
         await asyncio.sleep(min(pause, max(until - time.monotonic(), 0.0)))
-
-
-async def _state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
-    """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last."""
-    try:
-        return await run_within(patience_s, launcher.state, job)
-    except TimeoutError as error:
-        return JobStatus(
-            JobState.UNKNOWN, f"the engine does not answer: {error}", last.attempt, last.exit_codes
-        )
 
 
 def _patience_s(clock: CheckDeadline | None) -> float:

@@ -48,8 +48,6 @@ from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
 
 ROUNDS = 2
-# AWS says that a pool becomes available "some time after" its job completed, and no more than that.
-COMING_S = 600.0
 # How long after the training runs the engine may take to say whose the pool is.
 PROOF_S = 60.0
 IDENTITIES = (("gpu_uuids", "GPU UUIDs"), ("boot_id", "boot id"), ("pool_token", "token"))
@@ -211,7 +209,7 @@ async def _known(session: Session, check: str) -> Hold:
     while True:
         await raise_if_stopped(session, stop)
         hold = await run_to_end(_asked, session, check)
-        if hold.keeping is not Keeping.COMING or time.monotonic() - begun > COMING_S:
+        if hold.keeping is not Keeping.COMING or time.monotonic() - begun > hold.within_s:
             return hold
         report_progress(Progress("pool", f"waiting for the machines of {check}: {hold.said}"))
         await asyncio.sleep(session.setting.launcher.poll_s)
@@ -230,7 +228,7 @@ def _lost(hold: Hold) -> str:
     if hold.keeping is Keeping.TAKEN:
         return f"were taken by {hold.by or 'another job'}{said}"
     if hold.keeping is Keeping.COMING:
-        return f"were not ready within {COMING_S:.0f} s{said}"
+        return f"were not ready within {hold.within_s:.0f} s{said}"
     return f"are no longer available{said}"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -39,7 +38,6 @@ from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key
 
 LOG = logging.getLogger("prelaunch")
-ROUNDS = 2  # so often a job is submitted to an engine that does not answer
 
 
 class PreflightFailed(LaunchRejected):
@@ -58,15 +56,21 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
     engine = session.keeper.lease.engine.launcher
     said = f"job {job.name} is being submitted (engine {engine})"
     report_progress(Progress(stage, said))
-    plan, begun = session.setting.launcher.plan(job), time.monotonic()
+    plan, said_at_s = session.setting.launcher.plan(job), 0.0
 
     def tell(silence: Silence) -> None:
-        tried = f"tried for {time.monotonic() - begun:.0f} s, at most {ROUNDS * silence.most_s:.0f} s"
+        nonlocal said_at_s
+        if said_at_s <= silence.tried_s < 2 * said_at_s:
+            return
+        said_at_s = silence.tried_s
+        tried = f"tried for {silence.tried_s:.0f} s, at most {silence.most_s:.0f} s"
         report_progress(Progress(stage, f"{silence.what} ({tried}): {said}"))
 
     with silences(tell):
         try:
             return _submit(session, plan)
+        except NotSubmitted:
+            raise  # the launcher has waited for an answer as long as it waits for any
         except EngineUnavailable:
             if is_interrupted():
                 raise

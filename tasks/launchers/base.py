@@ -20,6 +20,8 @@ from checks.value_types import SPARSE
 # Once the training has ended with an error on one node, the others have this long for errors and checkpoints of their own. Then the
 # job ends: nothing else would end it before its max runtime, and its machines cost as much as those of a training that learns.
 FAILED_NODE_GRACE_S = 30.0
+# AWS says that a pool becomes available "some time after" its job completed, and no more than that.
+COMING_S = 600.0
 # A replaced node of HyperPod is there after 20 to 30 minutes, and the nodes that stayed wait for it.
 REPLACED_S = 1800.0
 
@@ -112,11 +114,15 @@ class Keeping(Enum):
 
 @dataclass(frozen=True)
 class Hold:
-    """What the engine says about an ended job's machines. `said` is evidence for people."""
+    """What the engine says about an ended job's machines. `said` is evidence for people.
+
+    Machines that are not known to be kept (COMING) after `within_s` are not.
+    """
 
     keeping: Keeping
     said: str = ""
     by: str = ""
+    within_s: float = COMING_S
 
 
 class PreflightResult(Enum):

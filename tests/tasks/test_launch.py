@@ -74,10 +74,9 @@ def test_a_pool_that_is_lost_twice_ends_the_gate(tmp_path: Path) -> None:
         asyncio.run(wait_for_pool(one, PASSED))
 
 
-def test_a_pool_that_never_comes_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_never_comes_is_lost(tmp_path: Path) -> None:
     """The wait has an end."""
-    monkeypatch.setattr(launch, "COMING_S", 0.0)
-    one = session(tmp_path, FakeEngine(holds=[COMING]))
+    one = session(tmp_path, FakeEngine(holds=[replace(COMING, within_s=0.0)]))
     one.rounds = launch.ROUNDS
 
     with pytest.raises(PoolLost, match="were not ready within 0 s"):

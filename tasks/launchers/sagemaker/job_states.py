@@ -52,6 +52,7 @@ WORDS: Mapping[str, str] = {
     "MaxRuntimeExceeded": "it reached its max runtime",
     "MaxWaitTimeExceeded": "it reached its max wait time",
     "Interrupted": "its spot instances were taken away",
+    "Deleting": "somebody is deleting it",
 }
 SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and its kind stands in front
 # The container ended badly, the request is wrong, there are no machines, SageMaker itself failed.
@@ -68,13 +69,20 @@ REASONS: Mapping[str, Trouble] = {
 
 def state_of(described: Mapping[str, Any]) -> JobState:
     """The state; UNKNOWN if the main status itself is not known. It is final exactly where the main status is."""
-    status, secondary = pair(described)
+    status, secondary = before_deletion(*pair(described))
     if status == "InProgress":
         has_machines = JobState.RUNNING if trained(described) else JobState.PENDING
         return IN_PROGRESS.get(secondary, has_machines)
     if status == "Stopped":
         return STOPPED.get(secondary, JobState.CANCELLED)
     return STATUS.get(status, JobState.UNKNOWN)
+
+
+def before_deletion(status: str, secondary: str) -> tuple[str, str]:
+    """The pair without the word Deleting: only a job that has ended can be deleted (DeleteTrainingJob), and how is the second word."""
+    if status != "Deleting":
+        return status, secondary
+    return (secondary if secondary in ("Completed", "Failed") else "Stopped"), secondary
 
 
 def pair(described: Mapping[str, Any]) -> tuple[str, str]:
@@ -86,7 +94,7 @@ def detail_of(described: Mapping[str, Any]) -> str:
     """What SageMaker reports about the job now, for people."""
     status, secondary = pair(described)
     said = [status if status == secondary else f"{status}/{secondary}"]
-    said += [WORDS[secondary]] if secondary in WORDS else []
+    said += [WORDS[word] for word in dict.fromkeys((status, secondary)) if word in WORDS]
     reason = str(described.get("FailureReason") or "")
     steps = described.get("SecondaryStatusTransitions") or [{}]
     message = str(steps[-1].get("StatusMessage") or "")
@@ -141,6 +149,7 @@ def trouble_of(status: str, secondary: str, reason: str, trained: bool) -> Troub
 
     `trained` says whether its containers ever ran. A reason of no known kind is ENDED: judge by the report.
     """
+    status, secondary = before_deletion(status, secondary)
     if status == "Stopped":
         if secondary == "MaxRuntimeExceeded":
             return Trouble.MAX_RUNTIME

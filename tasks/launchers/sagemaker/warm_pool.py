@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from tasks.launchers.base import EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
+from tasks.launchers.base import COMING_S, EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker.api import Clients, Described, describe
 from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.job_states import keeps, state_of, trained
@@ -20,6 +20,8 @@ TABLE: Mapping[str, Keeping] = {
     "Reused": Keeping.TAKEN,
     "Terminated": Keeping.GONE,
 }
+# Judgement: a job that ended has its pool's first status, InUse, within moments, or no pool at all.
+NO_STATUS_S = 60.0
 # The pool becomes Available some time after the job has ended; AWS says no number.
 RELEASE_S = 180.0
 # AWS CLI, sagemaker stop-training-job and update-training-job.
@@ -43,7 +45,7 @@ def hold_of(described: Described) -> Hold:
     said += f", {retained} s retained" if retained is not None else ""
     keeping = TABLE.get(status, Keeping.COMING)
     by = str(pool.get("ReusedByJob") or "") if keeping is Keeping.TAKEN else ""
-    return Hold(keeping, said + (f" by {by}" if by else ""), by)
+    return Hold(keeping, said + (f" by {by}" if by else ""), by, COMING_S if status else NO_STATUS_S)
 
 
 def hold(clients: Clients, name: str) -> Hold:

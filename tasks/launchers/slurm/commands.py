@@ -22,6 +22,11 @@ PASSED = (
 )  # fmt: skip
 # The line with which a command of Slurm ends itself (src/common/log.c); the errors before it are steps on the way there.
 FATAL = re.compile(r"\w+: fatal: ")
+# What every command says on a machine without a usable slurm.conf (src/common/read_config.c and parse_config.c of Slurm 22.05): no
+# slurmctld can be waited for.
+NO_CONFIGURATION = re.compile(
+    r"Could not establish a configuration source|Unable to process configuration file|cannot stat file|No SlurmctldHost defined"
+)
 # src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
 NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
@@ -63,7 +68,10 @@ def run(*argv: str, timeout_s: float = ANSWER_S) -> Said:
             f"there is no {argv[0]} on this machine. Run the gate where Slurm's commands are installed."
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise EngineUnavailable(f"{argv[0]} did not answer within {timeout_s:g} s.") from error
+        said = one_line((error.stderr or b"").decode(errors="replace").strip(), 500)
+        raise EngineUnavailable(
+            f"{argv[0]} did not answer within {timeout_s:g} s{f': {said}' if said else ''}."
+        ) from error
     except OSError as error:
         raise EngineUnavailable(f"{argv[0]} cannot be started: {error.strerror or error}.") from error
     return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

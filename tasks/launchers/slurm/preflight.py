@@ -69,10 +69,12 @@ def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[Pr
     deadline = time.monotonic() + LOOK_S
     try:
         said = commands.run("scontrol", "ping", timeout_s=SEEN_S)
-    except EngineUnavailable as error:
+    except commands.MissingCommand as error:
         return (_wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
+    except EngineUnavailable as error:
+        return (_silent(str(error)),)
     if said.code:
-        return (_unanswered("slurmctld", f"it does not answer: {said.words}"),)
+        return (_silent(f"it does not answer: {said.words}"),)
     made = [PreflightCheck("slurmctld", PreflightResult.OK, said.words)]
     looks: tuple[Callable[[], Iterator[PreflightCheck]], ...] = (
         lambda: _requests(plans, options),
@@ -353,6 +355,17 @@ def _reboots() -> Iterator[PreflightCheck]:
 
 def _wrong(subject: str, message: str, remedy: str) -> PreflightCheck:
     return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
+
+
+def _silent(message: str) -> PreflightCheck:
+    """Why scontrol ping had no good answer: there is no Slurm, or it may answer later."""
+    if commands.NO_CONFIGURATION.search(message):
+        return _wrong(
+            "Slurm's configuration",
+            message,
+            "Run the gate on a login node, or correct slurm.conf (SLURM_CONF).",
+        )
+    return _unanswered("slurmctld", message)
 
 
 def _unanswered(subject: str, message: str) -> PreflightCheck:

@@ -27,7 +27,7 @@ def test_the_tables_use_words_of_the_api_alone() -> None:
 
 
 def test_every_status_of_a_running_or_ended_job_has_a_row() -> None:
-    """Only Deleting has none: SageMaker forgets such a job, and how it ended is not known."""
+    """Only Deleting has none: how such a job ended is its second word."""
     assert set(shape().members["TrainingJobStatus"].enum) - set(job_states.STATUS) == {
         "InProgress",
         "Deleting",
@@ -64,7 +64,11 @@ def test_only_a_status_that_is_final_at_aws_is_final() -> None:
         ("Stopped", "Failed", JobState.CANCELLED),
         ("Stopping", "SomethingNew", JobState.RUNNING),
         ("InProgress", "SomethingNew", JobState.PENDING),
-        ("Deleting", "Completed", JobState.UNKNOWN),
+        ("Deleting", "Completed", JobState.SUCCEEDED),
+        ("Deleting", "Failed", JobState.FAILED),
+        ("Deleting", "Stopped", JobState.CANCELLED),
+        ("Deleting", "MaxRuntimeExceeded", JobState.FAILED),
+        ("Deleting", "SomethingNew", JobState.CANCELLED),
         ("SomethingNew", "Completed", JobState.UNKNOWN),
         ("", "", JobState.UNKNOWN),
     ],

@@ -33,7 +33,7 @@ ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/
             kept("Terminated", ResourceRetainedBillableTimeInSeconds=0),
             Hold(Keeping.GONE, "WarmPoolStatus Terminated, 0 s retained"),
         ),
-        (ended(), Hold(Keeping.COMING, "WarmPoolStatus is not there yet")),
+        (ended(), Hold(Keeping.COMING, "WarmPoolStatus is not there yet", within_s=warm_pool.NO_STATUS_S)),
         (ended(keep_alive_s=0), Hold(Keeping.NOTHING)),
         (
             ended("Failed", FailureReason=CAPACITY, steps=("Starting", "Pending", "Failed")),
