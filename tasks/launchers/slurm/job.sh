@@ -13,6 +13,7 @@ if [[ "$(cat "$job/claim" 2>/dev/null)" != "$SLURM_JOB_ID" ]]; then
 fi
 rm -f "$job/ended.json" # of a start before this one
 touch "$job/begun"
+echo "prelaunch: start $((${SLURM_RESTART_COUNT:-0} + 1)) of job $SLURM_JOB_ID" >&2 # what follows in the log is of this start
 
 # The user's profile may set what belongs to another gate.
 for name in "${!PRELAUNCH_@}" "${!PREFECT_@}"; do

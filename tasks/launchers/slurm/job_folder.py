@@ -16,10 +16,12 @@ from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.base import JobState, Plan, Trouble
 from tasks.launchers.slurm.batch_script import SCRIPT, START
+from tasks.launchers.slurm.job_states import START_MARK
 
 SUBMITTED, CLAIM, ENDED, FINAL = "submitted.json", "claim", "ended.json", "final.json"
 NOBODY = "cancelled"  # a claim that no job has
 NUMBER_BYTES = 64
+SCRIPT_LOG_BYTES = 1 << 18
 GRACE = re.compile(r"^failed_grace_s=(\d{1,9})$", re.MULTILINE)
 
 
@@ -37,12 +39,13 @@ class ScriptEnd:
 
 @dataclass(frozen=True)
 class FinalState:
-    """final.json: the last state of the job; `ended` is as in JobStatus."""
+    """final.json: the last state of the job; `ended` is as in JobStatus, and `codes` are exit codes that no agent recorded."""
 
     state: JobState
     trouble: Trouble
     detail: str
     ended: tuple[str, ...] = ()
+    codes: tuple[tuple[str, int], ...] = ()
 
 
 class SharedJobFolder:
@@ -128,16 +131,18 @@ class SharedJobFolder:
         table = _table(self.path / FINAL)
         try:
             ended = tuple(map(str, table.get("ended") or ()))
+            codes = tuple((str(node), int(code)) for node, code in (table.get("codes") or {}).items())
             return FinalState(
-                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended
+                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended, codes
             )
-        except (KeyError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             return None
 
     def write_final(self, final: FinalState) -> None:
         """Record the last state, and remove the key: no start of this job will need it."""
         table = {
             "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail, "ended": final.ended,
+            "codes": dict(final.codes),
         }  # fmt: skip
         write_whole(self.path / FINAL, json.dumps(table).encode())
         secret_key.remove(self.path / "in" / secret_key.FILE)
@@ -160,11 +165,15 @@ class SharedJobFolder:
 
     def last_words(self) -> str:
         """The last line of the batch script's own log, "" if there is none."""
+        lines = [line.strip() for line in self.script_words().splitlines() if line.strip()]
+        return lines[-1] if lines and START_MARK not in lines[-1] else ""
+
+    def script_words(self) -> str:
+        """The end of the batch script's own log, which has what srun says; "" if there is none."""
         try:
-            lines = _tail(self.script_log, 4096).splitlines()
+            return _tail(self.script_log, SCRIPT_LOG_BYTES)
         except OSError:
             return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _tail(path: Path, last_bytes: int) -> str:

@@ -6,10 +6,13 @@ are read and not JSON, which differs between the two. None of the states proves 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from checks.documents.hostlist import HostListError, expand
 from tasks.launchers.base import JobState, Trouble
+from tasks.text.inert import one_line
 
 # What is asked of squeue and sacct, so that `rows_of` can read it.
 SQUEUE_FORMAT = "%A|%T|%N|%r"
@@ -88,6 +91,17 @@ NO_REASON = ("", "None")
 NO_NODES = ("", "(null)")
 
 
+# What job.sh prints first, so that what follows in the log is of this start.
+START_MARK = "prelaunch: start "
+# srun's own words (src/srun/libsrun/launch.c, src/api/step_launch.c; seen with Slurm 22.05): it could not start a task, which has its
+# number in the order of the nodes, or a task has ended, with the name of its node.
+NOT_LAUNCHED = re.compile(r"^srun: error: tasks? ([\d,-]+) launch failed: (.*)$", re.MULTILINE)
+TASK_ENDED = re.compile(
+    r"^srun: error: (\S+): tasks? [\d,-]+: (Exited with exit code (\d+)|[A-Z].*)$", re.MULTILINE
+)
+SIGNAL_WORDS: Mapping[str, int] = {"Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Aborted": -6}
+
+
 class UnreadableRow(Exception):
     """A line of squeue or sacct is not of the form that was asked for."""
 
@@ -128,6 +142,34 @@ class Row:
         said = [f"job {self.job_id} is {self.state}", words]
         said += [self.why] if self.why not in NO_REASON else []
         return ": ".join(filter(None, said))
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """How the task of a node ended, in srun's words. `launched`: it was started. `code` is None where it is not known."""
+
+    said: str
+    launched: bool
+    code: int | None = None
+
+
+def task_ends(log: str, nodes: str) -> dict[str, TaskEnd]:
+    """The nodes of the list `nodes` whose task did not start or has ended badly in the last start that the script's log is about."""
+    own = log.rpartition(START_MARK)[2]
+    try:
+        names = expand(nodes)
+        found = {
+            names[int(number)]: TaskEnd(f"its task was not started ({said.strip()})", launched=False)
+            for numbers, said in NOT_LAUNCHED.findall(own)
+            for number in expand(f"[{numbers}]")
+            if int(number) < len(names)
+        }
+        for hosts, said, code in TASK_ENDED.findall(own):
+            end = TaskEnd(one_line(said, 100), True, int(code) if code else SIGNAL_WORDS.get(said))
+            found |= {name: end for name in expand(hosts) if name in names and name not in found}
+    except (HostListError, ValueError):
+        return {}
+    return found
 
 
 def rows_of(text: str) -> tuple[Row, ...]:

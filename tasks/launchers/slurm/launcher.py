@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from checks.documents.answer import ANSWER
+from checks.documents.hostlist import expand
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts
 from tasks.launchers.attempts import ATTEMPT
@@ -33,7 +36,7 @@ from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
 from tasks.launchers.slurm.job_folder import NOBODY, FinalState, ScriptEnd, SharedJobFolder
-from tasks.launchers.slurm.job_states import PROLOG, Row, row_for, submitted_row
+from tasks.launchers.slurm.job_states import PROLOG, Row, TaskEnd, row_for, submitted_row, task_ends
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
 
@@ -76,6 +79,7 @@ class SlurmLauncher:
         self.delays = Delays(begins_s=self.options.joins_s + 60.0, reports_s=SETTLE_S, ends_s=60.0)
         self._lines = sbatch_lines(self.options.sbatch_file)
         self._over_since: dict[str, float] = {}
+        self._ended_since: dict[str, float] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return ()
@@ -176,6 +180,10 @@ class SlurmLauncher:
             # Released by somebody, it would start long after the gate was over.
             submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
             return self._final(name, folder, seen, _not_started(row))
+        if row is not None and row.state == "RUNNING" and (lost := self._unstarted(name, row, folder, seen)):
+            # Nothing else would end it: the other nodes wait for these.
+            submission.cancel(name, folder, self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
+            return self._final(name, folder, folder.attempts(), _without(lost, row))
         if row is not None and row.was_cancelled_with_nodes and not folder.claim():
             reasons = commands.node_reasons(row.nodes)
             if any(reason.startswith(PROLOG) for reason in reasons):
@@ -198,6 +206,22 @@ class SlurmLauncher:
             )
         return self._final(name, folder, seen, _end_of(row, ended, seen, folder))
 
+    def _unstarted(self, name: str, row: Row, folder: SharedJobFolder, seen: Attempts) -> dict[str, TaskEnd]:
+        """The nodes on which nothing of the gate runs: srun could not start their task, or it has ended and no agent left a record.
+
+        A record may be on its way here; one that is still missing after SETTLE_S was never written. Of a job that has begun to train
+        srun's words are those of the training.
+        """
+        if seen.current and any((folder.out / seen.current / "started").glob("*")):
+            return {}
+        ends = task_ends(folder.script_words(), row.nodes)
+        lost = {node: end for node, end in ends.items() if node not in seen.hosts}
+        if lost and all(end.launched for end in lost.values()):
+            since = self._ended_since.setdefault(name, time.monotonic())
+            return lost if time.monotonic() - since >= SETTLE_S else {}
+        self._ended_since.pop(name, None)
+        return lost
+
     def _settling(self, name: str, row: Row | None, ended: ScriptEnd | None, seen: Attempts) -> bool:
         """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here."""
         by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
@@ -212,7 +236,7 @@ class SlurmLauncher:
             folder.write_final(final)
         except OSError as error:
             said = f"{final.detail}; {submission.remedy(error, folder.path)}"
-            final = FinalState(final.state, final.trouble, said)
+            final = replace(final, detail=said)
         self._over_since.pop(name, None)
         return _status(final, seen)
 
@@ -273,6 +297,15 @@ def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: Sh
     return FinalState(JobState.FAILED, Trouble.ENDED, _with_words(said, seen, folder))
 
 
+def _without(lost: Mapping[str, TaskEnd], row: Row) -> FinalState:
+    """The end of a job of which some nodes never began; the others are ended because of them."""
+    said = "; ".join(f"{node}: {end.said}" for node, end in sorted(lost.items())[:8])
+    others = tuple(node for node in expand(row.nodes) if node not in lost)
+    codes = tuple((node, end.code) for node, end in sorted(lost.items()) if end.code is not None)
+    later = "no agent ran there, so the job was ended"
+    return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others, codes)
+
+
 def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
     """On which nodes a training has failed, and how long the script waits for the others; nothing of a job that only checks."""
     failed = _failed(seen)
@@ -296,7 +329,7 @@ def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
 
 
 def _status(final: FinalState, seen: Attempts) -> JobStatus:
-    codes = dict(seen.exit_codes)
+    codes = {**dict(seen.exit_codes), **dict(final.codes)}
     return JobStatus(
         final.state, final.detail, seen.current, codes, final.trouble, seen.earlier, ended=final.ended
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.launchers.base import JobState, Trouble
-from tasks.launchers.slurm.job_states import STATES, TROUBLES, Row, UnreadableRow, row_for, rows_of
+from tasks.launchers.slurm.job_states import STATES, TROUBLES, Row, UnreadableRow, row_for, rows_of, task_ends
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,44 @@ def test_the_row_of_a_job() -> None:
     rows = (Row(9, "PENDING"), Row(7, "RUNNING"))
 
     assert (row_for(rows, None), row_for(rows, 9), row_for(rows, 8)) == (rows[1], rows[0], None)
+
+
+OF_FOUR = "n[0-1],n[3,7]"
+STARTED = "prelaunch: start 1 of job 5\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "ends"),
+    [
+        # The first five are what Slurm 22.05 printed.
+        ("srun: error: task 0 launch failed: Slurmd could not connect IO", {"n0": (False, None)}),
+        ("srun: error: n1: task 1: Exited with exit code 127", {"n1": (True, 127)}),
+        (
+            "srun: error: n7: task 3: Exited with exit code 2\nsrun: error: n1: task 1: Exited with exit code 2",
+            {"n1": (True, 2), "n7": (True, 2)},
+        ),
+        ("srun: error: n0: task 0: Killed\nsrun: Force Terminated StepId=4.0", {"n0": (True, -9)}),
+        (
+            "slurmstepd-n1: error: execve(): /no/such: No such file or directory\nsrun: error: n1: task 1: Exited with exit code 2",
+            {"n1": (True, 2)},
+        ),
+        ("srun: error: task 2 launch failed: Unspecified error", {"n3": (False, None)}),
+        ("srun: error: tasks 1-2 launch failed: Error configuring interconnect", {"n1": (False, None), "n3": (False, None)}),
+        ("srun: error: n[0-1]: tasks 0-1: Exited with exit code 127", {"n0": (True, 127), "n1": (True, 127)}),
+        ("srun: error: n1: task 1: Segmentation fault", {"n1": (True, -11)}),
+        ("srun: error: n1: task 1: Out Of Memory", {"n1": (True, None)}),
+        ("srun: error: task 9 launch failed: x", {}),
+        ("srun: error: elsewhere: task 1: Exited with exit code 1", {}),
+        ("srun: error: n[0-: task 1: Exited with exit code 1", {}),
+        ("srun: error: Unable to confirm allocation for job 5: Socket timed out", {}),
+        ("srun: Job step creation temporarily disabled, retrying", {}),
+        ("my training says srun: error: n1: task 1: Exited with exit code 1", {}),
+        ("srun: error: n1: task 1: Exited with exit code 1\nprelaunch: start 2 of job 5", {}),
+        ("", {}),
+    ],
+)  # fmt: skip
+def test_what_srun_says_of_tasks(log: str, ends: dict[str, tuple[bool, int | None]]) -> None:
+    """By node, of the last start alone: whether it was started at all, and its exit code."""
+    assert ends == {
+        node: (end.launched, end.code) for node, end in task_ends(STARTED + log + "\n", OF_FOUR).items()
+    }

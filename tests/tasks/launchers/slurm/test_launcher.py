@@ -354,3 +354,41 @@ def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, 
     answers.sinfo = Said(0, "Prolog error\n", "")
 
     assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)
+
+
+LAUNCH_FAILED = "srun: error: task 1 launch failed: Slurmd could not connect IO\n"
+EXITED = "srun: error: n2: task 1: Exited with exit code 127\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "files", "settle_s", "over"),
+    [
+        (LAUNCH_FAILED, ("agent/n1",), 3600.0, True),
+        (EXITED, ("agent/n1",), 0.0, True),
+        (EXITED, ("agent/n1",), 3600.0, False),  # its record may be on its way
+        (EXITED, ("agent/n1", "agent/n2"), 0.0, False),  # an agent that ended after its report
+        (EXITED, ("agent/n1", "started/n1"), 0.0, False),  # a training
+        ("", ("agent/n1",), 0.0, False),
+    ],
+)
+def test_a_node_on_which_no_agent_ran_ends_the_job(
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
+    log: str, files: tuple[str, ...], settle_s: float, over: bool,
+) -> None:  # fmt: skip
+    """The other nodes would wait for it for minutes. It is named, and the codes of the others say nothing."""
+    slurm.submit(slurm.plan(JOB))
+    monkeypatch.setattr(launcher, "SETTLE_S", settle_s)
+    monkeypatch.setattr(submit, "cancel", lambda *_: None)
+    answers.squeue = "5|RUNNING|n[1-2]|None\n"
+    for name in files:
+        path = folder(slurm) / "out" / "abcdef12" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"exit_code": null}')
+    (folder(slurm) / "slurm.log").write_text(f"prelaunch: start 1 of job 5\n{log}")
+    status = slurm.state(NAME)
+
+    assert (over, status) == (status.state.final, slurm.state(NAME))
+    if over:
+        assert (JobState.FAILED, Trouble.ENDED, ("n1",)) == (status.state, status.trouble, status.ended)
+        assert ({"n2": 127} if log == EXITED else {}) == status.exit_codes
+        assert status.detail.startswith("n2: ")
