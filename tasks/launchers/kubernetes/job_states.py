@@ -34,20 +34,20 @@ TROUBLES: Mapping[str, Trouble] = {
     "Terminated": Trouble.SERVICE,
     "UnexpectedAdmissionError": Trouble.SERVICE,
     "Preempting": Trouble.STOPPED,
-    "OutOfcpu": Trouble.NO_CAPACITY,
-    "OutOfmemory": Trouble.NO_CAPACITY,
-    "OutOfpods": Trouble.NO_CAPACITY,
-    "OutOfephemeral-storage": Trouble.NO_CAPACITY,
-    "OutOfnvidia.com/gpu": Trouble.NO_CAPACITY,
     "NodeAffinity": Trouble.CONFIGURATION,
     "NodePorts": Trouble.CONFIGURATION,
     "PodOSNotSupported": Trouble.CONFIGURATION,
     "AppArmor": Trouble.CONFIGURATION,
 }
+# "OutOf" and a resource, "OutOfcpu" as well as "OutOfvpc.amazonaws.com/efa": the node had less of it left than the scheduler believed
+# (pkg/kubelet/lifecycle/predicate.go).
+OUT_OF = "OutOf"
 # Why a container waits: these do not pass by themselves, those may, and any other word is a start that goes on.
-NEVER_STARTS = frozenset(
-    ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "RunContainerError")
-)
+NEVER_STARTS = frozenset(("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"))
+# The node's container runtime could not start it (pkg/kubelet/container/sync_result.go), as where a GPU is gone: the message has the
+# runtime's words. It is no mistake of the gate file.
+RUNTIME_FAILS = "RunContainerError"
+RUNTIME_ENDS = ("StartError", "ContainerCannotRun")
 MAY_PASS = frozenset(
     (
         *("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"),
@@ -115,7 +115,10 @@ class PodView:
     def trouble(self) -> Trouble:
         """What went wrong; NONE for a pod that ended well or still runs."""
         if self.state is JobState.FAILED:
-            return TROUBLES.get(self.word, Trouble.ENDED)
+            capacity = Trouble.NO_CAPACITY if self.word.startswith(OUT_OF) else Trouble.ENDED
+            return TROUBLES.get(self.word, capacity)
+        if self.waits == RUNTIME_FAILS:
+            return Trouble.ENDED
         return Trouble.CONFIGURATION if self.waits in NEVER_STARTS else Trouble.NONE
 
     @property
@@ -186,7 +189,7 @@ def pod_view(pod: Object) -> PodView | None:
         made_at=str(meta.get("creationTimestamp") or ""),
         state=PHASES.get(str(status.get("phase") or "Pending"), JobState.UNKNOWN),
         word=str(status.get("reason") or ended.get("reason") or ""),
-        message=one_line(str(status.get("message") or waiting.get("message") or ""), 200),
+        message=one_line(str(status.get("message") or waiting.get("message") or _runtime_said(ended)), 400),
         host=str(spec.get("nodeName") or ""),
         unschedulable=_unschedulable(status),
         waits=str(waiting.get("reason") or ""),
@@ -196,6 +199,11 @@ def pod_view(pod: Object) -> PodView | None:
         restarts=_count(container.get("restartCount")),
         before=_before((container.get("lastState") or {}).get("terminated") or {}),
     )
+
+
+def _runtime_said(ended: Mapping[str, Any]) -> str:
+    """Why the runtime could not start a container that then counts as ended (StartError, ContainerCannotRun); "" for one that ran."""
+    return str(ended.get("message") or "") if ended.get("reason") in RUNTIME_ENDS else ""
 
 
 def ending_of(message: str) -> Ending:
@@ -251,9 +259,10 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     waiting = [pod for pod in current if pod.state is JobState.PENDING]
     stuck = tuple(pod.node for pod in waiting if pod.waits in MAY_PASS)
     failed = [pod for pod in current if pod.trouble is not Trouble.NONE]
-    never = [pod for pod in waiting if pod.trouble is Trouble.CONFIGURATION]
+    never = [pod for pod in waiting if pod.trouble is not Trouble.NONE]
     if never:
-        return Verdict(JobState.FAILED, Trouble.CONFIGURATION, _words(never), codes)
+        wrong = {pod.trouble for pod in never}
+        return Verdict(JobState.FAILED, next(kind for kind in WORST if kind in wrong), _words(never), codes)
     if failed and any(pod.unschedulable for pod in waiting):
         # Those that run have waited for the others, and have given up.
         without = [pod for pod in waiting if pod.unschedulable]

@@ -48,6 +48,13 @@ QUOTA = re.compile(
     r"service limit '(?P<quota>[^']+)' is (?P<limit>\d+)\b.*?utilization of (?P<used>\d+)\b.*?delta of (?P<asked>\d+)",
     re.DOTALL,
 )
+# "User: ... is not authorized to perform: ... with an explicit deny in a service control policy" (IAM User Guide, "Access denied error
+# message examples"). Of an identity-based policy that is one which is attached to the identity.
+DENIED_BY = re.compile(
+    r"(?:explicit deny in an?|because no(?! identity-based)) "
+    r"((?:service control|resource control|resource-based|VPC endpoint|session|identity-based) policy|permissions boundary)",
+    re.IGNORECASE,
+)
 SAID_CHARACTERS = 600
 
 
@@ -107,6 +114,8 @@ def clean(said: object) -> str:
 
 
 def _grant(refusal: Refused) -> str:
+    if denied := DENIED_BY.search(refusal.said):
+        return f"A {denied[1].lower()} of this account denies it, and no policy of the identity can undo that: ask whoever keeps it."
     named = re.search(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)", refusal.said)
     action = named[1] if named else refusal.action
     found = max((key for key in POLICIES if action.startswith(key)), key=len, default="")

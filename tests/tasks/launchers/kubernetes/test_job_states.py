@@ -285,3 +285,55 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     )
     assert view is not None and view.node == "node-3"
     assert pod_view({"metadata": {"name": "gate-1-worker-3"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "trouble"),
+    [
+        ("OutOfcpu", Trouble.NO_CAPACITY),
+        ("OutOfvpc.amazonaws.com/efa", Trouble.NO_CAPACITY),
+        ("OutOfnvidia.com/mig-1g.10gb", Trouble.NO_CAPACITY),
+        ("OutOfamd.com/gpu", Trouble.NO_CAPACITY),
+        ("OutOfaws.amazon.com/neuron", Trouble.NO_CAPACITY),
+        ("OutOfhugepages-2Mi", Trouble.NO_CAPACITY),
+        ("OutOfpods", Trouble.NO_CAPACITY),
+        ("OOMKilled", Trouble.ENDED),
+        ("Evicted", Trouble.SERVICE),
+        ("AppArmor", Trouble.CONFIGURATION),
+    ],
+)
+def test_a_resource_that_a_node_has_not_left_is_capacity(reason: str, trouble: Trouble) -> None:
+    """Whatever its name: device plugins make their own."""
+    view = pod_view(pod(0, "Failed", reason=reason))
+    assert view is not None and trouble is view.trouble
+
+
+GONE_GPU = "failed to create shim task: OCI runtime create failed: nvidia-container-cli: device error: GPU-1f3a: unknown device: unknown"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"terminated": {"reason": "StartError", "exitCode": 128, "message": GONE_GPU}},
+        {"terminated": {"reason": "ContainerCannotRun", "exitCode": 127, "message": GONE_GPU}},
+        {"waiting": {"reason": "RunContainerError", "message": GONE_GPU}},
+    ],
+)
+def test_what_the_runtime_said_is_shown_with_its_node_and_is_no_mistake_of_the_gate_file(
+    state: dict[str, Any],
+) -> None:
+    """A GPU that is gone is not mended by correcting a file."""
+    phase = "Failed" if "terminated" in state else "Pending"
+    broken = pod(1, phase, containerStatuses=[{"name": "prelaunch", "state": state}])
+    views = [view for view in (pod_view(pod(0)), pod_view(broken)) if view is not None]
+    verdict = together(2, [], views)
+
+    assert Trouble.ENDED is views[1].trouble
+    assert "worker-1" in verdict.detail and "GPU-1f3a: unknown device" in verdict.detail
+
+
+def test_a_container_that_ran_says_nothing_but_its_agents_words() -> None:
+    """Its termination message may be any file."""
+    state = {"terminated": {"reason": "Error", "exitCode": 1, "message": "the last line of a training"}}
+    view = pod_view(pod(1, "Failed", containerStatuses=[{"name": "prelaunch", "state": state}]))
+    assert view is not None and "last line" not in view.text
