@@ -47,7 +47,11 @@ def judge_clocks(nodes: Sequence[Node]) -> Iterator[Finding]:
     if (
         spread > WARN_S and not far
     ):  # two halves at the same distance from the median: it is unknown which is right
-        said = f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s)"
+        first, last = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
+        said = (
+            f"the clocks of the nodes differ by {spread:,.0f} s (threshold {WARN_S:.0f} s): {last} is ahead of {first}, and which "
+            "of them is right is not known"
+        )
         yield Finding(_level(spread), Cause.EVIDENCE, "report", CLUSTER, said, "", CLOCK_REMEDY)
     for name, time in known.items():
         if name in far:

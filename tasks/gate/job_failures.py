@@ -39,8 +39,8 @@ def require_reports(watched: JobEnd) -> None:
 
     Raises LaunchRejected, QuotaExceeded, NoCapacity, EngineUnavailable.
     """
-    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
-    if watched.late and status.state is JobState.PENDING:
+    status, said = watched.status, _said_of(watched)
+    if watched.late and status.state is JobState.PENDING and status.trouble is Trouble.NONE:
         raise NoCapacity(
             f"{said} ({status.detail}). Try later, or set capacity_wait_minutes in [cluster] to wait."
         )
@@ -63,13 +63,20 @@ def require_reports(watched: JobEnd) -> None:
 
 def require_machines(watched: JobEnd) -> None:
     """Raise NoCapacity or QuotaExceeded if a training never got machines."""
-    status, said = watched.status, f"job {watched.job}: {watched.late or watched.status.detail}"
-    if watched.late and status.state is JobState.PENDING:
+    status, said = watched.status, _said_of(watched)
+    if watched.late and status.state is JobState.PENDING and status.trouble is Trouble.NONE:
         raise NoCapacity(f"{said} ({status.detail}).")
     if status.trouble is Trouble.NO_CAPACITY:
         raise NoCapacity(f"{said}.")
     if status.trouble is Trouble.QUOTA:
         raise QuotaExceeded(f"{said}. Request a higher quota.")
+
+
+def _said_of(watched: JobEnd) -> str:
+    """What is known of the job, with what its engine said last where the gate ended it."""
+    late, detail = watched.late, watched.status.detail
+    waits = f" ({detail})" if late and watched.status.trouble is not Trouble.NONE else ""
+    return f"job {watched.job}: {late or detail}{waits}"
 
 
 def never_ran(watched: JobEnd) -> bool:

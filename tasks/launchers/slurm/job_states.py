@@ -81,6 +81,23 @@ WAITS: Mapping[str, str] = {
         "it waits for nodes that are down, drained or reserved"
     ),
 }
+# Why a job waits for something that no waiting brings: it is wrong as it stands, or above a limit of one job (squeue(1), "JOB REASON
+# CODES"). A limit of an association or QOS as a whole may be used up by other jobs, which end: GROUP_LIMIT.
+NEVER_RUNS: Mapping[str, Trouble] = {
+    "PartitionTimeLimit": Trouble.CONFIGURATION,
+    "PartitionNodeLimit": Trouble.CONFIGURATION,
+    "BadConstraints": Trouble.CONFIGURATION,
+    "InvalidQOS": Trouble.CONFIGURATION,
+    "InvalidAccount": Trouble.CONFIGURATION,
+    "QOSNotAllowed": Trouble.CONFIGURATION,
+    "ReservationDeleted": Trouble.CONFIGURATION,
+    "DependencyNeverSatisfied": Trouble.CONFIGURATION,
+    "QOSTimeLimit": Trouble.QUOTA,
+    "AssocMaxWallDurationPerJobLimit": Trouble.QUOTA,
+    "QOSMaxWallDurationPerJobLimit": Trouble.QUOTA,
+}
+PER_JOB_LIMIT = re.compile(r"(Assoc|QOS)(Max|Min)\w*PerJob(Limit)?|QOSMin\w+|\w*Max\w*MinutesPerJob\w*")
+GROUP_LIMIT = re.compile(r"(Assoc|QOS)(Grp|Max)\w+")
 # A job that Slurm holds after it could not start it: a prolog failed, or a node did not take it. It waits for an
 # administrator, for ever (src/slurmctld/job_mgr.c; scontrol(1), "release").
 HELD: frozenset[str] = frozenset(("launch failed requeued held", "JobHoldMaxRequeue"))
@@ -127,8 +144,22 @@ class Row:
 
     @property
     def trouble(self) -> Trouble:
-        """What went wrong; NONE for a job that ended well or still runs."""
+        """What went wrong; NONE for a job that ended well or still runs. One that waits for a limit has QUOTA."""
+        if STATES.get(self.state) is JobState.PENDING:
+            return self.never_runs or (Trouble.QUOTA if GROUP_LIMIT.fullmatch(self._reason) else Trouble.NONE)
         return TROUBLES.get(self.state, Trouble.NONE)
+
+    @property
+    def never_runs(self) -> Trouble | None:
+        """Why it will wait for ever, None if it may start."""
+        if STATES.get(self.state) is not JobState.PENDING:
+            return None
+        quota = Trouble.QUOTA if PER_JOB_LIMIT.fullmatch(self._reason) else None
+        return NEVER_RUNS.get(self._reason, quota)
+
+    @property
+    def _reason(self) -> str:
+        return self.why.partition(",")[0].replace(" ", "")
 
     @property
     def was_cancelled_with_nodes(self) -> bool:

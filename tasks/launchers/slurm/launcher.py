@@ -180,6 +180,10 @@ class SlurmLauncher:
             # Released by somebody, it would start long after the gate was over.
             submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
             return self._final(name, folder, seen, _not_started(row))
+        if row is not None and (never := row.never_runs):
+            submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
+            final = FinalState(JobState.FAILED, never, f"{row.detail}, for which it would wait for ever")
+            return self._final(name, folder, seen, final)
         if row is not None and row.state == "RUNNING" and (lost := self._unstarted(name, row, folder, seen)):
             # Nothing else would end it: the other nodes wait for these.
             submission.cancel(name, folder, self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
@@ -195,7 +199,8 @@ class SlurmLauncher:
         if row is not None and not row.job_state.final and row.state != FORGOTTEN:
             self._over_since.pop(name, None)
             said = "; ".join((row.detail, *_waits(folder, seen)))
-            return JobStatus(row.job_state, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
+            codes = dict(seen.exit_codes)
+            return JobStatus(row.job_state, said, seen.current, codes, row.trouble, earlier=seen.earlier)
         ended = folder.ended()
         if self._settling(name, row, ended, seen):
             said = "the job has ended, and not everything that its nodes wrote is here yet"

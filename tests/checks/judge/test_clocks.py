@@ -41,6 +41,7 @@ def test_of_two_clocks_nobody_knows_which_is_right() -> None:
     (found,) = judge_clocks(_nodes("2026-11-21T08:00:00Z", "2026-11-21T08:08:00Z"))
 
     assert ("cluster", Level.WARN) == (found.subject, found.level)
+    assert "node-1 is ahead of node-0" in found.message
 
 
 def test_a_report_whose_nodes_disagree_is_no_pass() -> None:

@@ -308,7 +308,7 @@ def test_a_resource_that_a_node_has_not_left_is_capacity(reason: str, trouble: T
     assert view is not None and trouble is view.trouble
 
 
-GONE_GPU = "failed to create shim task: OCI runtime create failed: nvidia-container-cli: device error: GPU-1f3a: unknown device: unknown"
+GONE_GPU = "failed to create task: OCI runtime create failed: nvidia-container-cli: device error: GPU-1f3a: unknown device: unknown"
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,39 @@ def test_what_srun_says_of_tasks(log: str, ends: dict[str, tuple[bool, int | Non
     assert ends == {
         node: (end.launched, end.code) for node, end in task_ends(STARTED + log + "\n", OF_FOUR).items()
     }
+
+
+@pytest.mark.parametrize(
+    ("why", "never", "trouble"),
+    [
+        ("PartitionTimeLimit", True, Trouble.CONFIGURATION),
+        ("PartitionNodeLimit", True, Trouble.CONFIGURATION),
+        ("BadConstraints", True, Trouble.CONFIGURATION),
+        ("InvalidQOS", True, Trouble.CONFIGURATION),
+        ("InvalidAccount", True, Trouble.CONFIGURATION),
+        ("DependencyNeverSatisfied", True, Trouble.CONFIGURATION),
+        ("AssocMaxNodePerJobLimit", True, Trouble.QUOTA),
+        ("QOSMaxNodePerJobLimit", True, Trouble.QUOTA),
+        ("QOSMaxWallDurationPerJobLimit", True, Trouble.QUOTA),
+        ("QOSMinGRES", True, Trouble.QUOTA),
+        ("AssocMaxGRESMinutesPerJob", True, Trouble.QUOTA),
+        ("AssocGrpNodeLimit", False, Trouble.QUOTA),
+        ("AssocGrpCPUMinutesLimit", False, Trouble.QUOTA),
+        ("QOSGrpGRES", False, Trouble.QUOTA),
+        ("AssocMaxJobsLimit", False, Trouble.QUOTA),
+        ("QOSMaxNodePerUserLimit", False, Trouble.QUOTA),
+        ("Resources", False, Trouble.NONE),
+        ("Priority", False, Trouble.NONE),
+        ("Dependency", False, Trouble.NONE),
+        ("BeginTime", False, Trouble.NONE),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", False, Trouble.NONE),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", False, Trouble.NONE),
+        ("", False, Trouble.NONE),
+    ],
+)  # fmt: skip
+def test_a_job_waits_only_where_waiting_can_help(why: str, never: bool, trouble: Trouble) -> None:
+    """A limit of a group may be used up by jobs that end; what is wrong with the job itself does not pass."""
+    (row,) = rows_of(f"7|PENDING||{why.replace(' ', '_')}\n")
+
+    assert (never, trouble) == (row.never_runs is not None, row.trouble)
+    assert rows_of(f"7|RUNNING|n0|{why}\n")[0].never_runs is None
