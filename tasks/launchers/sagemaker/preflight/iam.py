@@ -50,6 +50,10 @@ def _many(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+DENY = "explicitDeny"
+NO_POLICY = "Remove the Deny statement, or ask whoever keeps the service control policy: no policy that is attached undoes it."
+
+
 def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """One line for each role: whether it exists, and whether its trust policy names SageMaker."""
     return tuple(_trust(role, clients) for role in asked.roles)
@@ -64,9 +68,8 @@ def passable(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...
     if not denied:
         return (ok(PASS, f"{who} may pass {', '.join(role.name for role in asked.roles)} to SageMaker"),)
     said = f"{who} may not pass it to SageMaker: {_listed(denied)}"
-    return (
-        wrong(PASS, said, "Attach deployments/iam/orchestrator-jobs.json, whose PassRole names this role."),
-    )
+    remedy = "Attach deployments/iam/orchestrator-jobs.json, whose PassRole names this role."
+    return (wrong(PASS, said, _remedy(denied, remedy)),)
 
 
 def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -81,9 +84,8 @@ def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, 
         return (ok(JOBS, f"{who} may {', '.join(names)}"),)
     files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
     kinds = ", ".join(fleet.kind for fleet in asked.fleets)
-    return (
-        wrong(JOBS, _listed(denied), f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {kinds}."),
-    )
+    remedy = f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {kinds}."
+    return (wrong(JOBS, _listed(denied), _remedy(denied, remedy)),)
 
 
 def context_of(body: Mapping[str, Any]) -> list[Entry]:
@@ -174,19 +176,23 @@ def _trust(role: Role, clients: Clients) -> PreflightCheck:
 
 
 def _inside(role: Role, asked: Requirements, clients: Clients) -> PreflightCheck:
-    denied = [
-        line
+    refused = [
+        (arn, line)
         for action, arn, context in _needed(asked)
         for line in _denied(clients, role.arn, (action,), (arn,), context)
     ]
+    denied = [line for _, line in refused]
     if not denied:
         return ok(INSIDE, f"{role.name} may read its inputs, write reports and output, and pull the image")
     files = "execution-role.json" + (
         ", and execution-role-data.json for the training's own channels" if sources(asked) else ""
     )
     remedy = f"Attach deployments/iam/{files}, unless the bucket's or repository's own policy lets it in."
-    if any(decision == "explicitDeny" for _, decision in denied):
-        return wrong(INSIDE, f"{role.name}: {_listed(denied)}", "Remove the Deny statement.")
+    images = [arn for arn, _ in refused if arn in _repositories(asked)]
+    if images and len(_repositories(asked)) > 1:
+        remedy += f" That file names one repository: add {' and '.join(images)} to its Resource."
+    if any(decision == DENY for _, decision in denied):
+        return wrong(INSIDE, f"{role.name}: {_listed(denied)}", NO_POLICY)
     return unseen(INSIDE, f"its own policies do not let {role.name}: {_listed(denied)}", remedy)
 
 
@@ -208,7 +214,7 @@ def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
     return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
 
 
-def _repositories(asked: Requirements) -> Iterable[str]:
+def _repositories(asked: Requirements) -> list[str]:
     found = (ecr.parse(uri) for uri in asked.images)
     return [
         f"{_arn('ecr', one.region, one.account)}:repository/{one.repository}"
@@ -246,6 +252,11 @@ def _principal(clients: Clients) -> str:
     if not session:
         return arn
     return str(ask(clients.iam, "get_role", RoleName=session["role"])["Role"]["Arn"])
+
+
+def _remedy(denied: Iterable[tuple[str, str]], attach: str) -> str:
+    """What to do about a refusal: an explicit Deny is not undone by a policy that is attached."""
+    return NO_POLICY if any(decision == DENY for _, decision in denied) else attach
 
 
 def _listed(denied: Iterable[tuple[str, str]]) -> str:

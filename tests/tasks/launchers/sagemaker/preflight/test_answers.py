@@ -243,12 +243,10 @@ def test_a_role_that_may_be_passed() -> None:
 
 def test_a_role_that_may_not_be_passed() -> None:
     """The policy that grants it is named."""
-    found = passable(asked(), answered(sts=[CALLER], iam=[_decided("implicitDeny")]))
+    for decision, said in (("implicitDeny", "orchestrator-jobs"), ("explicitDeny", "service control policy")):
+        found = passable(asked(), answered(sts=[CALLER], iam=[_decided(decision)]))
 
-    assert ([("role passable", WRONG)], True) == (
-        looks(found),
-        "orchestrator-jobs" in found[0].remedy,
-    )
+        assert ([("role passable", WRONG)], True) == (looks(found), said in found[0].remedy)
 
 
 def test_a_session_is_asked_for_by_its_role() -> None:
@@ -274,14 +272,11 @@ def test_a_session_is_asked_for_by_its_role() -> None:
 def test_jobs_that_may_not_be_started() -> None:
     """For a pool the one that releases it is asked for as well."""
     fine = _decided("allowed"), _decided("allowed"), _decided("allowed", "allowed")
-    made = answered(sts=[CALLER], iam=[*fine, _decided("explicitDeny")])
+    for decision, said in (("implicitDeny", "orchestrator-pool"), ("explicitDeny", "service control policy")):
+        found = starts_jobs(asked(), answered(sts=[CALLER], iam=[*fine, _decided(decision)]))
 
-    found = starts_jobs(asked(), made)
-
-    assert ([("permission to start jobs", WRONG)], True) == (
-        looks(found),
-        "orchestrator-pool" in found[0].remedy,
-    )
+        assert [("permission to start jobs", WRONG)] == looks(found)
+        assert said in found[0].remedy and ("Attach" in found[0].remedy) is (decision == "implicitDeny")
 
 
 def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
@@ -301,6 +296,19 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
     fine = inside(asked(), answered(iam=[allowed] * 5))
 
     assert [UNSEEN, WRONG, OK] == [line.result for line in (*quiet, *denied, *fine)]
+
+
+def test_a_second_repository_is_named_because_the_policy_file_has_one() -> None:
+    """To attach the same file again would change nothing."""
+    allowed, own = _decided("allowed"), asked()
+    two = dataclasses.replace(
+        own, images=(*own.images, f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/training:2")
+    )
+    (line,) = inside(two, answered(iam=[*[allowed] * 5, _decided("implicitDeny")]))
+    (one,) = inside(own, answered(iam=[*[allowed] * 4, _decided("implicitDeny")]))
+
+    assert f"add arn:aws:ecr:us-east-1:{ACCOUNT}:repository/training to its Resource" in line.remedy
+    assert "to its Resource" not in one.remedy
 
 
 def test_a_type_that_nobody_trains_on() -> None:
