@@ -90,7 +90,10 @@ def claimed_by(text: str) -> str:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
     raise Unrecognised(
         f"it is none of {kinds}, or its beginning was lost",
-        next((remedy for mark, remedy in REMEDIES.items() if mark in text), "Name the kind with --kind."),
+        next(
+            (remedy for mark, remedy in REMEDIES.items() if mark in text),
+            "Give the output of one of them from its first line on.",
+        ),
     )
 
 

@@ -42,6 +42,11 @@ def detect(text_: str) -> bool:
     )
 
 
+# Size, count and type, which begin each row (nccl-tests, src/common.cu), behind whatever a launcher puts before a line.
+ROW = re.compile(r"^.*?\b\d+\s+\d+\s+(?:float|half|double|bfloat16|u?int\d+|fp8\w*|f8\w*)\s", re.MULTILINE)
+HEADER = "Give the output from its header on: the lines that begin with # and name size, count, type, time and busbw."
+
+
 def read(text_: str, asked: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
     if nccl_tests_json.recognised(text_):
@@ -52,6 +57,11 @@ def read(text_: str, asked: ReadOptions) -> Reading:
     found = nccl_log.read(text_)
     if nccl_tests_text.recognised(text_):
         runs = nccl_tests_text.read(text_)
+        if not any(run.rows for run in runs) and ROW.search(text_):
+            raise Broken(
+                "the output of nccl-tests has rows of results, but the header that names their columns is missing",
+                HEADER,
+            )
         if not any(run.rows for run in runs):
             why = next(
                 (error for run in runs for error in run.errors),

@@ -175,3 +175,33 @@ def test_a_listing_that_lost_a_rank_is_no_listing_of_one_process() -> None:
     assert any(
         "ranks are not" in why or "is not that of" in why for why in explain.read(text, ReadOptions()).unread
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all_reduce_2.11.txt",
+        "all_reduce_2.16.txt",
+        "all_reduce_2.17.txt",
+        "alltoall_2.11.txt",
+        "half_2.16.txt",
+    ],
+)
+def test_rows_without_their_header_are_said_as_that(name: str) -> None:
+    """The rows are there; without the names of their columns nobody knows what they say."""
+    lines = recorded(name).splitlines()
+    headless = [line for line in lines if not ("size" in line and "busbw" in line)]
+    assert len(headless) < len(lines)
+
+    with pytest.raises(Broken, match="has rows of results, but the header") as caught:
+        explain.read("\n".join(headless), ReadOptions())
+    assert "from its header on" in caught.value.remedy
+
+
+def test_an_output_without_rows_says_that() -> None:
+    """It ended before its first one."""
+    lines = recorded("all_reduce_2.17.txt").splitlines()
+    header = next(index for index, line in enumerate(lines) if "size" in line and "busbw" in line)
+
+    with pytest.raises(Broken, match="has no row of results"):
+        explain.read("\n".join(lines[: header + 2]), ReadOptions())
