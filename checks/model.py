@@ -218,11 +218,14 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeEnd:
-    """How a node without a complete report ended: its exit code (None: not ended, or unknown), and the end of its log."""
+    """How a node without a complete report ended: its exit code (None: not ended, or unknown), and the end of its log. `said` is what
+    its engine says of it or of its job instead of an exit code, "" for nothing.
+    """
 
     node: str
     exit_code: int | None
     log: str
+    said: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,14 @@ from tasks.gate.blocking_calls import ask_state, run_to_end, run_within
 from tasks.gate.cancellation import CancellationWatch, raise_if_stopped
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import expected_checks_s
-from tasks.gate.job_failures import ending_text, keep_state_history, require_reports, state_history
+from tasks.gate.job_failures import (
+    end_said,
+    ending_text,
+    keep_state_history,
+    require_reports,
+    starts_said,
+    state_history,
+)
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session
@@ -326,6 +333,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     bundle = replace(bundle, certificates=session.certificates)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
     report = with_engine_identity(report, watched.status.machines)
+    session.proof += starts_said(folder, watched.status)
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
         report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
@@ -375,9 +383,13 @@ def _about_job(watched: JobEnd, any_report: bool) -> Iterator[str]:
 
 def _ends(bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: Session) -> Iterator[NodeEnd]:
     """How the nodes without a complete report ended."""
-    for node in node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]:
+    status, known = watched.status, (*watched.status.lost, *watched.status.exit_codes)
+    for node in node_reports.unfinished_nodes(bundle, files, watched.decoded, known)[:LOGGED_NODES]:
         tail = one_line(_tail(session, watched.job, node)[-400:], 400)
-        yield NodeEnd(node, watched.status.exit_codes.get(node), tail)
+        code = status.exit_codes.get(node)
+        yield NodeEnd(
+            node, code, tail, status.lost.get(node) or ("" if code is not None else end_said(watched))
+        )
 
 
 def _tail(session: Session, job: str, node: str) -> str:

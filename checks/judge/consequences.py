@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from checks.documents.columns import by_check
+from checks.judge.not_measured import followers
 from checks.model import (
     LINK,
     Cause,
@@ -41,8 +42,9 @@ def marked(
     silent = _silent(report)
     if not silent or len(silent) >= report.declared.nodes:
         return list(findings)
-    first = min(silent, key=natural)
-    ended = {end.node for end in report.ends if end.exit_code}
+    followed = followers(report.ends)
+    first = min(silent, key=lambda node: (node in followed, natural(node)))
+    ended = {end.node for end in report.ends if end.exit_code} - followed
     alone = {one for one in suspects if not ended.intersection(_nodes(one))}
     planned = {check.check for check in report.plan}
     lines = {check: line for check, line in policy.checks.items() if check in planned}

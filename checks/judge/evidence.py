@@ -39,6 +39,7 @@ from checks.policy import CheckPolicy, Policy
 
 MOST_PROBLEMS = 1000  # more lines than a person reads; the others are counted
 TWICE = "the report has two observations of this check: neither can be trusted"
+NEVER_WROTE = "it did not start, or it ended before it wrote one"
 AGAIN = "Run the gate again. If the finding returns, read this node's log."
 NO_LOG = "Its log is empty: find out what ended its process (the engine's messages, dmesg on the node), then run the gate again."
 MEND = {
@@ -157,12 +158,11 @@ def _about_absent_nodes(report: Report) -> Iterator[Finding]:
     for rank, times in Counter(node.rank for node in report.nodes).items():
         if times > 1 or rank >= count:
             yield _missing("report", CLUSTER, f"{times} of {count} nodes have node rank {rank}")
-    absent = [name for name in report.declared.node_names if name not in reported]
     ends = {end.node: end for end in report.ends}
+    silent = [name for name in report.declared.node_names or ends if name not in reported]
+    absent = silent if known else silent[: max(0, count - len(reported))]
     for name in absent:
-        yield _ended(
-            name, "sent no report", "it did not start, or it ended before it wrote one", ends.get(name)
-        )
+        yield _ended(name, "sent no report", NEVER_WROTE, ends.get(name))
     unnamed = count - len(reported) - len(absent)
     if unnamed > 0:
         yield _about(CLUSTER, f"sent no report from {unnamed} of {count} declared nodes")
@@ -384,7 +384,7 @@ def _missing(
 def _ended(name: str, what: str, why: str, end: NodeEnd | None) -> Finding:
     """A node whose report is missing or incomplete; what the engine tells of its end replaces `why`."""
     if end is not None:
-        why = exit_text(end.exit_code)
+        why = end.said or exit_text(end.exit_code)
     evidence = f"Its log ends: {end.log or '(empty)'}" if end is not None else ""
     remedy = NO_LOG if end is not None and end.exit_code is not None and not end.log.strip() else AGAIN
     return replace(_about(name, f"{what} ({why})", remedy), evidence=evidence)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from checks.model import Cause, ErrorKind, Finding, FindingKind, Level
+from checks.model import Cause, ErrorKind, Finding, FindingKind, Level, NodeEnd
 from checks.model_details import Hindrance, Unmeasured
 
 RAISE = (
@@ -13,6 +13,7 @@ RAISE = (
 FOLLOWS = (
     "This follows from what its reason names: do what the finding about that says, then run the gate again."
 )
+ASKED_TO_END = (143, -15)  # exit codes of SIGTERM, as a shell and as Python say it
 HINDRANCES = {
     ErrorKind.LIMIT_PASSED: Hindrance.LIMIT,
     ErrorKind.LIMIT_TOO_SHORT: Hindrance.LIMIT,
@@ -67,3 +68,11 @@ def summary(found: Iterable[Unmeasured]) -> str:
         values.setdefault(each.reason, []).extend([each.value] if each.value else [])
     parts = [f"{', '.join(named)} ({reason})" if named else reason for reason, named in values.items()]
     return f"not measured: {'; '.join(parts)}"
+
+
+def followers(ends: Collection[NodeEnd]) -> frozenset[str]:
+    """The nodes whose process was ended by SIGTERM while another node has another end, or none: an engine ends the rest of a job once
+    one node has failed, so these are not the first to name.
+    """
+    asked = frozenset(end.node for end in ends if end.exit_code in ASKED_TO_END)
+    return asked if len(asked) < len(ends) else frozenset()

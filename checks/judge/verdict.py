@@ -15,6 +15,7 @@ from checks.judge.baseline.model import Baseline
 from checks.judge.certificates import decision as certificates
 from checks.judge.culprits import findings as culprit
 from checks.judge.culprits import silent_ranks as silent
+from checks.judge.not_measured import followers
 from checks.judge.open_findings import gate as opened_before
 from checks.judge.rules import apply, combined
 from checks.judge.rules.values import RuleContext
@@ -199,7 +200,9 @@ class _Order:
         self.turn = {planned.check: index for index, planned in enumerate(report.plan)}
         # If some nodes reported, those that did not are what is wrong; if none did, what is said of the whole job is.
         self.some_reported = bool(report.nodes)
-        self.ended = {end.node for end in report.ends if end.exit_code} if self.some_reported else set()
+        self.followed = followers(report.ends)
+        ended = {end.node for end in report.ends if end.exit_code} - self.followed
+        self.ended = ended if self.some_reported else set()
 
     def __call__(self, f: Finding) -> tuple[object, ...]:
         turn = self.turn.get(f.check, -1)
@@ -214,6 +217,7 @@ class _Order:
             HINDRANCES.index(f.unmeasured.hindrance if f.unmeasured else Hindrance.ITSELF),
             silent,
             self.some_reported and f.check == "report" and f.subject == CLUSTER,
+            f.subject in self.followed,
             turn,
             f.check,
             natural(f.subject),

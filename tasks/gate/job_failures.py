@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from checks.documents.report import dump_plain
 from checks.model import unreachable
@@ -22,6 +23,7 @@ from tasks.store.base import StoreError
 from tasks.store.layout import job_key
 
 HISTORY_LINES = 12
+NAMED = 8
 SAID = {
     Trouble.NONE: "",
     Trouble.ENDED: " by itself",
@@ -88,8 +90,35 @@ def never_ran(watched: JobEnd) -> bool:
 
 
 def ending_text(status: JobStatus) -> str:
-    """ "failed because somebody stopped it"."""
-    return status.state.value + SAID[status.trouble]
+    """ "was cancelled because somebody stopped it"."""
+    was = "was " if status.state is JobState.CANCELLED else ""
+    return f"{was}{status.state.value}{SAID[status.trouble]}"
+
+
+def end_said(watched: JobEnd) -> str:
+    """How the job of a node ended whose own exit code nobody knows; "" where the job has not ended by itself."""
+    if watched.late and watched.status.state is JobState.PENDING:
+        return "its job never got its machines"
+    if watched.late or not watched.status.state.final:
+        return ""
+    return f"its job {ending_text(watched.status)}"
+
+
+def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
+    """ "start 2 of 2; n1 was lost" of a job that its engine started again, () of its first start. `folder` has its files; a node
+    was lost where the start before this one had it, and this one has not.
+    """
+    tokens = tuple(dict.fromkeys((*status.earlier, status.attempt)))
+    index = tokens.index(status.attempt)
+    if index == 0 or not status.attempt:
+        return ()
+    before, now = (
+        {path.stem for path in (folder / token / "agent").glob("*.json")}
+        for token in tokens[index - 1 : index + 1]
+    )
+    lost = sorted(before - now) if now else []
+    were = f"; {', '.join(lost[:NAMED])} {'were' if len(lost) > 1 else 'was'} lost" if lost else ""
+    return (f"start {index + 1} of {len(tokens)}{were}",)
 
 
 def state_history(status: JobStatus) -> Iterator[str]:

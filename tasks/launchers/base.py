@@ -269,7 +269,8 @@ class JobStatus:
     where the engine starts a job again. `history` is every state it went through, with the engine's own words. `absent` says
     that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered. `machines` is what the engine itself
     says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything. `ended` are
-    the nodes that were ended because the training had failed on another one: their exit codes say nothing.
+    the nodes that were ended because the training had failed on another one: their exit codes say nothing. `lost` are the nodes of
+    which the engine says that they were lost or never began, with its words.
     """
 
     state: JobState
@@ -282,6 +283,7 @@ class JobStatus:
     absent: bool = False
     machines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ended: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

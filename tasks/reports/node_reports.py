@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -180,10 +180,12 @@ class WaitLog:
         return f"after {waited_s:.0f} s: {said}"
 
 
-def unfinished_nodes(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports) -> tuple[str, ...]:
-    """Nodes that are known by name and have no complete report."""
+def unfinished_nodes(
+    bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReports, known: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Nodes that are known by name and have no complete report. `known` are names of the engine, for a gate that declared none."""
     done = {report.node.name for report in decoded.readable(files) if report.node.complete}
-    names = bundle.declared.node_names or tuple(files)
+    names = bundle.declared.node_names or tuple(dict.fromkeys((*files, *known)))
     return tuple(name for name in names if name not in done)
 
 

@@ -49,7 +49,9 @@ def test_a_job_without_reports_ends_as_the_engine_says(
     assert "the engine's words" in outcome.reason or outcome.judged is not None
     assert engine.idle
     if outcome.judged is not None:
-        assert outcome.judged.report.ends[0] == NodeEnd("node-0", None, "the last words of node-0")
+        first = outcome.judged.report.ends[0]
+        assert first == NodeEnd("node-0", None, "the last words of node-0", first.said)
+        assert first.said.startswith("its job failed ")
         assert (
             f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
             in outcome.judged.report.collection[1]

@@ -28,6 +28,8 @@ NO_CONFIGURATION = re.compile(
     r"Could not establish a configuration source|Unable to process configuration file|cannot stat file|No SlurmctldHost defined"
 )
 # src/sacct/options.c of Slurm 22.05 and 24.11, for AccountingStorageType=accounting_storage/none.
+# sinfo(1), "NODE STATE CODES": it is down, or (with an asterisk) does not answer.
+LOST = re.compile(r"(down|fail)|\w+\*")
 NO_ACCOUNTING = "Slurm accounting storage is disabled"
 
 
@@ -109,6 +111,22 @@ def node_reasons(nodes: str) -> tuple[str, ...]:
     if said.code:
         raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
     return tuple(line.strip() for line in said.out.splitlines() if line.strip() not in ("", "none"))
+
+
+def lost_nodes(nodes: str) -> tuple[tuple[str, str], ...]:
+    """Those nodes of a list that are down or do not answer, each with Slurm's state and reason. Raises EngineUnavailable."""
+    said = run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%T|%E")
+    if said.code:
+        raise EngineUnavailable(f"slurmctld does not answer: {said.words}")
+    rows = {
+        tuple(map(str.strip, line.split("|", 2))) for line in said.out.splitlines() if line.count("|") >= 2
+    }
+    found = ((node, state, "" if reason == "none" else reason) for node, state, reason in sorted(rows))
+    return tuple(
+        (node, one_line(": ".join(filter(None, (state, reason))), 100))
+        for node, state, reason in found
+        if LOST.match(state)
+    )
 
 
 def end_jobs(job_ids: Iterable[int]) -> Said:

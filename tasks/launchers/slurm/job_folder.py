@@ -39,13 +39,14 @@ class ScriptEnd:
 
 @dataclass(frozen=True)
 class FinalState:
-    """final.json: the last state of the job; `ended` is as in JobStatus, and `codes` are exit codes that no agent recorded."""
+    """final.json: the last state of the job; `ended` and `lost` are as in JobStatus, `codes` are exit codes that no agent recorded."""
 
     state: JobState
     trouble: Trouble
     detail: str
     ended: tuple[str, ...] = ()
     codes: tuple[tuple[str, int], ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
 
 
 class SharedJobFolder:
@@ -132,8 +133,9 @@ class SharedJobFolder:
         try:
             ended = tuple(map(str, table.get("ended") or ()))
             codes = tuple((str(node), int(code)) for node, code in (table.get("codes") or {}).items())
+            lost = tuple((str(node), str(said)) for node, said in (table.get("lost") or {}).items())
             return FinalState(
-                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended, codes
+                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended, codes, lost
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
@@ -142,7 +144,7 @@ class SharedJobFolder:
         """Record the last state, and remove the key: no start of this job will need it."""
         table = {
             "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail, "ended": final.ended,
-            "codes": dict(final.codes),
+            "codes": dict(final.codes), "lost": dict(final.lost),
         }  # fmt: skip
         write_whole(self.path / FINAL, json.dumps(table).encode())
         secret_key.remove(self.path / "in" / secret_key.FILE)

@@ -45,6 +45,7 @@ __all__ = ["Options", "SlurmLauncher", "launcher"]
 Options = SlurmOptions
 # Neither slurmctld nor the accounting has the job: our own word, which no STATES has.
 FORGOTTEN = "FORGOTTEN"
+NODE_FAIL = "NODE_FAIL"
 BY_ITSELF = ("FAILED", FORGOTTEN)
 # An NFS client may look at a folder as it was 30 s ago (nfs(5), acdirmin).
 SETTLE_S = 30.0
@@ -209,7 +210,7 @@ class SlurmLauncher:
             return JobStatus(
                 JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
             )
-        return self._final(name, folder, seen, _end_of(row, ended, seen, folder))
+        return self._final(name, folder, seen, with_lost(_end_of(row, ended, seen, folder), row))
 
     def _unstarted(self, name: str, row: Row, folder: SharedJobFolder, seen: Attempts) -> dict[str, TaskEnd]:
         """The nodes on which nothing of the gate runs: srun could not start their task, or it has ended and no agent left a record.
@@ -217,7 +218,7 @@ class SlurmLauncher:
         A record may be on its way here; one that is still missing after SETTLE_S was never written. Of a job that has begun to train
         srun's words are those of the training.
         """
-        if seen.current and any((folder.out / seen.current / "started").glob("*")):
+        if seen.current and list((folder.out / seen.current / "started").glob("*")):
             return {}
         ends = task_ends(folder.script_words(), row.nodes)
         lost = {node: end for node, end in ends.items() if node not in seen.hosts}
@@ -302,13 +303,25 @@ def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: Sh
     return FinalState(JobState.FAILED, Trouble.ENDED, _with_words(said, seen, folder))
 
 
+def with_lost(final: FinalState, row: Row | None) -> FinalState:
+    """The end of a job of which Slurm lost a node, with the nodes that are down or do not answer. Raises EngineUnavailable."""
+    if row is None or row.state != NODE_FAIL:
+        return final
+    lost = commands.lost_nodes(row.nodes)
+    if not lost:
+        return final
+    said = "; ".join(f"{node} is {words}" for node, words in lost[:8])
+    return replace(final, detail=f"{final.detail}: {said}", lost=lost)
+
+
 def _without(lost: Mapping[str, TaskEnd], row: Row) -> FinalState:
     """The end of a job of which some nodes never began; the others are ended because of them."""
     said = "; ".join(f"{node}: {end.said}" for node, end in sorted(lost.items())[:8])
     others = tuple(node for node in expand(row.nodes) if node not in lost)
     codes = tuple((node, end.code) for node, end in sorted(lost.items()) if end.code is not None)
     later = "no agent ran there, so the job was ended"
-    return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others, codes)
+    words = tuple((node, end.said) for node, end in sorted(lost.items()) if end.code is None)
+    return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others, codes, words)
 
 
 def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
@@ -336,5 +349,12 @@ def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
 def _status(final: FinalState, seen: Attempts) -> JobStatus:
     codes = {**dict(seen.exit_codes), **dict(final.codes)}
     return JobStatus(
-        final.state, final.detail, seen.current, codes, final.trouble, seen.earlier, ended=final.ended
+        final.state,
+        final.detail,
+        seen.current,
+        codes,
+        final.trouble,
+        seen.earlier,
+        ended=final.ended,
+        lost=dict(final.lost),
     )

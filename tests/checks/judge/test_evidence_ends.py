@@ -38,6 +38,42 @@ def test_a_node_whose_process_failed_comes_first() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("ends", "first", "message"),
+    [
+        ((NodeEnd("node-0", 143, ""), NodeEnd("node-1", 137, "")), "node-1", "(its process exited 137)"),
+        ((NodeEnd("node-0", -15, ""), NodeEnd("node-1", None, "")), "node-1", "(its process did not end)"),
+        ((NodeEnd("node-0", 143, ""), NodeEnd("node-1", None, "", "it is down*")), "node-1", "(it is down*)"),
+        ((NodeEnd("node-0", 1, ""), NodeEnd("node-1", 143, "")), "node-0", "(its process exited 1)"),
+        ((NodeEnd("node-0", 143, ""), NodeEnd("node-1", 143, "")), "node-0", "(its process exited 143)"),
+        (
+            (
+                NodeEnd("node-0", None, "", "its job was cancelled because somebody stopped it"),
+                NodeEnd("node-1", None, ""),
+            ),
+            "node-0",
+            "(its job was cancelled because somebody stopped it)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_node_that_was_asked_to_end_is_named_after_the_others(
+    ends: tuple[NodeEnd, ...], first: str, message: str, declared: bool
+) -> None:
+    """SIGTERM is what an engine sends once another one has failed. Names that only the engine knows count as well."""
+    report = without_node(without_node(healthy(3, 1), "node-0"), "node-1")
+    if not declared:
+        report = replace(report, declared=replace(report.declared, node_names=()))
+    found = [
+        one
+        for one in verdict_of(replace(report, ends=ends)).findings
+        if one.message.startswith("sent no report (")
+    ]
+
+    assert (first, f"sent no report {message}") == (found[0].subject, found[0].message)
+    assert {"node-0", "node-1"} == {one.subject for one in found}
+
+
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm import commands
+from tasks.launchers.base import EngineUnavailable, JobState, Trouble
+from tasks.launchers.slurm import commands, launcher
 from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.job_folder import FinalState
+from tasks.launchers.slurm.job_states import Row
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.preflight import AS_A_JOB, look
 from tests.tasks.launchers.slurm.test_batch_script import plan
@@ -102,3 +104,48 @@ def test_an_accounting_that_does_not_answer_is_not_one_that_is_absent(
 def test_of_a_command_that_gave_up_the_first_error_and_the_last_are_told(err: str, words: str) -> None:
     """The steps between them lead nobody to the cause."""
     assert words == Said(1, "", err).words
+
+
+@pytest.mark.parametrize(
+    ("printed", "lost"),
+    [
+        ("n1|down|Not responding\nn1|down|Not responding\n", (("n1", "down: Not responding"),)),
+        ("n1|idle*|none\n", (("n1", "idle*"),)),
+        ("n1|allocated*|none\nn2|mixed|none\n", (("n1", "allocated*"),)),
+        (
+            "n1|down*|NodeDown\nn2|down|bad PSU|fan\n",
+            (("n1", "down*: NodeDown"), ("n2", "down: bad PSU|fan")),
+        ),
+        ("n1|fail|Action:Replace\n", (("n1", "fail: Action:Replace"),)),
+        ("n1|draining|prelaunch: x\nn2|idle|none\nn3|reboot^|none\n", ()),
+        ("", ()),
+    ],
+)
+def test_the_nodes_that_slurm_has_lost_are_named(
+    monkeypatch: pytest.MonkeyPatch, printed: str, lost: tuple[tuple[str, str], ...]
+) -> None:
+    """Those that are down or do not answer, and no other: a drained node finishes its jobs."""
+    monkeypatch.setattr(commands, "run", lambda *argv, **_: Said(0, printed, ""))
+    assert lost == commands.lost_nodes("n[1-3]")
+
+
+@pytest.mark.parametrize(
+    ("state", "printed", "detail", "lost"),
+    [
+        ("NODE_FAIL", "n2|down*|Not responding\n", "lost a node: n2 is down*: Not responding", {"n2": "down*: Not responding"}),
+        ("NODE_FAIL", "n2|idle|none\n", "lost a node", {}),
+        ("FAILED", "n2|down*|Not responding\n", "lost a node", {}),
+        ("CANCELLED", "n2|down|x\n", "lost a node", {}),
+        ("TIMEOUT", "n2|down|x\n", "lost a node", {}),
+    ],
+)  # fmt: skip
+def test_a_job_that_lost_a_node_names_it(
+    monkeypatch: pytest.MonkeyPatch, state: str, printed: str, detail: str, lost: dict[str, str]
+) -> None:
+    """slurmctld knows which one does not answer; where it is back already, nobody is named."""
+    monkeypatch.setattr(commands, "run", lambda *argv, **_: Said(0, printed, ""))
+    final = launcher.with_lost(
+        FinalState(JobState.FAILED, Trouble.SERVICE, "lost a node"), Row(5, state, "n[1-2]")
+    )
+
+    assert (detail, lost) == (final.detail, dict(final.lost))
