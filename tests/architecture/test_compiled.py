@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,9 @@ def test_a_file_is_compiled_until_it_is_edited(tmp_path: Path, script: ModuleTyp
     path = tmp_path / "test_one.py"
     path.write_text("def test_one(): assert True\n")
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(path))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = script.compiled(path)
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     after = script.compiled(path)
     path.write_text("def test_one(): assert 1\n")
 
