@@ -104,12 +104,13 @@ class NodeBarrier:
 
     def get_all(self, keys: Sequence[str], deadline: float, alike: str | None = None) -> list[str | None]:
         """The notes, None for those that there are not. All of them are waited for until the deadline, or one that is not `alike`, if
-        that is given. One request asks for all, because of many nodes each asks for the notes of all.
+        that is given. One request asks for all, because of many nodes each asks for the notes of all. Without keys nobody is asked:
+        the first node may have left already.
         """
         if self.node_context.node_rank == 0:
             return self.responder.get_all(keys, max(0.0, deadline - time.monotonic()), alike)
         notes: list[str | None] = [None] * len(keys)
-        while (left := deadline - time.monotonic()) > 0:
+        while None in notes and (left := deadline - time.monotonic()) > 0:
             wait = min(left, ASK_S)
             patience_s, asked = wait + _patience_s(deadline - wait), time.monotonic()
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +19,7 @@ from checks.exchange.authentication import Session
 from checks.exchange.exchange import Responder
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
+from checks.runner import barrier
 from checks.runner.barrier import NodeBarrier
 from checks.runner.node_context import NodeContext, open_node_context
 from tests.survival.world import World
@@ -183,3 +184,26 @@ def test_a_node_that_came_is_not_late_because_the_first_one_went(
 
     assert "node-2 did not reach the barrier 'here' in time" == said
     assert {"node-2"} == set(asked)
+
+
+@pytest.mark.parametrize(
+    ("node_rank", "keys", "requests"),
+    [(0, (), 0), (1, (), 0), (0, ("here/node-0",), 0), (1, ("here/node-0",), 1)],
+    ids=["first, nothing", "other, nothing", "first, one note", "other, one note"],
+)
+def test_a_node_asks_only_for_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_rank: int, keys: tuple[str, ...], requests: int
+) -> None:
+    """With nothing to wait for nobody is asked: the first node has left by then, and would be asked until the deadline."""
+    asked: list[object] = []
+
+    def answer(member: Member, access: object, keys: Sequence[str], *times: object) -> list[str | None]:
+        asked.append(keys)
+        return ["ok"] * len(keys)
+
+    monkeypatch.setattr(barrier, "ask_notes", answer)
+    with board(node_contexts(tmp_path, 0.5)[node_rank]) as made:
+        made.responder.put("here/node-0", "ok")
+        found = made.get_all(keys, time.monotonic() + 20.0)
+
+    assert (["ok"] * len(keys), requests) == (found, len(asked))
