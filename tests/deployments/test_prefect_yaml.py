@@ -136,12 +136,34 @@ def test_the_commissioning_has_a_schedule(held: dict[str, dict[str, Any]]) -> No
     assert "deep" == found["parameters"]["request"]["profile"]
 
 
+# What only measures or cleans up may run by itself. A gate launches a training, and a remedy changes machines.
+HARMLESS = ("prelaunch.commission", "prelaunch.reap")
+
+
+def test_no_shipped_schedule_that_can_act_is_active() -> None:
+    """Repairs are off until somebody allows them: `prefect deploy` switches nothing on that launches a job or changes a machine."""
+    texts = [path.read_text(encoding="utf-8") for path in FILE.parent.rglob("*.y*ml")]
+    timed = [text for text in texts if "schedule:" in text or "schedules:" in text or "CronJob" in text]
+    documents = [one for text in timed for one in yaml.safe_load_all(text) if one]
+    deployed = [item for one in documents if isinstance(one, dict) for item in one.get("deployments", ())]
+    scheduled = {item["name"]: item for item in deployed if "schedules" in item or "schedule" in item}
+    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == "CronJob"]
+
+    assert {"weekly", "local-remedy-waiting"} == set(scheduled)
+    active = [
+        name
+        for name, item in scheduled.items()
+        if item["entrypoint"] not in HARMLESS and any(one.get("active", True) for one in item["schedules"])
+    ]
+    assert ([], []) == (active, [one["metadata"]["name"] for one in jobs if not one["spec"].get("suspend")])
+
+
 def test_what_waits_is_taken_up_by_a_schedule_that_begins_nothing(held: dict[str, dict[str, Any]]) -> None:
-    """Every quarter of an hour."""
+    """Every quarter of an hour, once somebody has switched it on."""
     found = held[REMEDIES[1]]
 
     (schedule,) = found["schedules"]
-    assert ("*/15 * * * *", True) == (schedule["schedule"]["cron"], schedule["active"])
+    assert ("*/15 * * * *", False) == (schedule["schedule"]["cron"], schedule["active"])
     assert {"gate_file": "local", "open_only": True} == found["parameters"]["request"]
 
 
