@@ -8,10 +8,10 @@ from datetime import datetime
 
 from checks.culprit.topology import switches_of
 from checks.model import (
+    CLUSTER,
     LINK,
     SCHEMA_VERSION,
     Action,
-    Answer,
     Cause,
     Finding,
     Level,
@@ -87,30 +87,40 @@ def needs_partner(case: Case) -> bool:
 def proof_of(case: Case, report: Report, verdict: Verdict) -> tuple[Proof, Identity, str]:
     """What the re-test of the case's node shows, the identity that it found, and why, in words.
 
-    PASSED needs each check that had failed to be measured on the node, a profile at least as thorough, and no finding about the node.
+    PASSED needs each check that had failed to be measured on the node, a profile at least as thorough, and no FAIL in the re-test. A
+    warning is no missing proof, unless it says of a check that had failed that not all of it was measured.
     """
     node = next((one for one in report.nodes if engine_name(one) == case.node), None)
     if node is None:
         return Proof.CANNOT_TELL, Identity(), f"{case.node} sent no report"
     found = identity_of(node)
-    about = [one for one in verdict.findings if one.level is not Level.PASS and _about(one, node.name)]
-    failed = [one for one in about if (one.level, one.cause) == (Level.FAIL, Cause.HARDWARE)]
-    if failed or node.name in verdict.condemned:
-        said = failed[0].message if failed else "it was condemned again"
-        return Proof.FAILED, found, f"{failed[0].check if failed else 'verdict'}: {said}"
-    if about:
-        return Proof.CANNOT_TELL, found, f"{about[0].check}: {about[0].message}"
-    if verdict.answer is not Answer.GO or not verdict.coverage.complete:
-        first = next((one.message for one in verdict.findings), "not everything was measured")
-        return Proof.CANNOT_TELL, found, first
+    fails = [one for one in verdict.findings if one.level is Level.FAIL]
+    about = [one for one in fails if _about(one, node.name)]
+    broken = [one for one in about if one.cause is Cause.HARDWARE]
+    if broken or node.name in verdict.condemned:
+        said = broken[0].message if broken else "it was condemned again"
+        return Proof.FAILED, found, f"{broken[0].check if broken else 'verdict'}: {said}"
+    if fails:
+        first = (about or fails)[0]
+        return Proof.CANNOT_TELL, found, f"{first.check}: {first.message}"
     if _DEPTH.index(report.profile) < _DEPTH.index(case.profile):
         return Proof.CANNOT_TELL, found, f"the profile was {report.profile.value}, not {case.profile.value}"
     if verdict.digests.policy != case.policy:
         return Proof.CANNOT_TELL, found, "it was judged by another policy than the one that condemned it"
-    missing = [blame.check for blame in case.blames if not _measured(report, node.name, blame.check)]
-    if missing:
-        return Proof.CANNOT_TELL, found, f"{missing[0]} was not measured on {case.node}"
+    for check in dict.fromkeys(blame.check for blame in case.blames):
+        if not _measured(report, node.name, check):
+            return Proof.CANNOT_TELL, found, f"{check} was not measured on {case.node}"
+        short = next((one.message for one in verdict.findings if _is_short(one, check, node.name)), None)
+        if short is not None:
+            return Proof.CANNOT_TELL, found, f"{check} was not measured completely on {case.node}: {short}"
     return Proof.PASSED, found, "every check that had failed was measured, and passed"
+
+
+def _is_short(finding: Finding, check: str, node: str) -> bool:
+    """Whether the finding says that not all of this check was measured on the node."""
+    if finding.level is Level.PASS or (finding.cause, finding.check) != (Cause.EVIDENCE, check):
+        return False
+    return finding.subject == CLUSTER or _about(finding, node)
 
 
 def _measured(report: Report, node: str, check: str) -> bool:

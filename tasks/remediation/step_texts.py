@@ -21,7 +21,7 @@ WHY: Mapping[Why, str] = {
     Why.TRIED_ALL: "every repair was tried",
     Why.ACT_REFUSED: "the engine refused",
     Why.ACT_FAILED: "it is not known whether the repair was done, or it was not",
-    Why.NOT_PROVEN: "the checks that had failed did not show that it is well",
+    Why.NOT_PROVEN: "its re-tests did not prove that it is well",
     Why.REPAIR_NEEDED: "a person has to look at it",
 }
 

@@ -28,7 +28,8 @@ from tasks.remediation.model import (
 )
 
 # A re-test that could not tell is made again, so often in a row: a node that has just started has not logged for long enough.
-RECHECKS = 3
+# One whose process was ended is no try. But one that ends its process each time must not be repeated for ever without a person.
+RECHECKS, LOST_RECHECKS = 3, 10
 RECHECK_AFTER_S = 60.0
 # Of two clocks the other may be ahead by this much.
 SKEW_S = 120.0
@@ -273,16 +274,27 @@ def _after_recheck(now: Situation) -> Step:
         return _leave(Why.NOT_PROVEN)
     if last.proof in (Proof.PASSED, Proof.FAILED):
         return _repair(now)
-    row = 0
+    tries, lost = _unproven(acts)
+    if tries >= RECHECKS or lost >= LOST_RECHECKS:
+        return _leave(Why.NOT_PROVEN)
+    interrupted = _lost(last)
+    soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
+    return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
+
+
+def _unproven(acts: Sequence[Act]) -> tuple[int, int]:
+    """How many re-tests in a row, up to now, ended and proved nothing, and how many were lost with their process."""
+    tries = lost = 0
     for act in reversed(acts):
         if act.rung is not Rung.RECHECK or act.proof in (Proof.PASSED, Proof.FAILED):
             break
-        row += 1
-    if row >= RECHECKS:
-        return _leave(Why.NOT_PROVEN)
-    interrupted = last.state is ActState.FAILED
-    soon = 0 <= now.at - last.changed_at < RECHECK_AFTER_S and not interrupted
-    return Step(Kind.WAIT, why=Why.NOT_PROVEN) if soon else Step(Kind.DO, Rung.RECHECK)
+        tries, lost = (tries, lost + 1) if _lost(act) else (tries + 1, lost)
+    return tries, lost
+
+
+def _lost(recheck: Act) -> bool:
+    """Whether the process of a re-test was ended before the re-test ended."""
+    return recheck.state is ActState.FAILED and recheck.proof is None
 
 
 def _outdated(now: Situation, measured_at: float, boot_id: str) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from checks.culprit.topology import SWITCHES
-from checks.model import Action, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict
-from tasks.remediation.model import Case, Proof
+from checks.model import Action, Answer, Cause, Finding, Level, Outcome, Profile, Report, Skip, Verdict
+from checks.policy import OnWarn
+from tasks.gate_file.references import read_policy
+from tasks.remediation.model import Blame, Case, Proof
 from tasks.remediation.proof import cases_of, needs_partner, proof_of
 from tests.sample_reports import (
+    POLICY,
     healthy,
     verdict_of,
     with_metric,
@@ -132,7 +136,7 @@ def skipped(report: Report) -> Report:
         pytest.param(lambda r: without_node(r, "node-1"), Proof.CANNOT_TELL, id="no report"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-1/rank-2"), Proof.CANNOT_TELL, id="a row is missing"),
         pytest.param(skipped, Proof.CANNOT_TELL, id="skipped"),
-        pytest.param(lambda r: with_metric(r, "system.clock", "node-1", "synchronised", False), Proof.CANNOT_TELL, id="a warning"),
+        pytest.param(lambda r: with_metric(r, "system.clock", "node-1", "wall_rate", 0.5), Proof.CANNOT_TELL, id="another failure"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-0/rank-0"), Proof.CANNOT_TELL, id="the partner lacks a row"),
         pytest.param(
             lambda r: with_metric(r, "compute.gemm", "node-0/rank-0", "wrong_elements", 3), Proof.CANNOT_TELL, id="the partner is sick"
@@ -146,11 +150,80 @@ def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], pr
     assert proof is proof_of(a_case(), report, verdict_of(report))[0]
 
 
-def test_a_warning_about_another_node_leaves_the_proof() -> None:
-    """Its policy goes on a warning."""
-    report = with_metric(healthy(2), "system.clock", "node-0", "synchronised", False)
+def left_out(report: Report, check: str, subject: str, skip: Skip) -> Report:
+    """A check that was skipped on one subject."""
+    return with_row(
+        report,
+        check,
+        subject,
+        lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="skipped"),
+    )
 
-    assert Proof.PASSED is proof_of(a_case(), report, verdict_of(report))[0]
+
+OPTIONAL = replace(POLICY, checks={name: replace(one, required=False) for name, one in POLICY.checks.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "proof"),
+    [
+        (lambda r: with_metric(r, "system.clock", "node-0", "synchronised", False), Proof.PASSED),
+        (lambda r: with_metric(r, "system.clock", "node-1", "synchronised", False), Proof.PASSED),
+        (lambda r: left_out(r, "system.clock", "node-1", Skip.NOT_PERMITTED), Proof.PASSED),
+        (lambda r: left_out(r, "system.clock", "node-1", Skip.GATE_FILE), Proof.PASSED),
+        (lambda r: left_out(r, "training.step", "node-1/rank-2", Skip.GATE_FILE), Proof.PASSED),
+        (lambda r: left_out(r, "compute.gemm", "node-0/rank-0", Skip.GATE_FILE), Proof.PASSED),
+        (lambda r: left_out(r, "compute.gemm", "node-1/rank-2", Skip.GATE_FILE), Proof.CANNOT_TELL),
+        (lambda r: without_row(r, "compute.gemm", "node-1/rank-2"), Proof.CANNOT_TELL),
+    ],
+    ids=[
+        *("a warning about the partner", "a warning", "an accepted skip", "a skip by the gate file", "a skip on a rank"),
+        *("what failed is skipped on the partner", "what failed is skipped", "a rank of what failed is missing"),
+    ],
+)  # fmt: skip
+def test_a_warning_or_a_skip_of_another_check_leaves_the_proof(
+    change: Callable[[Report], Report], proof: Proof
+) -> None:
+    """Proof is that what had failed was measured and passes, and that nothing about the node fails."""
+    report = change(healthy(2))
+    verdict = verdict_of(report, OPTIONAL)
+
+    assert proof is proof_of(a_case(policy=verdict.digests.policy), report, verdict)[0]
+
+
+def warnings() -> Iterator[Finding]:
+    """One finding for each rule of a shipped policy that can warn about a node."""
+    for path in sorted((Path(__file__).parents[3] / "deployments" / "policies").glob("*.toml")):
+        for check, table in read_policy(path).checks.items():
+            for rule in table.rules:
+                if rule.level == "WARN" or rule.warn_below is not None or rule.warn_above is not None:
+                    yield Finding(Level.WARN, rule.cause, check, "node-1", f"{path.stem}: {rule.metric}")
+
+
+@pytest.mark.parametrize("on_warn", list(OnWarn))
+def test_no_warning_of_a_shipped_policy_is_missing_proof(on_warn: OnWarn) -> None:
+    """Such as `earlier_boot`: a kernel log that survives the reboot still has the Xid. Only a warning that the very check which had
+    failed was not measured completely is missing evidence.
+    """
+    report, said, case = healthy(2), list(warnings()), a_case()
+    verdict = verdict_of(report, replace(POLICY, on_warn=on_warn))
+    answer = {OnWarn.GO: Answer.GO, OnWarn.ASK: Answer.ASK, OnWarn.REFUSE: Answer.NO_GO}[on_warn]
+    for warning in said:
+        as_it = replace(
+            report,
+            observations=tuple(
+                replace(row, check=warning.check) if row.check == "compute.gemm" else row
+                for row in report.observations
+            ),
+        )
+        warned = replace(verdict, level=Level.WARN, answer=answer, findings=(warning,))
+        other, same = (
+            replace(case, policy=verdict.digests.policy, blames=(Blame(check, "node-1", Action.REBOOT, "broken"),))
+            for check in ("compute.gemm", warning.check)
+        )  # fmt: skip
+        short = warning.cause is Cause.EVIDENCE
+        assert Proof.PASSED is proof_of(other, report, warned)[0] or warning.check == "compute.gemm", warning
+        assert (Proof.CANNOT_TELL if short else Proof.PASSED) is proof_of(same, as_it, warned)[0], warning
+    assert {"kernel.xid", "kernel.sxid", "kernel.hardware"} <= {one.check for one in said}
 
 
 def test_a_quicker_profile_is_no_proof() -> None:
