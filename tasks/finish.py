@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
+import httpx
 from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
@@ -36,9 +38,19 @@ from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
 from tasks.launch import LaunchResult, PoolLost, pool_cost_so_far
-from tasks.launchers.base import JobState, LaunchError, LaunchRejected, NoCapacity, QuotaExceeded
+from tasks.launchers.base import (
+    EngineUnavailable,
+    JobState,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+    QuotaExceeded,
+)
 from tasks.orchestration.events import emit_end
+from tasks.orchestration.follow import unanswered
 from tasks.orchestration.opaque import opaque
+from tasks.orchestration.server.http_client import service_fault
+from tasks.orchestration.server.settings import configured_api_url
 from tasks.orchestration.status import publish_end
 from tasks.page import needs_notification, note_good_end, notify_outcome
 from tasks.paging.content import title_of
@@ -50,7 +62,8 @@ from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
 LOG = get_logger("prelaunch")
-SESSION_ERRORS = (LaunchError, StoreError, LeaseError)
+# An HTTP error is of Prefect's client: engines, stores and notifiers have errors of their own.
+SESSION_ERRORS = (LaunchError, StoreError, LeaseError, httpx.HTTPError)
 FAILED_NAMES = {
     Decision.NOT_LAUNCHED: "NotLaunched",
     Decision.REFUSED: "Refused",
@@ -155,7 +168,13 @@ def launch_decision(session: Session, answer: ApprovalAnswer | None) -> Decision
 
 
 def failed_outcome(session: Session, error: Exception, published: PublishedReport | None) -> Outcome:
-    """The outcome if an engine, the store or the lock failed, from what was known by then."""
+    """The outcome if an engine, the store, the lock or the Prefect server failed, from what was known by then."""
+    if isinstance(error, httpx.HTTPError):
+        fault = service_fault(error)
+        if fault is None:
+            return defect_outcome(session, error)
+        url = configured_api_url(os.environ, Path.cwd()) or ""
+        error = EngineUnavailable(unanswered(url, fault))
     judged, reason = session.judged or session.refused, str(error)
     if isinstance(error, StoreError):
         if judged is None:
@@ -199,7 +218,12 @@ def _not_launched(
 
 
 def defect_outcome(session: Session, error: Exception) -> Outcome:
-    """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session."""
+    """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session.
+
+    A Prefect server that failed is a failed service, also where a library raised something else because of it.
+    """
+    if (fault := service_fault(error)) is not None:
+        return failed_outcome(session, fault, None)
     LOG.error("the gate broke", exc_info=error)
     said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
     reason = f"this is an error in prelaunch itself, so there is no verdict: {said}"

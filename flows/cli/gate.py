@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +28,7 @@ from flows.cli.output import (
     write_unjudged,
 )
 from flows.cli.plan import add_gate_arguments, plans_of, reject
-from flows.cli.prefect_server import start_server, wait_for_server
+from flows.cli.prefect_server import fault_text, start_server, wait_for_server
 from flows.cli.watch import limit_of
 from tasks.gate.context import GateContext, open_gate_context, share_gate_context
 from tasks.gate.lease import lease as leases
@@ -199,7 +198,7 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
             return nothing_judged(arguments, name, gate_id, str(error))
         except Exception as error:
             stack.close()
-            if not (shown.outcome or (fault := _service_fault(error, server))):
+            if not (shown.outcome or (fault := fault_text(error, server))):
                 raise
             if shown.outcome is None:
                 return nothing_judged(arguments, name, gate_id, fault)
@@ -274,18 +273,3 @@ def _ask_minutes(embedded: bool) -> int:
 
 def _baseline(arguments: argparse.Namespace) -> str:
     return str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
-
-
-def _service_fault(error: BaseException | None, server: EmbeddedServer | None) -> str:
-    """What is wrong with the Prefect server, where that failed and not our code: one cause of the error is an HTTP error. Else ""."""
-    httpx = sys.modules.get("httpx")
-    while error is not None and httpx is not None:
-        if not isinstance(error, httpx.HTTPError):
-            error = error.__cause__ or error.__context__
-        elif server is not None:
-            return f"the gate's own Prefect server failed: {error}. Its log is {server.log}."
-        else:
-            from tasks.orchestration.follow import unanswered
-
-            return unanswered(configured_api_url(os.environ, Path.cwd()) or "", error)
-    return ""

@@ -100,6 +100,12 @@ def _refuse(words: list[str], error: UsageError) -> int:
 
 
 def _internal(words: list[str], error: Exception) -> int:
+    from flows.cli.prefect_server import fault_text  # few commands have a server
+
+    if fault := fault_text(error):
+        _error_document(words, fault)
+        write_stderr(f"prelaunch: {fault}")
+        return Exit.NO_CAPACITY
     first = f"{type(error).__name__}: {error}".splitlines()[0][:400]
     said = f"this is an error in prelaunch itself, so there is no verdict: {first}"
     _error_document(words, said)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tasks.gate.progress import STARTING, Progress, report_progress
-from tasks.orchestration.server.http_client import ask_no_proxy, client_fault
+from tasks.orchestration.server.http_client import ask_no_proxy, client_fault, service_fault
 from tasks.orchestration.server.server import EmbeddedServer, EnvironmentUnusable
 from tasks.orchestration.server.settings import configured_api_url
 
@@ -45,3 +45,16 @@ def wait_for_server(server: EmbeddedServer | None) -> None:
     if server is not None:
         ask_no_proxy()
         server.wait_ready()
+
+
+def fault_text(error: BaseException, server: EmbeddedServer | None = None) -> str:
+    """What is wrong with the Prefect server, where that failed and not our code; else ""."""
+    fault = service_fault(error)
+    url = configured_api_url(os.environ, Path.cwd()) or ""
+    if fault is None or (server is None and not url):
+        return "" if fault is None else f"the Prefect server failed: {fault}"
+    if server is not None:
+        return f"the command's own Prefect server failed: {fault}. Its log is {server.log}."
+    from tasks.orchestration.follow import unanswered
+
+    return unanswered(url, fault)

@@ -17,7 +17,7 @@ from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import VARIABLE, folder_of, names_in
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
-from tasks.orchestration.server.http_client import client_fault
+from tasks.orchestration.server.http_client import client_fault, service_fault
 from tasks.orchestration.server.settings import configured_api_url
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
     except Exception as error:
-        if not _is_servers(error):
+        if service_fault(error) is None:
             raise
         why = "the server requires a password. Set PREFECT_API_AUTH_STRING." if _is_locked(error) else error
         write_stderr(f"prelaunch: the Prefect server at {_url()} failed: {why}")
@@ -150,13 +150,3 @@ async def _end(runner: Runner, serving: asyncio.Task[None]) -> None:
 def _is_locked(error: Exception) -> bool:
     """Whether the server requires a password that we do not have."""
     return getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)
-
-
-def _is_servers(error: BaseException | None) -> bool:
-    """Whether the server failed and not our code: one cause of the error is an HTTP error."""
-    httpx = sys.modules.get("httpx")
-    while error is not None and httpx is not None:
-        if isinstance(error, httpx.HTTPError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

@@ -7,10 +7,15 @@ all_proxy=socks://... , which it does not know; socks5:// needs a package; [::1]
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import partialmethod
+from typing import TYPE_CHECKING
 
 from tasks.orchestration.server.settings import home_folder
+
+if TYPE_CHECKING:
+    import httpx
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -49,6 +54,25 @@ def _said(error: Exception, names: list[str]) -> str:
         f"Prefect's client cannot use what this environment says in {' or '.join(names)}: {why}. Correct it there, or leave it "
         f"out for this command: env {without} prelaunch ..."
     )
+
+
+def service_fault(error: BaseException | None) -> httpx.HTTPError | None:
+    """The HTTP error among the causes of an error, where the server failed and not our code: no answer, a 5xx, a password or a limit.
+
+    Prefect's client has repeated the request by then.
+    """
+    if "httpx" not in sys.modules:  # nothing has asked a server
+        return None
+    import httpx
+
+    while error is not None:
+        if isinstance(error, httpx.HTTPStatusError):
+            status = error.response.status_code
+            return error if status >= 500 or status in (401, 403, 408, 429) else None
+        if isinstance(error, httpx.HTTPError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def ask_no_proxy() -> None:

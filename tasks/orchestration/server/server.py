@@ -265,9 +265,20 @@ def _read_line(descriptor: int, timeout_s: float) -> str | None:
 
 
 def main() -> int:
-    """`python -m tasks.orchestration.server.server`: keep a migrated template, so that the first gate need not migrate."""
-    with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder)):
-        return 0
+    """`python -m tasks.orchestration.server.server`: keep a migrated template, so that the first gate need not migrate.
+
+    A machine that is busy or full ends no installation for it.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder)):
+            pass
+    except (ServerError, OSError) as error:
+        first = " ".join(str(error).split())
+        print(
+            f"prelaunch: no database was prepared, so the first gate starts some seconds later: {first}",
+            file=sys.stderr,
+        )
+    return 0
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_GIVE_UP_S = 20.0
+# Below the client's time-out of 60 s (PREFECT_API_REQUEST_TIMEOUT). A server that is dead answers nothing, and is not waited for.
+_GIVE_UP_S = 50.0
 _PAUSE_S = 0.02
 _BUSY = 503
 
 
 def repeat_when_busy(app: ASGIApp) -> ASGIApp:
-    """The same application, whose 503 answers are withheld and tried again for up to 20 s."""
+    """The same application, whose 503 answers are withheld and tried again for up to 50 s."""
 
     async def repeating(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

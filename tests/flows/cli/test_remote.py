@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from checks.exit_codes import Exit
-from flows.cli import gate, gate_output
+from flows.cli import gate_output
+from flows.cli.prefect_server import fault_text
 from flows.cli.remote import no_verdict, show
 from tasks.gate.outcome import (
     Decision,
@@ -77,7 +78,7 @@ def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_comman
     down = httpx.ConnectError("All connection attempts failed")
     error = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
     error.__cause__ = down
-    fault = gate._service_fault(error, None)
+    fault = fault_text(error)
 
     here = gate_output.nothing_judged(_arguments(tmp_path), "alpha", "", fault)
     there = no_verdict(_arguments(tmp_path), fault, Exit.NO_CAPACITY)
@@ -89,7 +90,7 @@ def test_a_server_that_is_down_is_told_once_in_the_same_sentence_by_every_comman
     printed = capsys.readouterr()
     assert (5, 5, "") == (here, there, printed.err)
     assert f"SERVICE ERROR alpha: {said}\nSERVICE ERROR gate: {said}\n" == printed.out
-    assert "" == gate._service_fault(ValueError("ours"), None)
+    assert "" == fault_text(ValueError("ours"))
 
 
 def failed_run(store: FolderStore) -> FollowedRun:

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tasks.orchestration.server.http_client import CERTIFICATES, PROXIES, client_fault
+from tasks.orchestration.server.http_client import CERTIFICATES, PROXIES, client_fault, service_fault
 
 NAMES = (*PROXIES, *CERTIFICATES)
 # What desktops, ssh -D and documents of clusters set.
@@ -80,3 +81,31 @@ def test_clients_of_the_embedded_server_ask_no_proxy() -> None:
     )  # fmt: skip
 
     assert ["False", "False"] == done.stdout.split(), done.stderr
+
+
+def _status(code: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/")
+    return httpx.HTTPStatusError(str(code), request=request, response=httpx.Response(code, request=request))
+
+
+@pytest.mark.parametrize(
+    ("fault", "services"),
+    [
+        *((_status(code), True) for code in (401, 403, 408, 429, 500, 502, 503, 504)),
+        *((_status(code), False) for code in (400, 404, 409, 422)),
+        *((kind("slow"), True) for kind in (httpx.ReadTimeout, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ConnectError)),
+        *((kind("gone"), True) for kind in (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)),
+        *((kind("ours"), False) for kind in (ValueError, KeyError, TimeoutError)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_server_that_is_busy_or_away_is_no_error_of_ours(
+    fault: Exception, services: bool, wrapped: bool
+) -> None:
+    """A server that calls our request wrong has found an error of ours; one that answers nothing useful has failed itself."""
+    error: BaseException = fault
+    if wrapped:
+        error = RuntimeError("Failed to reach API")
+        error.__cause__ = fault
+
+    assert (fault if services else None) is service_fault(error)

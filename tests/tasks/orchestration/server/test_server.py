@@ -20,8 +20,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.orchestration.server import server
 from tasks.orchestration.server.server import (
     EmbeddedServer,
+    EnvironmentUnusable,
     ServerFailed,
     StateFull,
     StateUnusable,
@@ -315,6 +317,34 @@ def test_a_full_disk_is_said(tmp_path: Path, template_dir: Path) -> None:
             server.wait_ready()
     finally:
         subprocess.run(("umount", str(tmp_path)), check=True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ServerFailed("not ready after 90 s"), StateFull("/tmp is full"), EnvironmentUnusable("no home"), OSError(28, "No space left")],
+)  # fmt: skip
+def test_a_database_that_cannot_be_prepared_ends_no_installation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    """A busy machine, or a full one: it is one line with its consequence, and the first gate starts later."""
+
+    def fails(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(server, "embedded_server", fails)
+
+    assert 0 == server.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the first gate starts some seconds later" in line and str(error) in line
+
+
+def test_a_database_that_is_not_prepared_for_another_reason_ends_no_installation() -> None:
+    """A process that was killed for memory returns no code of its own: make ignores whatever it is."""
+    lines = (Path(__file__).parents[4] / "Makefile").read_text().splitlines()
+
+    assert ["\t-@$(BIN)/python -m tasks.orchestration.server.server >&2"] == [
+        line for line in lines if "tasks.orchestration.server.server" in line
+    ]
 
 
 def test_only_the_main_thread_may_start_it(tmp_path: Path) -> None:
