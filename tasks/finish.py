@@ -29,6 +29,7 @@ from tasks.gate.outcome import (
     ended_otherwise,
     outcome_summary,
     refusal_decision,
+    with_billed,
     with_ending,
     without_training,
 )
@@ -37,7 +38,7 @@ from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
-from tasks.launch import LaunchResult, PoolLost, pool_cost_so_far
+from tasks.launch import LaunchResult, PoolLost, billed_machines, pool_cost_so_far
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -247,6 +248,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     tell = notify_outcome if heard else note_good_end
     told = await tell(session, opaque(outcome))
     session.told = len(session.unreleased)
+    outcome = with_ending(with_billed(outcome, billed_machines(session)), name)
     try:
         if outcome.code is not Exit.GO:
             await run_to_end(judge.void_pass, session)  # a PASS whose training failed proves less than it did

@@ -154,6 +154,15 @@ def pool_cost_so_far(session: Session) -> str:
     return f"{_nodes(session)} waited for it for {since_s / 60:.1f} minutes ({said})."
 
 
+def billed_machines(session: Session) -> tuple[str, ...]:
+    """The machines that may still be billed, each as a sentence with what to do, and their price; () if there are none."""
+    if not session.unreleased:
+        return ()
+    price = _price(session, 1.0)
+    cost = f"{_nodes(session)} cost {price} an hour until then" if price else _no_price(session)
+    return tuple(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in (*session.unreleased, cost))
+
+
 def _nodes(session: Session) -> str:
     nodes = session.setting.declared.nodes
     return f"{nodes} node{'s' if nodes > 1 else ''}"

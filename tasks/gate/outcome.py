@@ -226,6 +226,17 @@ def cancelled_by(outcome: Outcome, why: str, unended: str = "") -> Outcome:
     return replace(outcome, training=training, reason=said)
 
 
+def with_billed(outcome: Outcome, said: tuple[str, ...]) -> Outcome:
+    """The outcome, which says as well which machines may still be billed, what they cost and how they are released. The text of a
+    verdict does not show the reason, so its lines below the headline have it.
+    """
+    judged = outcome.judged
+    if judged is not None and outcome.ending is Ending.VERDICT:
+        judged = replace(judged, context=replace(judged.context, said=(*judged.context.said, *said)))
+    reason = " ".join((outcome.reason.rstrip(".") + ".", *said)) if said else outcome.reason
+    return replace(outcome, judged=judged, reason=reason)
+
+
 def with_ending(outcome: Outcome, name: str) -> Outcome:
     """The outcome, whose pages begin with its first line and say what failed although the verdict let it go on."""
     if outcome.judged is None:

@@ -80,12 +80,14 @@ def submit_job(session: Session, job: JobSpec) -> JobHandle:
 def _submit(session: Session, plan: Plan) -> JobHandle:
     if is_interrupted():
         raise NotSubmitted(f"{plan.job.name} was not submitted, because the gate is to end")
+    first = not session.may_run(plan.job.name)
     session.remember(plan.job.name)
     try:
         return session.setting.launcher.submit(plan)
-    except NotSubmitted:
-        session.let_go(plan.job.name)
-        session.begun.discard(plan.job.name)
+    except (NotSubmitted, LaunchRejected, NoCapacity):  # nothing was started, unless an earlier try did it
+        if first:
+            session.let_go(plan.job.name)
+            session.begun.discard(plan.job.name)
         raise
 
 

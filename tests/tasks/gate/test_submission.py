@@ -16,7 +16,17 @@ from tasks.gate.outcome import Outcome
 from tasks.gate.progress import LISTENER, LiveProgress, Progress
 from tasks.gate.session import Session
 from tasks.gate.submission import doubts_of, submit_job
-from tasks.launchers.base import EngineUnavailable, NotSubmitted, Placement, PreflightCheck, PreflightResult
+from tasks.launchers.base import (
+    EngineUnavailable,
+    LaunchError,
+    LaunchRejected,
+    NoCapacity,
+    NotSubmitted,
+    Placement,
+    PreflightCheck,
+    PreflightResult,
+    QuotaExceeded,
+)
 from tasks.launchers.interruption import pause, tell_silence
 from tasks.store.layout import preflight_key
 from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
@@ -105,6 +115,36 @@ def test_what_may_run_is_ended_and_nothing_else(
         submit_job(one, JOB)
 
     assert [*[("submit", CHECK_JOB)] * asked, *ended] == engine.calls
+    assert one.begun == ({CHECK_JOB} if ended else set())
+
+
+@pytest.mark.parametrize(
+    ("errors", "ended"),
+    [
+        ((LaunchRejected("denied"),), []),
+        ((QuotaExceeded("the quota is 0"),), []),
+        ((NoCapacity("no machines"),), []),
+        ((NotSubmitted("away"), LaunchRejected("denied")), []),
+        ((EngineUnavailable("the answer was lost"), LaunchRejected("denied")), [("cancel", CHECK_JOB)]),
+        ((EngineUnavailable("the answer was lost"), NotSubmitted("away")), [("cancel", CHECK_JOB)]),
+    ],
+)
+def test_a_job_that_was_never_made_is_not_ended_and_nobody_is_told_of_it(
+    tmp_path: Path, errors: tuple[LaunchError, ...], ended: list[tuple[str, str]]
+) -> None:
+    """An engine that refused it started nothing. One whose answer to an earlier try was lost may have."""
+
+    class Refusing(Engine):
+        answers = iter(errors)
+
+        def submit(self, plan: Any) -> None:
+            raise next(self.answers)
+
+    engine = Refusing(Placement.NONE, broken={CHECK_JOB})
+    with pytest.raises(LaunchError), gate(tmp_path, engine) as one:
+        submit_job(one, JOB)
+
+    assert (ended, len(ended)) == (engine.calls, len(one.unreleased))
     assert one.begun == ({CHECK_JOB} if ended else set())
 
 
