@@ -26,6 +26,7 @@ from container.agent.files.scratch import make, remove, remove_abandoned
 from container.agent.host_work import Ended
 from container.agent.hosts import roll_call, roster_source
 from container.agent.hosts.roll_call import AttemptMembers, ContainerStart, RollCallResponder
+from container.agent.image import image_fault
 from container.agent.merged_report import NAME, Attempt
 from container.agent.settings import Settings, Verb
 from container.agent.signals import Signals
@@ -83,6 +84,8 @@ def _live(
         passed = inputs.fetch(settings.confirm, inputs.PASS_BYTES) if settings.confirm else b""
     except (inputs.FetchError, roster_source.PlaceUnknown) as error:
         return record, None, Ended(Exit.REJECTED, str(error))
+    if bundle is not None and not bare and (fault := image_fault(bundle)):
+        return record, None, Ended(Exit.REJECTED, fault)
     write_whole(scratch / "bundle.json", data)
     write_whole(scratch / "pass.json", passed)
     access = secret.access(Service.AGENT, record.gate_id, hosts.node)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checks.documents.report import dump_plain
+from checks.exit_codes import Exit
 from checks.model import unreachable
 from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress, report_progress
@@ -57,6 +58,12 @@ def require_reports(watched: JobEnd) -> None:
             raise QuotaExceeded(f"{said}. Nothing was judged: request a higher quota.")
         case Trouble.SERVICE:
             raise EngineUnavailable(f"{said}. Nothing was judged: run the gate again.")
+        case Trouble.NONE | Trouble.ENDED if status.exit_codes and {*status.exit_codes.values()} == {
+            Exit.REJECTED
+        }:
+            raise LaunchRejected(
+                f"{said}. Nothing was judged: the nodes rejected the job before the first check."
+            )
         case Trouble.NONE | Trouble.ENDED | Trouble.STOPPED | Trouble.MAX_RUNTIME:
             return
         case _:

@@ -15,7 +15,16 @@ from tasks.gate.job_failures import never_ran, require_machines, require_reports
 from tasks.gate.jobs import JobEnd
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
 from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
-from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, NoCapacity, QuotaExceeded, Trouble
+from tasks.launchers.base import (
+    Hold,
+    JobState,
+    JobStatus,
+    Keeping,
+    LaunchRejected,
+    NoCapacity,
+    QuotaExceeded,
+    Trouble,
+)
 from tests.flows.driving import gate_it, play
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -75,6 +84,30 @@ def test_a_job_that_never_ran_found_no_machines() -> None:
 
     with pytest.raises(NoCapacity, match="retrying"):
         require_reports(JobEnd("j", waiting, "it did not start within 60 s and was ended"))
+
+
+@pytest.mark.parametrize(
+    ("codes", "rejected"),
+    [
+        ({"node-0": 2, "node-1": 2}, True),
+        ({"node-0": 2}, True),
+        ({"node-0": 2, "node-1": 3}, False),
+        ({"node-0": 1}, False),
+        ({}, False),
+    ],
+)
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_nodes_that_rejected_the_job_are_no_missing_evidence(
+    codes: dict[str, int], rejected: bool, trouble: Trouble
+) -> None:
+    """An image of another version, or one without a module, is a matter of configuration: the agent's reason is what to do."""
+    ended = JobEnd("j", JobStatus(JobState.FAILED, "the image lacks pynvml", "", codes, trouble))
+    by_itself = trouble in (Trouble.NONE, Trouble.ENDED)
+    if by_itself and rejected:
+        with pytest.raises(LaunchRejected, match="the image lacks pynvml"):
+            require_reports(ended)
+    elif by_itself or trouble in (Trouble.STOPPED, Trouble.MAX_RUNTIME):
+        require_reports(ended)
 
 
 @pytest.mark.parametrize(
