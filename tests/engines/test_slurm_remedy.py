@@ -46,7 +46,10 @@ wait_minutes = 4
 
 
 class LoggingCluster(RebootingCluster):
-    """Each node has a /var/log of its own, whose `messages` a reboot begins anew. All share the ring of the one kernel."""
+    """Each node has a /var/log of its own, whose `messages` survives a reboot, as on real machines. All share the one kernel's ring.
+
+    This kernel never restarts, so the fake reboot moves what was logged until then to a time before the kernel's start.
+    """
 
     def before_slurmctld(self) -> None:
         """Make the logs, and the RebootProgram."""
@@ -54,9 +57,15 @@ class LoggingCluster(RebootingCluster):
         for node in self.nodes:
             (self.folder / "var_log" / node).mkdir(parents=True)
             (self.folder / "var_log" / node / "messages").touch()
-        fresh = f": >{self.folder}/var_log/$(hostname)/messages\n"
+        log = f"{self.folder}/var_log/$(hostname)/messages"
+        starts = f"""\
+form='+%b %d %H:%M:%S'
+before=$(date -d "@$(( $(date +%s) - $(cut -d. -f1 /proc/uptime) - 300 ))" "$form")
+sed -i "s/^.\\{{15\\}} /$before /" {log}
+echo "$(date "$form") $(hostname) kernel: Linux version 6.1 (a fake reboot)" >>{log}
+"""
         conf = f"export SLURM_CONF={self.folder}/slurm.conf\n"
-        self.hook("reboot", conf + fresh + REBOOTS.format(folder=self.folder))
+        self.hook("reboot", conf + starts + REBOOTS.format(folder=self.folder))
 
     def _start(self, index: int, host: str, *argv: str, other: bool = True) -> None:
         own = f"mount --bind {self.folder}/var_log/{host} /var/log"
@@ -177,7 +186,12 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
         waits = slurm.run(
             "sbatch", "--parsable", "--hold", "-w", "n2", "-o", "/dev/null", "--wrap", "true"
         ).strip()
-        released = threading.Timer(1.0, slurm.run, ("scontrol", "release", waits))
+
+        def release_it_once_the_node_is_fenced() -> None:
+            until(lambda: "drain" in state_of(slurm, "n2"), 120.0)
+            slurm.run("scontrol", "release", waits)
+
+        released = threading.Thread(target=release_it_once_the_node_is_fenced)
         released.start()
         state = remedy(path)
         released.join()
