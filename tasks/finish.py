@@ -38,7 +38,7 @@ from tasks.gate.question import AnswerChannel, ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate.submission import PreflightFailed
 from tasks.gate_file.model import Mode
-from tasks.launch import LaunchResult, PoolLost, billed_machines, pool_cost_so_far
+from tasks.launch import LaunchResult, PoolLost, nodes_text, pool_cost_so_far, price_text
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -229,6 +229,15 @@ def defect_outcome(session: Session, error: Exception) -> Outcome:
     said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
     reason = f"this is an error in prelaunch itself, so there is no verdict: {said}"
     return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
+
+
+def billed_machines(session: Session) -> tuple[str, ...]:
+    """The machines that may still be billed, each as a sentence with what to do, and their price; () if there are none."""
+    if not session.unreleased:
+        return ()
+    price = price_text(session, 1.0)
+    cost = f"{nodes_text(session)} cost {price} an hour until then" if price else "their price is not known"
+    return tuple(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in (*session.unreleased, cost))
 
 
 async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:

@@ -139,10 +139,10 @@ def pool_cost_now(session: Session) -> str:
     if since_s is None:
         return ""
     most = "" if keeps_s is None else f", for {max(0.0, keeps_s - since_s) / 60:.0f} more minutes at most"
-    price = _price(session, 1.0)
+    price = price_text(session, 1.0)
     they, cost, are = ("They", "cost", "are") if session.setting.declared.nodes > 1 else ("It", "costs", "is")
     billed = f"{cost} {price} per hour" if price else f"{are} billed; {_no_price(session)}"
-    return f"{_nodes(session)} {are} waiting for the training{most}. {they} {billed}."
+    return f"{nodes_text(session)} {are} waiting for the training{most}. {they} {billed}."
 
 
 def pool_cost_so_far(session: Session) -> str:
@@ -150,28 +150,19 @@ def pool_cost_so_far(session: Session) -> str:
     since_s = session.kept_s(session.keeper.lease.job(CHECK))
     if since_s is None:
         return ""
-    said = _price(session, since_s / 3600) or _no_price(session)
-    return f"{_nodes(session)} waited for it for {since_s / 60:.1f} minutes ({said})."
+    said = price_text(session, since_s / 3600) or _no_price(session)
+    return f"{nodes_text(session)} waited for it for {since_s / 60:.1f} minutes ({said})."
 
 
-def billed_machines(session: Session) -> tuple[str, ...]:
-    """The machines that may still be billed, each as a sentence with what to do, and their price; () if there are none."""
-    if not session.unreleased:
-        return ()
-    price = _price(session, 1.0)
-    cost = f"{_nodes(session)} cost {price} an hour until then" if price else _no_price(session)
-    return tuple(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in (*session.unreleased, cost))
+def nodes_text(session: Session) -> str:
+    """ "2 nodes"."""
+    return f"{(nodes := session.setting.declared.nodes)} node{'s' if nodes > 1 else ''}"
 
 
-def _nodes(session: Session) -> str:
-    nodes = session.setting.declared.nodes
-    return f"{nodes} node{'s' if nodes > 1 else ''}"
-
-
-def _price(session: Session, hours: float) -> str:
+def price_text(session: Session, hours: float) -> str:
     """What all nodes cost in this time; "" if their price is not known."""
-    declared = session.setting.declared
-    price = price_for(declared.instance_type, session.setting.terms)
+    declared, terms = session.setting.declared, session.setting.terms
+    price = price_for(declared.instance_type, terms)
     return "" if price is None else f"{declared.nodes * hours * price.usd_per_node_hour:,.0f} USD"
 
 
