@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     os.environ.setdefault("PRELAUNCH_GATES", "")  # gate files of tests lie anywhere: a form takes their paths
+    if not os.access(os.path.expanduser("~"), os.W_OK):
+        os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")  # Prefect wants to write there
+        atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
     leftovers.pytest_configure(config)
 
 

@@ -120,7 +120,8 @@ def least(parts: Sequence[GpuListing]) -> GpuListing:
 def ask(source: str, timeout_s: float) -> GpuListing:
     """What a child says: "nvml", "cuda", or "visible", the GPUs of CUDA that CUDA_VISIBLE_DEVICES leaves."""
     try:
-        said = tool.run((sys.executable, *CHILD, source), timeout_s)
+        # Python does not start with LC_ALL=C, which tools get, where a .pth file names a path that is not ASCII.
+        said = tool.run((sys.executable, *CHILD, source), timeout_s, {"LC_ALL": "C.UTF-8"})
     except CheckError as error:
         return GpuListing(source, None, str(error))
     if said.code is None:

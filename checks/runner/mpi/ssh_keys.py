@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,8 @@ def server_config(
     (folder / "environment.json").write_text(json.dumps(dict(environment)))
     (folder / "session.py").write_text(SESSION)
     session = folder / "session"
-    session.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {folder / 'session.py'}\n")
+    command = shlex.join((sys.executable, "-I", "-S", str(folder / "session.py")))
+    session.write_text(f"#!/bin/sh\nexec {command}\n")
     session.chmod(0o700)
     (folder / "authorized_keys").write_text(f'restrict,from="{first.address}",command="{session}" {client}\n')
     path = folder / "sshd_config"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,19 @@ def test_without_pynvml_nvml_has_not_looked() -> None:
 
     assert seen.count is None
     assert "pynvml" in seen.said
+
+
+def test_a_child_starts_below_a_path_that_is_not_ascii(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment in which a .pth file names such a path, as after `pip install --editable` in a folder with an umlaut."""
+    environment = tmp_path / "Prüf stand"
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", environment), check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "editable.pth").write_text(f"{environment}\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "executable", str(environment / "bin" / "python"))
+
+    assert "pynvml" in inventory.ask("nvml", 60.0).said
 
 
 def test_cuda_without_its_library_has_not_looked(monkeypatch: pytest.MonkeyPatch) -> None:
