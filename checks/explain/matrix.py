@@ -37,7 +37,10 @@ def read(text: str, asked: ReadOptions) -> Reading:
     )
     counted = _counted(found.written, tables) if tables else f"{copies} copies between host and GPUs"
     title = f"{found.title}, {counted}"
-    return Reading(Kind.MATRIX, title, found.parts, tuple(unread), tables, found.left_out)
+    understood = frozenset(range(1, len(text.splitlines()) + 1))
+    return Reading(
+        Kind.MATRIX, title, found.parts, tuple(unread), tables, found.left_out, understood=understood
+    )
 
 
 def _found(text: str, asked: ReadOptions) -> FoundMatrices:

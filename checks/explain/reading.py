@@ -90,7 +90,8 @@ class Reading:
     """`title` says what the text is ("dcgmi diag -r 2 of DCGM 4.2.3, 8 GPUs, JSON"). A part that could not be measured is described
     in `unread` instead, which makes the answer CANNOT TELL. `left_out` ("name: why") is what is not judged. `unreported` are
     metrics, each with its check, that `driver` is too old to print. `remedy` is what to do about what is in `unread`, unless the
-    sentence there is `Complete`.
+    sentence there is `Complete`. `understood` are the numbers of the lines that the reader knows; whatever else the text holds is
+    unread, too.
     """
 
     kind: Kind
@@ -102,6 +103,7 @@ class Reading:
     driver: str = ""
     unreported: tuple[tuple[str, Field], ...] = ()
     remedy: str = WHOLE
+    understood: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

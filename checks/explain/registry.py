@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 
-from checks.explain.one_output import unread_beside
 from checks.explain.reading import Broken, Complete, ExplainError, Kind, NotRecognised, Reading, ReadOptions
+from checks.explain.unread_lines import only, sentence, unread_lines
 
 # detect(text: str) -> bool; read(text: str, asked: ReadOptions) -> Reading, which raises NotRecognised or Broken.
 # A report is not the output of a tool: `prelaunch judge` reads it.
@@ -32,6 +33,7 @@ REMEDIES = {
     "Traceback (most recent call last):": "The log of a program says nothing about the machine: give the node's kernel log "
     "(journalctl -k) or what a tool printed, or test the node with prelaunch check.",
 }
+_JSON = re.compile(r"\{|\[\s*(?:[{\[\"]|$)")
 STUMBLED = "the reader failed:"
 OURS = "This is an error in Prelaunch, and says nothing about the machine: read the output by hand, and report the error."
 
@@ -57,22 +59,50 @@ def only_kind(name: str) -> Kind | None:
 
 
 def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> Reading:
-    """The text as the module reads it. It must be `kind`, if one is given. Raises NotRecognised, Broken.
-
-    If a reader fails, only this input is lost: any exception is reported as Broken.
+    """The text as the module reads it, and what it holds beside as the modules read that which recognise it. It must be `kind`, if
+    one is given. Raises NotRecognised, Broken.
     """
+    reading = _read(name, text, asked)
+    if kind is not None and reading.kind is not kind:
+        raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
+    unread = list(unread_lines(text, reading.understood))
+    if not unread:
+        return reading
+    numbers = {number for number, _ in unread}
+    rest = only(text, numbers)
     try:
-        reading = _module(name).read(text, asked)
+        if rest == text:
+            raise Unrecognised("the reader understood no line")
+        return _together(reading, read(claimed_by(rest), rest, asked))
+    except ExplainError:
+        return replace(reading, unread=(*reading.unread, Complete(sentence(unread))))
+
+
+def _together(one: Reading, other: Reading) -> Reading:
+    """The reading of a text that holds two outputs."""
+    return replace(
+        one,
+        title=f"{one.title}; {other.title}",
+        parts=(*one.parts, *other.parts),
+        unread=(*one.unread, *other.unread),
+        tables=(*one.tables, *other.tables),
+        left_out=(*one.left_out, *other.left_out),
+        driver=one.driver or other.driver,
+        unreported=(*one.unreported, *other.unreported),
+    )
+
+
+def _read(name: str, text: str, asked: ReadOptions) -> Reading:
+    """If a reader fails, only this input is lost: any exception is reported as Broken."""
+    try:
+        reading = _module(name).read(_bare_json(text), asked)
     except ExplainError:
         raise
     except Exception as error:
         raise Broken(f"{STUMBLED} {type(error).__name__}: {error}", OURS) from error
     if not isinstance(reading, Reading):
         raise Broken(f"{STUMBLED} it returned a {type(reading).__name__}", OURS)
-    if kind is not None and reading.kind is not kind:
-        raise NotRecognised(f"it is {reading.title} ({reading.kind.value})")
-    beside = unread_beside(text, name)
-    return replace(reading, unread=(*reading.unread, Complete(beside))) if beside else reading
+    return reading
 
 
 def claimed_by(text: str) -> str:
@@ -82,6 +112,7 @@ def claimed_by(text: str) -> str:
             "the input is empty: the program that should have written it wrote nothing",
             "Run the program again, and look at its exit code and at what it writes to stderr.",
         )
+    text = _bare_json(text)
     claims = [name for name in MODULES if _module(name).detect(text)]
     if len(claims) == 1:
         return claims[0]
@@ -95,6 +126,14 @@ def claimed_by(text: str) -> str:
             "Give the output of one of them from its first line on.",
         ),
     )
+
+
+def _bare_json(text: str) -> str:
+    """A text of JSON with blank lines instead of the harmless lines around it; any other text as it is."""
+    first = next(unread_lines(text, ()), (0, ""))[1]
+    if not _JSON.match(first):
+        return text
+    return only(text, {number for number, _ in unread_lines(text, ())})
 
 
 def claims(kind: Kind, text: str) -> bool:

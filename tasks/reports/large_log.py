@@ -64,7 +64,7 @@ def search_large_log(found: LargeLog) -> Iterator[Callable[[], tuple[Reading, by
     from checks.probes.kernel.log_search import TextBecameShorter, of_file, searching
 
     text = of_file(found.stream)
-    with searching(text, explain.ALL_NEEDLES) as lines:
+    with searching(text, explain.NEEDLES) as lines:
 
         def reading() -> tuple[Reading, bytes]:
             try:
@@ -85,7 +85,7 @@ def require_unpacked(head: bytes) -> None:
 def require_kernel_log(found: LargeLog, head: str, kind: Kind | None) -> None:
     """Raise Broken or Ambiguous unless it may be one: other tools' output is held as a whole, or not read.
 
-    Where the kernel speaks at once nobody else is asked: the search looks for the others' beginnings too.
+    Where the kernel speaks at once nobody else is asked: a line without the form of a log is missing evidence.
     """
     require_unpacked(found.head)
     try:

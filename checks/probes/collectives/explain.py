@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.model import Value
@@ -32,6 +34,13 @@ _WATCHDOG = re.compile(
     r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
 )
 
+# What a training prints beside the log: its progress in numbers, torchrun's banner, and the lines of the watchdog that are read.
+_TRAINING = re.compile(
+    r"(?!.*(?i:err|fail|exce|abort|fatal|kill|timeout|warn|\b(?:nan|inf)\b))"
+    r".*\b(?:step|iter|iteration|epoch|loss|lr|grad_norm)\b[^A-Za-z\d]{0,4}\d"
+    r"|.*torch/distributed/run\.py:\d+\] *(?:\*+|Setting OMP_NUM_THREADS.*)?$|.*Watchdog caught collective operation timeout: "
+)
+
 
 def detect(text_: str) -> bool:
     """Whether this is the output of nccl-tests, or a log of NCCL."""
@@ -51,9 +60,11 @@ def read(text_: str, asked: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
     if nccl_tests_json.recognised(text_):
         try:
-            return _of_runs((nccl_tests_json.read(text_),), nccl_log.read(""), asked, "-J")
+            run = nccl_tests_json.read(text_)
         except nccl_tests_json.IncompleteFile as error:
             raise Broken(f"this is a file of nccl-tests -J, but it cannot be read: {error}") from error
+        made = _of_runs((run,), nccl_log.read(""), asked, "-J")
+        return replace(made, understood=lines_of_json(text_))
     found = nccl_log.read(text_)
     if nccl_tests_text.recognised(text_):
         runs = nccl_tests_text.read(text_)
@@ -68,9 +79,11 @@ def read(text_: str, asked: ReadOptions) -> Reading:
                 "the program ended early or the output was truncated",
             )
             raise Broken(f"the output of nccl-tests has no row of results: {why}")
-        return _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
+        made = _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
+        return replace(made, understood=nccl_tests_text.understood(text_) | nccl_log.understood(text_))
     if found.begun or found.channels or found.networks or found.warnings or found.versions:
-        return _of_log(found, text_, asked)
+        made = _of_log(found, text_, asked)
+        return replace(made, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):
         raise Broken("the text has lines of NCCL, but none that shows what carries the data")
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")

@@ -32,6 +32,7 @@ _LINE = re.compile(
 # How NCCL names its network over InfiniBand verbs, RoCE included.
 IB = "IB"
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_BARE_VERSION = re.compile(r"^(?:\S+ )?(NCCL version \d+\.\d+\.\d+\S*)\s*$", re.MULTILINE)
 _NETWORK = re.compile(r"Using network (.+)$")
 _IB = re.compile(r"NET/IB(?:ext\S*)? : Using ([^;]+)")
 _IB_PORT = re.compile(r"\[\d+\]\S+:\d+/")
@@ -114,6 +115,12 @@ def lines_of(text: str) -> Iterator[Line]:
             yield Line(number, process, match["level"], match["said"].rstrip())
 
 
+def understood(text: str) -> frozenset[int]:
+    """The numbers of the lines that NCCL wrote."""
+    numbers = (number for number, line in enumerate(text.splitlines(), 1) if _BARE_VERSION.match(line))
+    return frozenset([*numbers, *(line.number for line in lines_of(text))])
+
+
 def read(text: str, process: str = "") -> Log:
     """Everything in the log, of one process ("host:pid") or of all."""
     lines = [line for line in lines_of(text) if process in ("", line.process)]
@@ -158,7 +165,7 @@ def _ports(said: str) -> int:
 
 def _bare_version(text: str) -> list[Line]:
     """The version as old releases print it, without a prefix."""
-    found = re.search(r"^(?:\S+ )?(NCCL version \d+\.\d+\.\d+\S*)\s*$", text, re.MULTILINE)
+    found = _BARE_VERSION.search(text)
     return [Line(0, "", "INFO", found[1])] if found else []
 
 

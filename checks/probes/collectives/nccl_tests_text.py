@@ -1,7 +1,7 @@
 """Reads the text that nccl-tests print, in every generation: 2.0 to 2.11, 2.13 to 2.16, 2.17 and later (src/common.cu).
 
-Columns are found by the names in the header. Prefixes that launchers put before a line ("0: ", "[1,0]<stdout>:", "[rank0]:", "host:
-", a timestamp, colours) are removed.
+Columns are found by the names in the header. Prefixes that launchers put before a line ("host: ", and those of
+checks.explain.unread_lines) are removed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from checks.explain.unread_lines import bare
 from checks.probes.collectives.nccl_tests_result import Footer, Placement, Plan, RankLine, Row, Run
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PREFIX = re.compile(
-    r"^\s*(?:\[\d+(?:@\d+)?,\d+\]<std(?:out|err)>:|\[(?:rank|default)\d+\]:|\d+:(?=\s)|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)\s"
-    r"|[A-Za-z][\w.-]*:(?=\s*(?:#|\d+\s+\d+\s+[a-z])))"
-)
+_HOST = re.compile(r"^[A-Za-z][\w.-]*:(?=\s*(?:#|\d+\s+\d+\s+[a-z]))")
 _BEGIN = re.compile(r"Collective test starting: (\w+)")
 _END = re.compile(r"Collective test concluded: (\w+)")
 _VERSION = re.compile(r"nccl-tests version (\S+)")
@@ -87,6 +84,15 @@ def recognised(text: str) -> bool:
     )
 
 
+def understood(text: str) -> frozenset[int]:
+    """The numbers of the lines that `read` takes or reports: comments, rows and errors."""
+    return frozenset(
+        number
+        for number, line in _bare(text)
+        if line.startswith("#") or _ROW.match(line) or _ERROR.search(line) or _COMMAND.search(line)
+    )
+
+
 def read(text: str) -> tuple[Run, ...]:
     """The runs in the text, in order; () if there is none."""
     runs, made, commanded = [], _Open(), ""
@@ -105,10 +111,7 @@ def read(text: str) -> tuple[Run, ...]:
 
 def _bare(text: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(text.splitlines(), 1):
-        line = _COLOUR.sub("", raw)
-        for _ in range(3):
-            line = _PREFIX.sub("", line)
-        yield number, line.strip()
+        yield number, bare(_HOST.sub("", bare(raw)))
 
 
 def _take(made: _Open, number: int, line: str) -> None:

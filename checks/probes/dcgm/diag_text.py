@@ -56,6 +56,7 @@ class _Reader:
     message: bool = False
     fresh: bool = True
     ended: bool = False
+    lines: set[int] = field(default_factory=set)
 
 
 def parse(text: str) -> Diagnosis:
@@ -80,6 +81,8 @@ def parse(text: str) -> Diagnosis:
 def _take(reader: _Reader, lines: list[str], index: int) -> bool:
     """Reads one line. Returns False after the end of the table."""
     line = lines[index]
+    if line.strip()[:1] in ("|", "+"):
+        reader.lines.add(index + 1)
     if _SECTION.match(line) or HEADER.match(line):
         reader.message, reader.fresh = False, True
         return True
@@ -158,7 +161,14 @@ def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     gpus = tuple(sorted(named | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
     return Diagnosis(
-        version or "3.0", reader.about.get(_DRIVER, ""), "text", gpus, results, broken, bool(version)
+        version or "3.0",
+        reader.about.get(_DRIVER, ""),
+        "text",
+        gpus,
+        results,
+        broken,
+        bool(version),
+        frozenset(reader.lines),
     )
 
 

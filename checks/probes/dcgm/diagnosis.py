@@ -67,7 +67,8 @@ class Result:
 class Diagnosis:
     """The whole output. `gpus` are those that it names; `broken` says where it is truncated, "" if it is complete.
 
-    If `stated` is False the output names no version, and `version` is the one as which it is read.
+    If `stated` is False the output names no version, and `version` is the one as which it is read. `lines` are the numbers of the
+    table's lines; JSON has none.
     """
 
     version: str
@@ -77,6 +78,7 @@ class Diagnosis:
     results: tuple[Result, ...]
     broken: str = ""
     stated: bool = True
+    lines: frozenset[int] = frozenset()
 
     @property
     def named(self) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.model import Value
 from checks.probes.dcgm import diag, diag_json, diag_text, health, policy
 from checks.probes.dcgm.diagnosis import (
@@ -27,6 +28,7 @@ _SAID = re.compile(
     r"|Error: Unable to run diagnostic)",
     re.MULTILINE,
 )
+_AROUND_POLICY = re.compile(r"Policy information$|\*+ Non-homogenous settings across group\.")
 _WORDS = ("Successfully ran", "Health watches", "Error: Unable")
 _ENGINE = re.compile(
     r"^Error: .*(?:host engine|connection to the specified host|homogeneous group)", re.MULTILINE
@@ -94,7 +96,8 @@ def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
         f"level {level} as far as its tests tell"
     )
     part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
-    return Reading(KIND, title, (part,), tuple(unread))
+    understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
+    return Reading(KIND, title, (part,), tuple(unread), understood=understood)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
@@ -136,7 +139,8 @@ def _health(text: str, asked: ReadOptions) -> Reading:
     lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
     title = f"dcgmi health -c, {report.form}: {report.overall}, {len(report.incidents)} incidents"
     part = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
-    return Reading(KIND, title, (part,), (report.broken,) if report.broken else ())
+    unread = (report.broken,) if report.broken else ()
+    return Reading(KIND, title, (part,), unread, understood=report.lines or lines_of_json(text))
 
 
 def _policy(text: str) -> Reading:
@@ -150,7 +154,9 @@ def _policy(text: str) -> Reading:
         name: _quoted(text.splitlines(), _lines_with(text, title))
         for name, title in (("action", "Action on violation"), ("validation", "Validation after action"))
     }
-    return Reading(KIND, "dcgmi policy --get, JSON", (Part("dcgm.policy", metrics, lines, ""),))
+    part = Part("dcgm.policy", metrics, lines, "")
+    understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
+    return Reading(KIND, "dcgmi policy --get, JSON", (part,), understood=understood)
 
 
 def _lines_with(text: str, words: str) -> list[int]:

@@ -8,10 +8,11 @@ tree, with each level indented by three characters. Only entities with incidents
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Part, Profile, Scope, Skip, Value
@@ -43,12 +44,13 @@ class Incident:
 
 @dataclass(frozen=True)
 class Health:
-    """The report; `broken` says where it is truncated, "" if it is complete."""
+    """The report; `broken` says where it is truncated, "" if it is complete. `lines` are the numbers of the table's lines."""
 
     overall: str
     incidents: tuple[Incident, ...]
     form: str
     broken: str = ""
+    lines: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -86,8 +88,11 @@ def parse(text: str) -> Health:
         return _with_lines(made, text)
     if TITLE not in text:
         raise DiagnosisError(f"the output has no {TITLE!r}: {' '.join(text.split())[:200]!r}")
-    tree, broken = _from_table(text.splitlines())
-    return _health(tree, "text", broken)
+    lines = text.splitlines()
+    tree, broken = _from_table(lines)
+    start = next(index for index, line in enumerate(lines) if TITLE in line)
+    rows = itertools.takewhile(lambda index: lines[index].strip()[:1] in ("|", "+"), range(start, len(lines)))
+    return replace(_health(tree, "text", broken), lines=frozenset(index + 1 for index in rows))
 
 
 def _from_json(value: object) -> _Node:

@@ -7,15 +7,21 @@ from collections.abc import Iterable
 
 from checks.check import CheckError
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching
 from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.efa import fi_info
-from checks.probes.efa.fi_pingpong import HEADER, Table, parse
+from checks.probes.efa.fi_pingpong import HEADER, ROW, Table, parse
 
 _BLOCK = re.compile(r"^\s*provider: \S+\s*$|^\s*(fabric|domain): \S|^\s*protocol: FI_PROTO_", re.M)
 _ENDPOINT = re.compile(r"^\s*(type: FI_EP_|protocol: FI_PROTO_)", re.M)
 _FAILED = re.compile(r"^\s*fi_getinfo(\(\))?: -\d+", re.M)
 _ROW = re.compile(r"^\s*(\[[^\]]*\]\s*)*\d+[kmg]?\s+\d+\s+=?\d+\s+\S+\s+\d+\.\d+s\s", re.M)
+_FIELD = re.compile(rf"(?:{'|'.join(fi_info.FIELDS)}): |fi_getinfo\b")
+# What efa_test.sh of the EFA installer prints around the tables.
+_SCRIPT = re.compile(
+    r"Starting (?:server|client)\.\.\.$|(?:Server|Client) Log:$|Localhost fi_pingpong test: Attempt \d"
+)
 _LOCALHOST = re.compile(r"localhost fi_pingpong test|fi_pingpong .*\b(127\.0\.0\.1|localhost)\b", re.I)
 _ASKED = re.compile(r"fi_pingpong\b[^\n]*?\s-p\s*(\S+)")
 
@@ -65,14 +71,21 @@ def read_info(text: str) -> Reading:
     }
     evidence = "\n".join(text.splitlines()[:60])
     title = f"fi_info, {len(names)} EFA devices in {len(endpoints)} endpoints, provider version {endpoints[0].version}"
-    return Reading(Kind.FI_INFO, title, (Part("efa.devices", metrics, rests, evidence),))
+    return Reading(
+        Kind.FI_INFO,
+        title,
+        (Part("efa.devices", metrics, rests, evidence),),
+        understood=lines_matching(text, _FIELD),
+    )
 
 
 def _failed(text: str, number: int) -> Reading:
     at = next(n for n, line in enumerate(text.splitlines(), 1) if fi_info.failure(line) is not None)
     metrics: dict[str, Value] = {"failure": fi_info.meaning(number, "efa")}
     part = Part("efa.devices", metrics, {"failure": _lines(text, (at,), 1)}, text[:2000])
-    return Reading(Kind.FI_INFO, f"fi_getinfo failed with -{number}", (part,))
+    return Reading(
+        Kind.FI_INFO, f"fi_getinfo failed with -{number}", (part,), understood=lines_matching(text, _FIELD)
+    )
 
 
 def read_pingpong(text: str, asked: ReadOptions) -> Reading:
@@ -109,7 +122,11 @@ def read_pingpong(text: str, asked: ReadOptions) -> Reading:
             )
         ]
     )
-    return Reading(Kind.FI_PINGPONG, title, (part,), (*doubts, *_doubts(text, tables, asked)))
+    numbered = enumerate(text.splitlines(), 1)
+    table = {number for number, line in numbered if HEADER.match(line) or ROW.match(line)}
+    understood = lines_matching(text, _SCRIPT) | table
+    unread = (*doubts, *_doubts(text, tables, asked))
+    return Reading(Kind.FI_PINGPONG, title, (part,), unread, understood=understood)
 
 
 def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[str]:

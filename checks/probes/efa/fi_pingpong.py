@@ -19,12 +19,12 @@ SIZES = (64, 256, 1024, 4096, 65536, 1048576)  # what it runs where no size is a
 DATAGRAM = SIZES[:4]  # and over its default endpoint: EFA's datagrams end at 4096
 _PREFIX = r"^(?P<prefix>\s*(?:\[[^\]]*\]\s*)*)"
 HEADER = re.compile(_PREFIX + r"bytes\s+#sent\s+#ack\s+total\s+time\s+MB/sec\s+usec/xfer\s+Mxfers/sec\s*$")
-_ROW = re.compile(
+ROW = re.compile(
     _PREFIX
     + r"(?P<size>\d+(?:\.\d)?[kmg]?)\s+(?P<sent>\d+(?:\.\d+)?[kmg]?)\s+(?P<ack>=?\d+(?:\.\d+)?[kmg]?)\s+"
     r"\d+(?:\.\d+)?[kmg]?\s+\d+\.\d\ds\s+(?P<mb>\d+\.\d\d)\s+(?P<usec>\d+\.\d\d)\s+(?P<mx>\d+\.\d\d)\s*$"
 )
-_NUMBERED = re.compile(_PREFIX + r"\d")
+_NUMBERED = re.compile(_PREFIX + r"\d[\d.]*[kmg]?(?:\s|$)")
 _UNIT = {"k": 1, "m": 2, "g": 3}
 
 
@@ -89,7 +89,7 @@ def _tables(text: str) -> Iterator[list[Row]]:
         if numbered is None:
             continue
         rows = open_tables.get(numbered["prefix"].strip())
-        if rows is None and _ROW.match(line):
+        if rows is None and ROW.match(line):
             raise CheckError(
                 f"line {number} of fi_pingpong's output does not belong to a table: {line.strip()!r:.80}"
             )
@@ -99,7 +99,7 @@ def _tables(text: str) -> Iterator[list[Row]]:
 
 
 def _row(line: str, number: int, before: list[Row]) -> Row:
-    match = _ROW.match(line)
+    match = ROW.match(line)
     if match is None:
         raise CheckError(
             f"line {number} of fi_pingpong's output is truncated or garbled: {line.strip()!r:.80}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_between
 from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field, Reader
 from checks.facts.instances import is_of_model, lacks
@@ -68,12 +69,11 @@ def read(text: str, asked: ReadOptions) -> Reading:
         raise NotRecognised("the text is not the XML of nvidia-smi -q -x")
     if text.lstrip().startswith(FAILED):
         raise Broken(f"nvidia-smi failed: {text.strip().splitlines()[0]}")
-    before, document, after = _split(text)
+    document, end = _split(text)
     try:
         found = parse(document)
     except SmiError as error:
         raise Broken(str(error)) from error
-    around = tuple(line.strip() for line in (*before.splitlines(), *after.splitlines()) if line.strip())
     made = _parts(found, asked)
     unreported = tuple(gap for part in made for gap in _unreported(part, found))
     names = {(check, field.field) for check, field in unreported}
@@ -82,27 +82,37 @@ def read(text: str, asked: ReadOptions) -> Reading:
     models = Counter(gpu.text("model") or "a GPU of unknown model" for gpu in found.gpus)
     what = ", ".join(f"{count} x {model}" for model, count in models.items()) or "no GPU"
     nameless = (gpu.label for gpu in found.gpus if not gpu.text("uuid") and not _is_lost(gpu))
-    unread = (
-        *(f"outside the document: {line}" for line in around),
-        *(f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless),
+    unread = tuple(
+        f"{label} has no UUID, so it cannot be distinguished from another GPU" for label in nameless
     )
     title = f"nvidia-smi -q -x of driver {found.driver or 'unknown'}, {what}"
-    return Reading(Kind.NVIDIA_SMI, title, parts, unread, driver=found.driver, unreported=unreported)
+    return Reading(
+        Kind.NVIDIA_SMI,
+        title,
+        parts,
+        unread,
+        driver=found.driver,
+        unreported=unreported,
+        understood=lines_between(text, _begin(text), end),
+    )
 
 
-def _split(text: str) -> tuple[str, str, str]:
-    """What comes before the XML, the XML with blank lines in that place (so that line numbers hold), and the rest."""
-    begin = min((text.find(mark) for mark in ("<?xml", "<!DOCTYPE", BEGIN) if mark in text), default=0)
+def _begin(text: str) -> int:
+    return min((text.find(mark) for mark in ("<?xml", "<!DOCTYPE", BEGIN) if mark in text), default=0)
+
+
+def _split(text: str) -> tuple[str, int]:
+    """The XML with blank lines instead of what stands before it, so that line numbers hold, and the position of its end."""
+    begin = _begin(text)
     end = text.find(END)
     if end < 0:
         raise Broken("the text is truncated: the last line, </nvidia_smi_log>, is missing")
     end += len(END)
-    before = text[:begin]
     document = text[begin:end]
-    if before.strip():
+    if begin:
         # An XML declaration must be the first thing, so the blank lines come after it is taken off.
         document = re.sub(r"^<\?xml[^>]*\?>", "", document)
-    return before, "\n" * before.count("\n") + document, text[end:]
+    return "\n" * text.count("\n", 0, begin) + document, end
 
 
 def _parts(found: Document, asked: ReadOptions) -> list[Part]:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 
 from checks.check import CheckError
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.model import Value
 from checks.probes.host import disk, stress
 
 _FIO = re.compile(r'^\s*"fio version"\s*:', re.MULTILINE)
 _STRESS = re.compile(r"^\s*stress-ng: \w+: +\[\d+\] ", re.MULTILINE)
 _STRESSOR = re.compile(r"dispatching hogs: (.*)$", re.MULTILINE)
+_OF_FIO, _OF_STRESS = re.compile(r"fio: "), re.compile(r"stress-ng: \w+: +\[\d+\] ")
 _VERIFY = re.compile(r"\bstress-ng\b.* --verify\b")
 _PID = re.compile(r"^\s*stress-ng: \w+: +\[(\d+)\] setting to a", re.MULTILINE)
 UNVERIFIED = (
@@ -62,7 +64,8 @@ def _fio(text: str) -> Reading:
     numbered = enumerate(text.splitlines(), 1)
     lines = "\n".join(f"{n}: {line.strip()}" for n, line in numbered if re.search(r'"error"|err=\d', line))
     part = Part("disk.io", metrics, {"corrupt": lines, "io_errors": lines}, str(job))
-    return Reading(Kind.FIO, title, (part,), tuple(unread))
+    understood = lines_of_json(text) | lines_matching(text, _OF_FIO)
+    return Reading(Kind.FIO, title, (part,), tuple(unread), understood=understood)
 
 
 def _rates(job: disk.Job, way: str) -> dict[str, Value]:
@@ -113,4 +116,5 @@ def _stress(text: str) -> Reading:
     lines = "\n".join(f"{n}: {line.strip()}" for n, line in numbered if "stress-ng: fail:" in line)
     unread = () if ran.failures or _VERIFY.search(text) else (UNVERIFIED,)
     title = f"stress-ng, {ran.workers} workers of {stressor}, {ran.wall_s:.0f} s"
-    return Reading(Kind.STRESS_NG, title, (Part(check, measured, {"failures": lines}),), unread)
+    part = Part(check, measured, {"failures": lines})
+    return Reading(Kind.STRESS_NG, title, (part,), unread, understood=lines_matching(text, _OF_STRESS))

@@ -14,21 +14,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 
 from checks.check import Check, Measurement
-from checks.explain.one_output import NEEDLES as OTHERS
-from checks.explain.one_output import begun_in
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import sentence, unread_lines
 from checks.model import Value
 from checks.probes.kernel import hardware, log_source, sxid, xid
 from checks.probes.kernel.log_excerpt import LogExcerpt
-from checks.probes.kernel.log_lines import UPTIME_S, Event, Find, Line, Now, read_line
+from checks.probes.kernel.log_lines import FORM, UPTIME_S, Event, Find, Line, Now, read_line
 from checks.probes.kernel.log_search import (
     LINE_BYTES,
     RawLine,
     Text,
     blocks,
     lines_with,
+    lines_without,
     matcher_of,
     of_bytes,
     whole_lines,
@@ -69,8 +70,6 @@ NEEDLES = tuple(
         [*(needle.encode() for needle in (*xid.NEEDLES, *hardware.NEEDLES, *log_source.NEEDLES)), *_HIDING]
     )
 )
-# In a text of which nobody else sees the whole, also how another tool's output begins.
-ALL_NEEDLES = (*NEEDLES, *(needle.encode() for needle in OTHERS))
 
 
 @dataclass(frozen=True)
@@ -107,25 +106,32 @@ def read(text: str, asked: ReadOptions) -> Reading:
     whole = of_bytes(data)
     explainer = _Explainer(whole, _now())
     explainer.doubt_length(data)
-    return explainer.read(lines_with(whole, matcher_of(NEEDLES)))
+    made = explainer.read(lines_with(whole, matcher_of(NEEDLES)))
+    strange = {number for number, _ in lines_without(whole, FORM)}
+    return replace(made, understood=frozenset(range(1, len(text.splitlines()) + 1)) - strange)
 
 
 def read_large(text: Text, found: Iterable[RawLine]) -> tuple[Reading, bytes]:
-    """The same for a text that nobody holds, whose lines with ALL_NEEDLES were `found`; and the digest of what was looked at,
+    """The same for a text that nobody holds, whose lines with NEEDLES were `found`; and the digest of what was looked at,
     with the text's size.
     """
-    explainer = _Explainer(text, _now(), alone=True)
+    explainer = _Explainer(text, _now())
     reading = explainer.read(found)
+    lines = islice(lines_without(text, FORM), MOST_LINES)
+    strange = [
+        (at, line) for at, raw in lines for _, line in unread_lines(raw.decode("utf-8", "replace"), ())
+    ]
+    if strange:
+        reading = replace(reading, unread=(*reading.unread, Complete(sentence(strange))))
     return reading, explainer.digest.digest()
 
 
 @dataclass
 class _Explainer:
-    """Reads one text; `alone`: nobody looks for other tools' output in it."""
+    """Reads one text."""
 
     text: Text
     now: Now
-    alone: bool = False
     shown: LogExcerpt = field(default_factory=LogExcerpt)
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     doubts: dict[str, str] = field(default_factory=dict)
@@ -218,12 +224,6 @@ class _Explainer:
         if any(_WITHIN.search(line.message) for line in lines):
             said = "an Xid in the middle, probably because two lines were merged. That Xid is not counted"
             self._doubt("within", f"line {raw.number} has {said}")
-        if self.alone and (name := begun_in(text, __name__)):
-            self._doubt(
-                "beside",
-                f"the text has several outputs: {name} begins in line {raw.number}. Explain them one at a time.",
-                complete=True,
-            )
         self.lost += log_source.missed(text)
 
     def _kept(self, found: Iterable[RawLine]) -> list[Line]:

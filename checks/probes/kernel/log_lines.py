@@ -64,6 +64,15 @@ _TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel: ")
 _BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 
+# How a line of a log begins, for a search of bytes: a timestamp, the record of /dev/kmsg, the driver's own name, a note of journalctl,
+# or the indentation under which a record goes on.
+FORM = (
+    rb"(?:(?:\x1b\[[0-9;]*[mK]|\0)*(?:<\d{1,3}>|[a-z]+\d? *:[a-z]+ *: )?"
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[ *(?:\d+(?:\.\d+)?\]|\.\.\.\]|[A-Z][a-z]{2} [A-Z][a-z]{2} )|\d{4}-\d\d-\d\d[T ]"
+    rb"|\d{1,9},\d{1,20},\d{1,20},|NVRM: |nvidia-nvswitch\d|(?: [A-Z_0-9]+=| {10,}|[ \t\0\r]*$)"
+    rb"|--(?:$| (?:Logs begin|Journal begins|Boot|Reboot|No entries))))"
+)
+
 
 def read_line(raw: str, now: Now) -> Line | None:
     """The kernel's line in a line of a text log; None for lines of other programs and blank lines."""

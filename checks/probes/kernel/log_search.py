@@ -97,6 +97,19 @@ def blocks(text: Text) -> Iterator[bytes]:
         rest = data[ready:]
 
 
+def lines_without(text: Text, form: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that do not begin with the form, with their numbers."""
+    search = re.compile(rb"\n(?!" + form + rb")", re.MULTILINE)
+    number = 1
+    for block in blocks(text):
+        data, counted = b"\n" + block.removesuffix(b"\n"), 1
+        for found in search.finditer(data):
+            number += data.count(b"\n", counted, found.end())
+            counted = found.end()
+            yield number, data[found.end() : found.end() + LINE_BYTES].partition(b"\n")[0]
+        number += data.count(b"\n", counted) + 1
+
+
 def line_start(text: Text, at: int) -> int:
     """The position of the first line that begins at or after `at`; the text's end if there is none."""
     if at <= 0:

@@ -28,6 +28,10 @@ _FAILED_ROW = re.compile(r"^\s*(\d+)\s+(\D.*)$")
 _AVERAGE = re.compile(r"^\s*Avg bus bandwidth:\s*(\S+?)\s*GB/s\s*$")
 _ERRORS = re.compile(r"^\s*(\d+) errors? found\b")
 _WRONG = re.compile(r"mismatch|incorrect|wrong|corrupt|(?:check|validation) failed", re.IGNORECASE)
+# Every line that is read.
+KNOWN = re.compile(
+    "|".join(f"(?:{form.pattern})" for form in (_HEADER, _ROW, _FAILED_ROW, _AVERAGE, _ERRORS))
+)
 OPERATIONS = ("allr", "allg", "redsct")
 SIZES = ("1MB", "4MB", "16MB", "64MB")
 GREATEST_BYTES = 64 << 20

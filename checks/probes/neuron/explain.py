@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.neuron import neuron_monitor
@@ -14,6 +15,8 @@ from checks.probes.neuron.neuron_monitor import MonitorError
 
 KIND = Kind.NEURON_LS
 _MONITOR = f'"{neuron_monitor.GROUP}"'
+# The table's lines, and what neuron-ls prints above it.
+_OF_TABLE = re.compile(r"[|+].*[|+]$|(?:instance-(?:type|id)|logical-neuroncore-config): \S+$")
 _TABLE = re.compile(r"^\s*\|\s*NEURON\s*\|\s*NEURON\s*\|", re.MULTILINE)
 
 
@@ -40,7 +43,8 @@ def read(text: str, asked: ReadOptions) -> Reading:
     lines = _lines(text.splitlines(), listing)
     metrics = metrics_of(listing, expected, {})
     part = Part("neuron.devices", metrics, {name: lines for name in metrics if name != "devices"}, "")
-    return Reading(KIND, title, (part,), _gaps(listing))
+    understood = lines_of_json(text) if listing.form == "JSON" else lines_matching(text, _OF_TABLE)
+    return Reading(KIND, title, (part,), _gaps(listing), understood=understood)
 
 
 def _samples(text: str, asked: ReadOptions) -> Reading:
@@ -60,7 +64,7 @@ def _samples(text: str, asked: ReadOptions) -> Reading:
     }
     lines = {name: _with(text, f'"{name}"') for name in by_device}
     title = f"neuron-monitor, samples: {found.count}, devices: {len(found.devices)}; nothing is known from before them"
-    return Reading(KIND, title, (Part("neuron.ecc", metrics, lines, ""),))
+    return Reading(KIND, title, (Part("neuron.ecc", metrics, lines, ""),), understood=lines_of_json(text))
 
 
 def _with(text: str, words: str) -> str:

@@ -9,6 +9,7 @@ import itertools
 import re
 
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching
 from checks.model import Value
 from checks.probes.neuron import collectives
 from checks.probes.neuron.collectives import GREATEST_BYTES, Run, RunError
@@ -60,7 +61,8 @@ def read(text: str, asked: ReadOptions) -> Reading:
         f"nccom-test {name[0]}, {len(run.rows)} sizes" if command else f"nccom-test, {len(run.rows)} sizes"
     )
     part = Part("neuron.collectives", metrics, lines, text[:1000])
-    return Reading(Kind.NCCOM_TEST, title, (part,), tuple(unread))
+    understood = lines_matching(text, collectives.KNOWN)
+    return Reading(Kind.NCCOM_TEST, title, (part,), tuple(unread), understood=understood)
 
 
 def _least(command: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from checks.check import Measurement
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import lines_matching, lines_of_json
 from checks.model import Value
 from checks.probes.collectives.ras import json_report, text_report
 from checks.probes.collectives.ras.progress import NOBODY, SAVED, followed, measured
@@ -71,7 +72,13 @@ def read(text: str, asked: ReadOptions) -> Reading:
     )
     part = Part("nccl.job", _metrics(made, len(found) > 1), _lines(text, last, made), made.evidence)
     return Reading(
-        Kind.NCCL_RAS, title, (part,), tuple(_doubts(found)), left_out=tuple(left_out), remedy=TWICE
+        Kind.NCCL_RAS,
+        title,
+        (part,),
+        tuple(_doubts(found)),
+        left_out=tuple(left_out),
+        remedy=TWICE,
+        understood=lines_of_json(text) if json_form else text_report.understood(text),
     )
 
 
@@ -148,4 +155,5 @@ def _diagnostics(text: str) -> Reading:
     reviewed = [f"line {number}: {found[2]}" for number, found in results if found[1] == "INFO"]
     unread = [f"NCCL's diagnostics ask for a review ({line})" for line in reviewed] or [DIAGNOSED]
     title = f"ncclras -D: {len(results)} results, {len(reviewed)} to review, {ended[-1][1]} RAS peers"
-    return Reading(Kind.NCCL_RAS, title, (), tuple(unread), remedy=REVIEW)
+    understood = lines_matching(text, _DIAGNOSTICS)
+    return Reading(Kind.NCCL_RAS, title, (), tuple(unread), remedy=REVIEW, understood=understood)

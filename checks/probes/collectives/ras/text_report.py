@@ -25,6 +25,10 @@ from checks.probes.collectives.ras.report import (
 
 _VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.M)
 _BEGINS = re.compile(r"^Group +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors *$", re.M)
+_HEAD = re.compile(
+    r"NCCL version |CUDA runtime version |Job summary *$|=+ *$|Communicators\.\.\.|Group +Comms|No communicator data"
+    r"|(?: *(?:#|Nodes|\(total\)|in group|per (?:node|process|comm)|Processes|GPUs|Ranks|\d+|[A-Z]+))+ *$"
+)
 _NOTHING = "No communicator data collected!"
 _ROW = re.compile(r"^ *(\d+) +(\d+) +\d+ +[\d-]+ +(\d+) +(\d+) +(\w+) +([\w,]+) *$")
 _SECTION = re.compile(r"^(Errors|Warnings) *$")
@@ -91,6 +95,16 @@ def texts(text: str) -> list[str]:
         for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True)
         if start < end
     ]
+
+
+def understood(text: str) -> frozenset[int]:
+    """The numbers of the lines of the answers: what may stand above the errors, and all that follows, which `read` reads strictly."""
+    numbers, strict = set[int](), False
+    for number, line in enumerate(text.splitlines(), 1):
+        strict = (strict or _SECTION.match(line) is not None) and not _VERSION.match(line)
+        if strict or _HEAD.match(line):
+            numbers.add(number)
+    return frozenset(numbers)
 
 
 def read(text: str) -> RasReport:

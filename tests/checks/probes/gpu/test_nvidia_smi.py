@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
+from checks.explain.registry import read
 from checks.probes.gpu import explain
 from checks.probes.gpu.nvidia_smi import SmiError, parse
 from tests.corpus.case import declared
@@ -154,9 +155,11 @@ def test_what_the_model_has_and_does_not_tell_is_kept() -> None:
 def test_words_around_the_document_are_kept() -> None:
     """nvidia-smi prints its warnings beside the XML: they are not overlooked, and the line numbers hold."""
     text = "WARNING: infoROM is corrupted at gpu 0000:00:5A.0\n" + recorded("h100_healthy.xml")
-    found = explain.read(text, ReadOptions())
+    found = read("checks.probes.gpu.explain", text, ReadOptions())
 
-    assert ("outside the document: WARNING: infoROM is corrupted at gpu 0000:00:5A.0",) == found.unread
+    assert ["line 1 was not read" in said and "infoROM is corrupted" in said for said in found.unread] == [
+        True
+    ]
     line = next(part for part in found.parts if part.check == "gpu.recovery_action").lines["recovery_action"]
     assert text.splitlines()[int(line.split(":")[0]) - 1].strip() in line
 

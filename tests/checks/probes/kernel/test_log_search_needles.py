@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain import one_output
 from checks.probes.kernel import explain, hardware, log_source, sxid, xid
 from checks.probes.kernel.log_search import matcher_of
 from tests.checks.probes.kernel.world import RECORDINGS, said
@@ -82,7 +81,6 @@ def test_every_form_of_a_fault_holds_a_needle(needles: tuple[str, ...], form: st
         (xid.NEEDLES, sxid._SXID.pattern),
         (log_source.NEEDLES, log_source._DROPPED.pattern),
         (log_source.NEEDLES, log_source._MISSED.pattern),
-        *((form.needles, form.begins.pattern) for form in one_output._FORMS),
     ],
 )  # fmt: skip
 def test_every_other_form_holds_a_needle_too(needles: tuple[str, ...], form: str) -> None:
@@ -116,4 +114,3 @@ def test_every_needle_is_asked_for() -> None:
     wanted = {*xid.NEEDLES, *hardware.NEEDLES, *log_source.NEEDLES, "\x1b", "\0", "\\x"}
 
     assert {needle.encode() for needle in wanted} == set(explain.NEEDLES)
-    assert {needle.encode() for needle in one_output.NEEDLES} <= set(explain.ALL_NEEDLES)
