@@ -127,7 +127,8 @@ def explain_text(
         judged = unread(_why(error, found), rules, builtin(), data, error.remedy)
         title = f"{found.value} that cannot be read" if found else "unreadable input"
     else:
-        rules, chosen = _policy(policy, reading.kind, asked)
+        neuron = any(part.check.startswith("neuron.") for part in reading.parts)
+        rules, chosen = _policy(policy, Kind.NEURON_LS if neuron else reading.kind, asked)
         parts = reading.parts
         judged = judge(reading, rules, builtin(), asked, data)
         found, title, told = reading.kind, one_line(reading.title), judged.told
@@ -150,6 +151,8 @@ def _explained_large(
             judged = unread(_why(error, kind), rules, facts, found.head, error.remedy)
             title = f"{kind.value} that cannot be read" if kind else "unreadable input"
             return Explanation(file, file, kind, title, judged.verdict, policy=chosen)
+        if any(part.check.startswith("neuron.") for part in read_of_it.parts):
+            rules, chosen = _policy(policy, Kind.NEURON_LS, asked)
         judged = judge(read_of_it, rules, facts, asked, seen)
     title = one_line(read_of_it.title)
     return Explanation(

@@ -276,6 +276,30 @@ CASES = [
                 "NVRM: RmInitAdapter failed! (0x26:0x56:1474)",
             ),
             (
+                "a network card whose driver could not start",
+                Level.FAIL,
+                Cause.HARDWARE,
+                "mlx5_core 0000:03:00.0: probe with driver mlx5_core failed with error -22",
+            ),
+            (
+                "a network card that is lost",
+                Level.FAIL,
+                Cause.HARDWARE,
+                "mlx5_core 0000:d2:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count",
+            ),
+            (
+                "a command of EFA that failed",
+                Level.WARN,
+                Cause.HARDWARE,
+                "efa 0000:00:1d.0 rdmap0s29: Failed to process command ALLOC_PD (opcode 13) comp_status 6 err -12",
+            ),
+            (
+                "a queue that stands still",
+                Level.WARN,
+                Cause.HARDWARE,
+                "NETDEV WATCHDOG: ens5 (ena): transmit queue 3 timed out",
+            ),
+            (
                 "two drivers",
                 Level.FAIL,
                 CONFIGURATION,

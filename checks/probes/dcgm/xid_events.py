@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.kernel import xid_codes
+from checks.probes.kernel import xid_decision
 from checks.process import tool
 from checks.process.tool import ToolResult
 from checks.process.tree import end_tree, with_pdeathsig
@@ -110,7 +110,7 @@ def parse_row(line: str) -> tuple[int, int] | None:
     "dcgm.xid_events",
     Scope.NODE,
     timeout_s=20,
-    metrics=(*(need.value for need in xid_codes.COUNTED), "earlier", "gpus"),
+    metrics=(*(need.value for need in xid_decision.COUNTED), "earlier", "gpus"),
     needs="dcgmi, nv-hostengine",
     part=Part.GPU,
     closing=True,
@@ -147,8 +147,8 @@ def measured(first: Mapping[str, object], later: Sequence[Mapping[str, object]])
         seen[numbers.index(gpu)].append(code)
     before = [rows[str(number)] for number in numbers]
     metrics: dict[str, Value] = {
-        **xid_codes.counts(seen),
-        "earlier": tuple(xid_codes.name_of(code) if code else "" for code in before),
+        **xid_decision.counts(seen),
+        "earlier": tuple(xid_decision.name_of(code) if code else "" for code in before),
         "gpus": tuple(labels),
     }
-    return Measurement(metrics, xid_codes.account(seen, labels) or "no Xid was recorded")
+    return Measurement(metrics, xid_decision.account(seen, labels) or "no Xid was recorded")

@@ -14,7 +14,7 @@ from checks.model import Part, Scope, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import LOST
 from checks.probes.gpu.record import Gpu, padded
-from checks.probes.kernel import xid_codes
+from checks.probes.kernel import xid_decision
 
 TIMEOUT, WAIT_MS = 10, 500
 NODE = "a GPU that NVML does not name"
@@ -75,7 +75,7 @@ def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
     "gpu.xid_events",
     Scope.NODE,
     timeout_s=20,
-    metrics=("registered", *(need.value for need in xid_codes.COUNTED), "lost", "gpus"),
+    metrics=("registered", *(need.value for need in xid_decision.COUNTED), "lost", "gpus"),
     needs="NVML",
     part=Part.GPU,
     closing=True,
@@ -113,10 +113,10 @@ def measured(
     taken = [None if why else 1 for why in refused] + [None] * (len(labels) - len(rows))
     metrics: dict[str, Value] = {
         "registered": (*taken, 1),
-        **xid_codes.counts(seen),
+        **xid_decision.counts(seen),
         "lost": len(lost),
         "gpus": (*labels, NODE),
     }
     said = [f"{label}: not registered: {why}" for label, why in zip(labels, refused, strict=False) if why]
-    account = xid_codes.account(seen, (*labels, NODE)) or "no Xid was reported"
+    account = xid_decision.account(seen, (*labels, NODE)) or "no Xid was reported"
     return Measurement(metrics, "\n".join([*said, *lost, account]))

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
-from checks.check import Check, Measurement
+from checks.check import Measurement
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import sentence, unread_lines
 from checks.model import Value
-from checks.probes.kernel import hardware, log_source, sxid, xid
+from checks.probes.kernel import hardware, log_source, neuron_lines, sxid, xid
 from checks.probes.kernel.log_excerpt import LogExcerpt
 from checks.probes.kernel.log_lines import FORM, UPTIME_S, Event, Find, Line, Now, read_line
 from checks.probes.kernel.log_search import (
@@ -67,23 +67,31 @@ MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its l
 _HIDING = (b"\\x", b"\x1b", b"\0")
 NEEDLES = tuple(
     dict.fromkeys(
-        [*(needle.encode() for needle in (*xid.NEEDLES, *hardware.NEEDLES, *log_source.NEEDLES)), *_HIDING]
+        [
+            *(
+                needle.encode()
+                for needle in (*xid.NEEDLES, *hardware.NEEDLES, *neuron_lines.NEEDLES, *log_source.NEEDLES)
+            ),
+            *_HIDING,
+        ]
     )
 )
 
 
 @dataclass(frozen=True)
 class _Family:
-    check: Check
+    check: str
     find: Find
     measured: Callable[[log_source.Log], Measurement]
     decides_restarts: bool = False  # by itself: what a restart of the machine answers
+    always: bool = True  # a machine of any kind has it
 
 
 FAMILIES = (
-    _Family(xid.xid, xid.find, lambda log: xid.measured(log, ()), decides_restarts=True),
-    _Family(sxid.sxid, sxid.find, sxid.measured),
-    _Family(hardware.hardware, hardware.find, hardware.measured),
+    _Family(xid.xid.name, xid.find, lambda log: xid.measured(log, ()), decides_restarts=True),
+    _Family(sxid.sxid.name, sxid.find, sxid.measured),
+    _Family(hardware.hardware.name, hardware.find, hardware.measured),
+    _Family(neuron_lines.NAME, neuron_lines.find, neuron_lines.of_log, always=False),
 )
 
 
@@ -167,7 +175,7 @@ class _Explainer:
                 "hosts", f"the text has {said}. Explain the log of each machine separately", complete=True
             )
         kept = [replace(line, record=None) for line in kept]  # their numbers have gaps by design
-        parts = tuple(self._part(family, kept) for family in FAMILIES)
+        parts = tuple(part for family in FAMILIES if (part := self._part(family, kept)))
         covers_s = self.shown.covers_s
         over = "" if covers_s is None else f" over {covers_s:.0f} s"
         return Reading(
@@ -241,13 +249,15 @@ class _Explainer:
         said = (self._said(raw) for raw in lines_with(self.text, matcher_of(_MARKS)))
         return any(_speaks(line) for lines in said for line in lines)
 
-    def _part(self, family: _Family, kept: list[Line]) -> Part:
+    def _part(self, family: _Family, kept: list[Line]) -> Part | None:
         reader = log_source.Reader(family.find, self.now, math.inf)
         reader.take(kept)
         reader.lost += self.lost
         log = reader.log("text")
         if not family.decides_restarts:
             log = boots_apart(log, kept, self.shown.newest_first)
+        if not (family.always or log.this_boot):
+            return None
         measured = family.measured(log)
         metrics: dict[str, Value] = {
             name: value
@@ -255,11 +265,11 @@ class _Explainer:
             if name not in TIMELESS or (name == "earlier_boot" and value)
         }
         if self.shown.first_record is None and not log.records_lost:
-            del metrics["records_lost"]  # only /dev/kmsg numbers its records
+            metrics.pop("records_lost", None)  # only /dev/kmsg numbers its records
         covers_s = self.shown.covers_s
         if covers_s is not None and not self.shown.left_out():  # what is missing is said once, of the text
             metrics["covers_s"] = covers_s
-        return Part(family.check.name, metrics, measured.lines, measured.evidence)
+        return Part(family.check, metrics, measured.lines, measured.evidence)
 
     def _unread(self) -> Iterator[str]:
         if self.text.read(self.text.size - 1, 1) != b"\n":
@@ -324,7 +334,7 @@ def _starts(line: Line) -> bool:
 
 
 def _matters(line: Line) -> bool:
-    told = any(needle in line.message for needle in xid.NEEDLES)
+    told = any(needle in line.message for needle in (*xid.NEEDLES, *neuron_lines.NEEDLES))
     return told or log_source.tells_of_loss(line) or _tells_of_a_fault(line.message)
 
 

@@ -27,6 +27,7 @@ from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
 _DISK = r"(?!fd\d|sr\d)\S+"
 _PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_DEVICE_DRIVERS = r"mlx[45]_\w+|efa|ena|bnxt_\w+|ice|i40e|irdma|nvidia|neuron|nvme"
 # Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Before each stand the needles: a line that matches
 # holds one of them ("?" is any letter, "*" any letters). Their first letters are rare ones wherever that can be had: it
 # is what makes the search for all of them in a large log fast.
@@ -39,6 +40,24 @@ _FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("vidia-",),
         r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b",
     ),
+    # linux drivers/base/dd.c (really_probe), before and since 6.8; mlx5's own words: mlx5/core/main.c (probe_one, mlx5_load_one).
+    (
+        "driver_failed",
+        ("ailed with error",),
+        rf"(?:{_DEVICE_DRIVERS}) {_PCI}:? .*\bfailed with error (?:code )?-\d+",
+    ),
+    (
+        "driver_failed",
+        ("ailed with error",),
+        rf"(?:{_DEVICE_DRIVERS}): probe of \S+ failed with error -\d+",
+    ),
+    # linux mlx5/core/health.c: poll_health, mlx5_health_try_recover, mlx5_handle_bad_state; bnxt/bnxt.c: bnxt_fw_init_one_p1.
+    (
+        "driver_failed",
+        ("lx5_core ????:??:??.",),
+        rf"mlx5_core {_PCI}.*(?:health compromised|[Ff]atal error \d* ?detected|health recovery f\w+|handling bad device)",
+    ),
+    ("driver_failed", ("nxt_en ????:??:??.",), rf"bnxt_en {_PCI}.*Firmware not responding"),
     ("driver_mismatch", ("NVRM:",), r"NVRM: API mismatch"),
     (
         "oom_kill",
@@ -122,13 +141,44 @@ _FORMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "network_driver",
         ("fa ????:??:??.",),
-        rf"efa {_PCI}.*Failed to process command \S+ .*err -(?:62|110|5)\b",
+        rf"efa {_PCI}.*Failed to (?:process|submit) command \S+ .*err -\d+\b",  # linux infiniband/hw/efa/efa_com.c
     ),
     (
         "network_driver",
         ("na ????:??:??.",),
-        rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed)",
+        rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed"
+        r"|MSI-X interrupt|Failed to (?:process|submit) command|[Dd]evice is ?n[o']t ready)",
     ),
+    # Above: linux amazon/ena/ena_com.c. Below: linux mlx5/core/cmd.c (wait_func), en/reporter_tx.c, events.c.
+    (
+        "network_driver",
+        ("lx5_core ????:??:??.",),
+        rf"mlx5_core {_PCI}.*(?:leak of a command resource|No done completion|TX timeout|Port module event\[error\])",
+    ),
+    # linux broadcom/bnxt/bnxt_hwrm.c, bnxt.c.
+    (
+        "network_driver",
+        ("nxt_en ????:??:??.",),
+        rf"bnxt_en {_PCI}.*(?:Error \(timeout: \d+\)|[Ff]irmware (?:fatal reset event|reset aborted)|TX timeout detected)",
+    ),
+    # linux infiniband/hw/irdma/hw.c, main.c, icrdma_if.c.
+    (
+        "network_driver",
+        ("HMC Error", "Requesting a reset", "PE Push Error", "PE Critical error"),
+        rf"(?:irdma|ice|i40e) {_PCI}.*(?:HMC Error|Requesting a reset|PE Push Error|PE Critical error)",
+    ),
+    # linux infiniband/core/device.c, cache.c, mad.c; infiniband/hw/mlx5/cq.c.
+    (
+        "network_driver",
+        ("finiband *Couldn", "finiband *ailed"),
+        r"infiniband \S+: .*(?:Couldn't|\b[Ff]ailed\b)",
+    ),
+    ("network_driver", ("dump error cqe",), rf"(?:infiniband|mlx5_core {_PCI}) \S+: .*dump error cqe"),
+    (
+        "network_driver",
+        ("DEV WATCHDOG: ",),
+        r".*NETDEV WATCHDOG: .*transmit queue \d+ timed out",
+    ),  # linux net/sched/sch_generic.c
 )
 NEEDLES = tuple(
     dict.fromkeys(

@@ -40,7 +40,8 @@ NEEDLES = ("NVRM:", "SXid", "GPU reset executed", "Linux version")
 
 # The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still counts.
 _XID = re.compile(r"NVRM: Xid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(?:,\s*(.*))?)?", re.DOTALL)
-_OFF_BUS = re.compile(r"NVRM: .*fallen off the bus")
+# What the driver says of a GPU without an Xid.
+_WITHOUT_CODE = re.compile(r"NVRM: .*(?:fallen off the bus|GPU likely needs to be reset)")
 _GPU_NAMED = re.compile(r"NVRM: .*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)")
 
 COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.HANDLED, Need.UNKNOWN, Need.UNREAD)
@@ -62,7 +63,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
                 code = int(found[2]) if found[2] else None
                 need = alone(code, found[3] or "").need
                 yield Event(need.value, line, code, pci_id(found[1] or ""), message)
-            elif _OFF_BUS.match(message):
+            elif _WITHOUT_CODE.match(message):
                 yield Event(Need.ACT.value, line, None, _pci_in(message) or named, message)
             else:
                 yield from marks(line, message, gpus)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from checks.model import Action
+from checks.model import Action, Value
 from checks.probes.kernel import xid_nvlink
 from checks.probes.kernel.log_lines import Event
 from checks.probes.kernel.log_source import is_old
@@ -23,11 +23,16 @@ from checks.probes.kernel.xid_context import (
     branch_of,
     in_order,
 )
-from checks.probes.kernel.xid_rows import Decision, Incident, graver
+from checks.probes.kernel.xid_rows import WORDS, Decision, Incident, graver
 
 OFF_BUS = 79
 DOUBLE_BIT = 48
 REMAPPED = (63, 64)
+# The driver says so beside Xid 63, which the catalogue ignores; 64 calls for more by itself.
+_TO_ACTIVATE = "reset gpu to activate"
+# The driver's words where its firmware does not answer again and again.
+RESET_WANTED = "GPU likely needs to be reset"
+GSP = "NVIDIA open-gpu-kernel-modules, src/nvidia/src/kernel/vgpu/rpc.c: printed when calls to the GPU's firmware time out"
 CONTAINED = 94
 # Programs that the driver ends after another fault (catalogue: "not solo: follow the other Xid").
 FOLLOWERS = (43, 45)
@@ -90,6 +95,10 @@ def alone(code: int | None, text: str, pci: str = "", driver: int | None = None)
     """What a line calls for by itself. A line whose text should say so and does not is UNREAD."""
     if code is None and "fallen off the bus" in text:
         return _of(table()[OFF_BUS], pci, why="the GPU fell off the bus, without an Xid")
+    if code is None and RESET_WANTED in text:
+        return Decision(
+            None, pci, Need.ACT, Action.RESET_GPU, "the driver says that the GPU needs a reset", GSP
+        )
     if code is None:
         return Decision(None, pci, Need.UNREAD, Action.INSPECT, "the line has no Xid code", "")
     row = table().get(code)
@@ -100,6 +109,10 @@ def alone(code: int | None, text: str, pci: str = "", driver: int | None = None)
         return _recovery(row, text, pci)
     if code in xid_nvlink.CODES:
         return _nvlink5(row, text, pci, driver)
+    if row.need is Need.ROUTINE and _TO_ACTIVATE in text:
+        return _of(
+            row, pci, Need.SUPPORT, Action.RESET_GPU, "the new row is used only after a reset of the GPU"
+        )
     why = "the catalogue gives no action" if not row.immediate else ""
     return _of(row, pci, why=why)
 
@@ -227,3 +240,31 @@ def _repeated(decision: Decision, seen: OrderedEvent, company: XidContext) -> De
         )
         return replace(decision, need=Need.SUPPORT, action=Action.INSPECT, why=why)
     return decision
+
+
+# Codes without their lines, as NVML and DCGM report them.
+COUNTED = (Need.ACT, Need.SUPPORT, Need.APPLICATION, Need.UNKNOWN, Need.UNREAD)
+
+
+def counts(codes: Sequence[Sequence[int]]) -> dict[str, Value]:
+    """How many codes of each GPU call for what, with one metric for each of COUNTED.
+
+    A code that only its line in the log explains (154, 144 to 150) counts as `unread`.
+    """
+    needs = [[alone(code, "").need for code in of_gpu] for of_gpu in codes]
+    return {need.value: tuple(found.count(need) for found in needs) for need in COUNTED}
+
+
+def account(codes: Sequence[Sequence[int]], labels: Sequence[str]) -> str:
+    """One line for each code: "GPU 5: Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS) calls for a restart of the node"."""
+    return "\n".join(
+        f"{label}: {name_of(code)} calls for {WORDS[alone(code, '').action]}"
+        for label, of_gpu in zip(labels, codes, strict=True)
+        for code in of_gpu
+    )
+
+
+def name_of(code: int) -> str:
+    """Such as "Xid 79 (GPU_HAS_FALLEN_OFF_THE_BUS)"."""
+    row = table().get(code)
+    return f"Xid {code} ({row.name})" if row else f"Xid {code}"

@@ -7,47 +7,19 @@ node monitoring agent replaces a node for each of the four kinds of error.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Part, Scope, Value
 from checks.probes.kernel import log_source
-from checks.probes.kernel.log_lines import Event, Line, Pattern, account, matching
+from checks.probes.kernel.log_lines import account
+from checks.probes.kernel.neuron_lines import MOST_DEVICES, NODE, by_device, find
 from checks.probes.neuron.devices import ROOT, SYSFS
-
-KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
-# The driver may put its name and a time of its own before it. An error of a kind that is not listed counts as well.
-_FORM = r"(?:\S+:? ){0,4}?NEURON_HW_ERR=(?P<kind>[A-Z_]+)\b"
-_DEVICE = re.compile(r"\bnd-id=(\d+)\b|\bneuron(\d+):|\bdevice=(\d+)\b")
-_find = matching((Pattern("neuron_hw_err", re.compile(_FORM)),))
-
-
-def find(lines: Iterable[Line]) -> Iterator[Event]:
-    """The Neuron driver's reports of memory errors among the kernel's lines."""
-    return _find(lines)
-
-
-def device_of(event: Event) -> int | None:
-    """The device that the line names."""
-    found = _DEVICE.search(event.text)
-    number = next((group for group in found.groups() if group is not None), None) if found else None
-    return None if number is None else int(number)
-
-
-def words_of(event: Event) -> str:
-    """The kind of error, and the action that the driver asks for."""
-    kind = re.match(_FORM, event.text)
-    action = re.search(r"\baction=(\S+)", event.text)
-    return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
-
 
 COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 # Not every driver has this counter: in the others, errors that a reset repairs count as mem_ecc_uncorrected.
 REPAIRABLE = "mem_ecc_repairable_uncorrected"
-NODE = "the node"
-MOST_DEVICES = 1024
 
 
 @check(
@@ -127,18 +99,6 @@ def value_of(device: Path, name: str) -> int | None:
             return None
         return int(text) if text.isdigit() and len(text) < 19 else None
     return None
-
-
-def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
-    """The kernel's text about each device. A line about an unknown device, or none, is about the node."""
-    said: list[list[str]] = [[] for _ in range(size + 1)]
-    for event in events:
-        number = device_of(event)
-        words = words_of(event)
-        mine = said[size if number is None or number >= size else number]
-        if words not in mine:
-            mine.append(words)
-    return tuple("; ".join(words) for words in said)
 
 
 def _tuple(metrics: Mapping[str, Value], name: str) -> tuple[object, ...]:

@@ -92,7 +92,9 @@ def line_by_line(data: bytes) -> Reading:
     left_out = ("restarts",) if len(ordered) < len(lines) else ()
     every = log_source.Reader(explain.FAMILIES[0].find, NOW, math.inf)
     every.take(lines)
-    parts = tuple(_part(family, ordered, shown, missed + every.lost) for family in explain.FAMILIES)
+    parts = tuple(
+        _part(family, ordered, shown, missed + every.lost) for family in explain.FAMILIES if family.always
+    )
     doubts = [] if data.endswith(b"\n") else ["the last line is not complete: the text may be truncated"]
     doubts += filter(None, (shown.left_out(),))
     if b"\0" in data:
@@ -116,7 +118,7 @@ def _part(family: explain._Family, lines: list[Line], shown: LogExcerpt, missed:
         del metrics["records_lost"]
     if shown.covers_s is not None:
         metrics["covers_s"] = shown.covers_s
-    return Part(family.check.name, metrics, measured.lines)
+    return Part(family.check, metrics, measured.lines)
 
 
 def strange_lines(data: bytes) -> set[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.probes.kernel import explain, hardware, log_source, sxid, xid
+from checks.probes.kernel import explain, hardware, log_source, neuron_lines, sxid, xid
 from checks.probes.kernel.log_search import matcher_of
 from tests.checks.probes.kernel.world import RECORDINGS, said
 
@@ -77,7 +77,7 @@ def test_every_form_of_a_fault_holds_a_needle(needles: tuple[str, ...], form: st
     ("needles", "form"),
     [
         (xid.NEEDLES, xid._XID.pattern),
-        (xid.NEEDLES, xid._OFF_BUS.pattern),
+        (xid.NEEDLES, xid._WITHOUT_CODE.pattern),
         (xid.NEEDLES, sxid._SXID.pattern),
         (log_source.NEEDLES, log_source._DROPPED.pattern),
         (log_source.NEEDLES, log_source._MISSED.pattern),
@@ -111,6 +111,14 @@ def test_no_event_of_a_recording_is_lost(path: Path) -> None:
 
 def test_every_needle_is_asked_for() -> None:
     """Those of the three checks, of lost messages, and what may hide one."""
-    wanted = {*xid.NEEDLES, *hardware.NEEDLES, *log_source.NEEDLES, "\x1b", "\0", "\\x"}
+    wanted = {
+        *xid.NEEDLES,
+        *hardware.NEEDLES,
+        *neuron_lines.NEEDLES,
+        *log_source.NEEDLES,
+        "\x1b",
+        "\0",
+        "\\x",
+    }
 
     assert {needle.encode() for needle in wanted} == set(explain.NEEDLES)

@@ -8,8 +8,9 @@ import pytest
 
 from checks.check import CheckError
 from checks.probes.kernel.log_lines import Line
+from checks.probes.kernel.neuron_lines import KINDS, by_device, device_of, find, words_of
 from checks.probes.neuron.collectives import RunError, parse
-from checks.probes.neuron.ecc import KINDS, by_device, counters, device_of, find, value_of, words_of
+from checks.probes.neuron.ecc import counters, value_of
 
 FOLDER = Path(__file__).parents[3] / "recordings/neuron"
 REAL_FORM = "NEURON_HW_ERR={} instance-id=i-0f00dfeed hostname=ip-10-9-8-7 nd-id=12 nc-id=0 serial-num=5eed action=TERMINATE_INSTANCE"

@@ -1,0 +1,61 @@
+"""The Neuron driver's reports of hardware errors in a kernel log: which device, and what the driver asks for. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from checks.check import Measurement
+from checks.model import Value
+from checks.probes.kernel import log_source
+from checks.probes.kernel.log_lines import Event, Line, Pattern, account, lines_of, matching
+
+NAME = "neuron.ecc"
+NEEDLES = ("NEURON_HW_ERR",)
+KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
+NODE = "the node"
+MOST_DEVICES = 1024
+# The driver may put its name and a time of its own before it. An error of a kind that is not listed counts as well.
+_FORM = r"(?:\S+:? ){0,4}?NEURON_HW_ERR=(?P<kind>[A-Z_]+)\b"
+_DEVICE = re.compile(r"\bnd-id=(\d+)\b|\bneuron(\d+):|\bdevice=(\d+)\b")
+_find = matching((Pattern("neuron_hw_err", re.compile(_FORM)),))
+
+
+def find(lines: Iterable[Line]) -> Iterator[Event]:
+    """The Neuron driver's reports of memory errors among the kernel's lines."""
+    return _find(lines)
+
+
+def device_of(event: Event) -> int | None:
+    """The device that the line names."""
+    found = _DEVICE.search(event.text)
+    number = next((group for group in found.groups() if group is not None), None) if found else None
+    return None if number is None else int(number)
+
+
+def words_of(event: Event) -> str:
+    """The kind of error, and the action that the driver asks for."""
+    kind = re.match(_FORM, event.text)
+    action = re.search(r"\baction=(\S+)", event.text)
+    return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
+
+
+def of_log(log: log_source.Log) -> Measurement:
+    """What a kernel log alone says: the devices that it names."""
+    numbers = [number for event in log.this_boot if (number := device_of(event)) is not None]
+    size = 1 + max((number for number in numbers if number <= MOST_DEVICES), default=-1)
+    places = (*(f"device {number}" for number in range(size)), NODE)
+    metrics: dict[str, Value] = {"places": places, "kernel_errors": by_device(log.this_boot, size)}
+    return Measurement(metrics, account(log.this_boot), {"kernel_errors": lines_of(log.this_boot)})
+
+
+def by_device(events: tuple[Event, ...], size: int) -> tuple[str, ...]:
+    """The kernel's text about each device. A line about an unknown device, or none, is about the node."""
+    said: list[list[str]] = [[] for _ in range(size + 1)]
+    for event in events:
+        number = device_of(event)
+        words = words_of(event)
+        mine = said[size if number is None or number >= size else number]
+        if words not in mine:
+            mine.append(words)
+    return tuple("; ".join(words) for words in said)
