@@ -339,6 +339,7 @@ LOGGED = {
     r"Using network": "what NCCL chose; the channels show what it used",
     r"Init START": "its completion is there",
     r"nNodes|Channel \d+/\d+ : +\d+ |coll channels|Connected all rings": "the communicator's shape, which the channels show",
+    r"Destroy COMPLETE": "a job that goes on is healthy so far, which is said",
 }
 NVLINK = {
     r"SOURCE": "the recording's own header",
@@ -346,6 +347,7 @@ NVLINK = {
     r"Selected provider|Using network": "of the network, which one node does not use",
     r"Init START": "its completion is there",
     r"NVLS multicast|nNodes": "the communicator's shape, which the channels show",
+    r"Destroy COMPLETE": "a job that goes on is healthy so far, which is said",
     r"via P2P": "one of the rank's two channels: NCCL announces no number, and the other goes the same way",
 }
 VERSION = {r"nccl-tests version": "the output begins and concludes by name, whatever its version"}

@@ -81,7 +81,7 @@ def read(text_: str, asked: ReadOptions) -> Reading:
             raise Broken(f"the output of nccl-tests has no row of results: {why}")
         made = _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
         return replace(made, understood=nccl_tests_text.understood(text_) | nccl_log.understood(text_))
-    if found.begun or found.channels or found.networks or found.warnings or found.versions:
+    if found.begun or found.channels or found.networks or found.warnings or found.versions or found.errors:
         made = _of_log(found, text_, asked)
         return replace(made, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):
@@ -103,6 +103,7 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
         parts.append(_transport(found, instance, nodes))
     elif found.chosen and nodes > 1:
         parts.append(_chosen(found, instance, nodes))
+    parts += _errors(found)
     if nodes > 1:
         carried, why = _network(runs, instance, nodes)
         parts += carried
@@ -131,7 +132,29 @@ def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
         f"log of NCCL{version}: {found.processes} processes, {len(found.channels)} channels{_carrier(found)}"
     )
     unread += _victims(text_)
-    return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread))
+    parts += _errors(found)
+    up = found.begun - found.unfinished
+    goes_on = f"{up - found.ended} of {up} communicators do not end in this log, so the job goes on or the log ends early"
+    left_out = (f"nccl.transport later channels: {goes_on}",) if found.ended < up else ()
+    return Reading(Kind.NCCL_LOG, title, tuple(parts), tuple(unread), left_out=left_out)
+
+
+def _errors(found: Log) -> list[Part]:
+    """What NCCL or its plugin says went wrong, each with the process that says so and the peer that it names."""
+    if not found.errors:
+        return []
+    by_process: dict[str, list[Line]] = {}
+    for line in found.errors:
+        by_process.setdefault(line.process or "a process", []).append(line)
+    said = tuple(_words(lines) for lines in by_process.values())
+    shown = {"failed": "\n".join(lines[0].shown for lines in by_process.values())}
+    return [Part("nccl.job", {"failed_ranks": tuple(by_process), "failed": said}, shown, _each(found.errors))]
+
+
+def _words(lines: Sequence[Line]) -> str:
+    peers = dict.fromkeys(filter(None, map(nccl_log.peer_of, lines)))
+    named = f"; peer {', '.join(peers)}" if peers else ""
+    return f"{lines[0].said[:200]}{named}"
 
 
 def _victims(text_: str) -> list[str]:
@@ -156,9 +179,6 @@ def _about_log(found: Log, nodes: int) -> Iterator[str]:
     if found.up < found.ranks:
         said = f"only {found.up} of {found.ranks} ranks are initialised in this log: give the logs of all processes together"
         yield Complete(said)
-    up = found.begun - found.unfinished
-    if found.ended < up:
-        yield f"{up - found.ended} of {up} communicators do not end in this log, so later connections may be missing"
     ends = {(c.ends, c.end) for c in found.channels if c.end}
     halves = sum((what, "receive" if end == "send" else "send") not in ends for what, end in ends)
     if halves:

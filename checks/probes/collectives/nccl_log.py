@@ -45,7 +45,18 @@ _CHANNEL = re.compile(
 )
 _BEGAN = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+) .*Init START")
 _DONE = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+) .*Init COMPLETE")
-_ENDED = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+) .*(?:Destroy|Abort) COMPLETE")
+_ENDED = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+) .*Destroy COMPLETE")
+# What ends or breaks a communicator: NCCL's init.cc, transport/net_ib.cc, misc/socket.cc, include/checks.h; aws-ofi-nccl's
+# cm_req_handle_error_entry; libfabric's EFA provider (efa_strerror). A bind that fails is not among them: RAS tries one port only.
+_ERROR = re.compile(
+    r"Abort COMPLETE|Request \S+ completed with error\. RC: \d+|[Uu]nresponsive receiver|Got completion from peer .*status=(?!0\b)\d+"
+    r"|[Cc]onnection closed by (?:remote )?peer|Call to (?:recv|send|connect|sendmsg|recvmsg)\b.* failed"
+    r"|Cuda failure|[Uu]nhandled cuda error"
+    r"|Got async event : (?:local catastrophic error|port error|.*\bfatal\b)|ncclRemoteError|ncclSystemError|Call to ibv_\w+ failed"
+)
+_PEER = re.compile(
+    r"(?:Peer host id: (?!N/A)|Peer EFA addr: |[Pp]eer (?=[\w.:-]+<)|(?:from|to) (?=[\w.:-]+<))([^\s<,;)]+(?:<\d+>)?)"
+)
 _SHAPE = re.compile(r"comm 0x[0-9a-f]+ rank \d+ nRanks (\d+) nNodes (\d+) localRanks (\d+)")
 _NVLS = re.compile(r"NVLS multicast support is available|Connected NVLS tree")
 
@@ -105,6 +116,7 @@ class Log:
     processes: int
     nvls: bool
     chosen: tuple[Line, ...]
+    errors: tuple[Line, ...] = ()
 
 
 def lines_of(text: str) -> Iterator[Line]:
@@ -142,6 +154,7 @@ def read(text: str, process: str = "") -> Log:
         plugins=_all(_PLUGIN, said),
         channels=tuple(channel for line in said if (channel := _channel(line))),
         warnings=tuple(line for line in lines if line.level == "WARN"),
+        errors=tuple(line for line in lines if _ERROR.search(line.said)),
         begun=len(began | done),
         unfinished=len(began - done),
         ended=len(ended),
@@ -156,6 +169,12 @@ def read(text: str, process: str = "") -> Log:
             if _NETWORK.search(line.said) or _PROVIDER.search(line.said) or _IB.search(line.said)
         ),
     )
+
+
+def peer_of(line: Line) -> str:
+    """The peer that an error names, or ""."""
+    found = _PEER.search(line.said)
+    return found[1] if found else ""
 
 
 def _ports(said: str) -> int:

@@ -187,8 +187,12 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
             f"{test.name} has two results for {'the node' if twice[0] is None else twice[0]}"
         )
     blamed = _blamed(found, problems)
+    failed = {result.gpu for result in found if result.status is Status.FAIL}
     for result in found:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
+        # One reason below one status of several GPUs is the reason of all: the table names the first.
+        alike = sum(other.line == result.line for other in found) == len(failed)
+        mine = mine or (tuple(problems) if result.gpu in failed and len(problems) == 1 and alike else ())
         yield replace(result, problems=mine)
 
 

@@ -223,9 +223,15 @@ def _of_severity(found: Problem, test: str) -> Meaning:
     return unexplained(test)
 
 
+# Tests at DCGM's level of deployment that look at the GPU's memory and InfoROM all the same.
+_OF_A_PART = ("Page Retirement/Row Remap", "Inforom")
+
+
 def unexplained(test: str) -> Meaning:
     """The meaning of a failure without a usable reason: a test of hardware failed, or one of software."""
-    return Meaning.SOFTWARE if dcgm_facts().is_deployment(test) else Meaning.HARDWARE
+    return (
+        Meaning.SOFTWARE if dcgm_facts().is_deployment(test) and test not in _OF_A_PART else Meaning.HARDWARE
+    )
 
 
 def problems_of(result: Result) -> Iterator[tuple[Meaning, str]]:

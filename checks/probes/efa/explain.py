@@ -54,7 +54,7 @@ def read_info(text: str) -> Reading:
     if not _BLOCK.search(text):
         raise NotRecognised("the text has no endpoint in the form that fi_info prints")
     try:
-        endpoints = fi_info.parse(text)
+        endpoints = fi_info.without_layers(fi_info.parse(text))
     except CheckError as error:
         raise Broken(str(error)) from error
     names = fi_info.domains(endpoints, "efa")

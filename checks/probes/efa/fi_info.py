@@ -92,6 +92,12 @@ def of_provider(endpoint: Endpoint, provider: str) -> bool:
     return provider in endpoint.provider.split(";")
 
 
+def without_layers(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """The endpoints without those of a utility provider ("efa;ofi_rxd") over a core provider that is listed itself."""
+    core = {e.provider for e in endpoints}
+    return tuple(e for e in endpoints if ";" not in e.provider or e.provider.partition(";")[0] not in core)
+
+
 def device_of(domain: str) -> str:
     """The device's own name: rdmap47s0 for rdmap47s0-rdm."""
     return re.sub(r"-(rdm|dgrm)$", "", domain)

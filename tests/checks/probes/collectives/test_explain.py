@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
+from checks.model import Answer, Verdict
 from checks.probes.collectives import explain
+from tasks.reports.explain import explain_text
 from tests.corpus.case import declared
 from tests.corpus.nccl_cases import recorded, without
 from tests.public.inputs import all_reduce
@@ -95,13 +97,71 @@ def test_the_log_of_one_process_of_two_is_half_of_a_proof() -> None:
     assert any(why.startswith("only 1 of 2 ranks are initialised") for why in unread)
 
 
-def test_a_log_without_its_end_may_be_cut() -> None:
-    """What was connected later would stand there."""
+def test_a_log_that_goes_on_is_healthy_so_far() -> None:
+    """That later connections are unknown is said."""
     reading = explain.read(
         without("Destroy")(recorded("log_efa.txt")), ReadOptions(declared("p5.4xlarge", 2))
     )
 
-    assert any("do not end in this log" in why for why in reading.unread)
+    assert () == reading.unread
+    assert any("do not end in this log" in why for why in reading.left_out)
+
+
+@pytest.mark.parametrize(
+    ("line", "peer"),
+    [
+        ("NCCL INFO comm 0x55d8db250140 rank 0 nranks 2 cudaDev 0 busId 53000 - Abort COMPLETE", ""),
+        ("NCCL WARN NET/OFI Request 0x7f completed with error. RC: 103. Error: 4126 (Unresponsive receiver (x) Peer EFA addr: "
+         "fi_addr_efa://[fe80::1]:0:8 Peer host id: i-0aa). Completed length: 0", "i-0aa"),
+        ("NCCL WARN NET/OFI Request 0x7f completed with error. RC: 107. Error: 4103 (Flushed). Completed length: 0", ""),
+        ("NCCL WARN NET/IB : Got completion from peer 10.0.0.2<36987> with status=12 opcode=0 vendor err 129", "10.0.0.2<36987>"),
+        ("NCCL WARN socketProgress: Connection closed by remote peer node-b.local<51234>", "node-b.local<51234>"),
+        ("NCCL WARN Call to recv from 10.0.0.9<40001> failed : Connection reset by peer", "10.0.0.9<40001>"),
+        ("NCCL WARN Cuda failure 719 'unspecified launch failure'", ""),
+        ("NCCL WARN Call to ibv_reg_mr failed", ""),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_transport_is_no_go_and_names_the_peer(line: str, peer: str) -> None:
+    """Whether the log ends as it should or not."""
+    for text in (recorded("log_efa.txt"), without("Destroy")(recorded("log_efa.txt"))):
+        verdict = _verdict(f"{text}ip-10-1-8-3:2201:2301 [0] {line}\n")
+        (said,) = [finding for finding in verdict.findings if finding.check == "nccl.job"]
+
+        assert Answer.NO_GO is verdict.answer
+        assert peer in said.message + said.evidence
+        assert "ip-10-1-8-3:2201" in said.message + " ".join(said.elements)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ip-10-1-8-3:2201:2301 [0] NCCL INFO Call to bind failed: Address already in use",
+        "ip-10-1-8-3:2201:2301 [0] NCCL INFO RAS failed to establish a listening socket at localhost<28028>",
+        "ip-10-1-8-3:2201:2301 [0] NCCL INFO Channel 02/0 : 0[0] -> 1[0] via P2P/CUMEM",
+        "step 100 loss 2.31",
+        "[rank0]: epoch 3, iteration 250: lr 1e-4",
+        "W1120 10:00:00.000000 7 torch/distributed/run.py:793] *****************************************",
+    ],
+)
+def test_what_a_healthy_training_logs_is_a_go(line: str) -> None:
+    """Of a job that goes on and of one that ended."""
+    for text in (recorded("log_efa.txt"), without("Destroy")(recorded("log_efa.txt"))):
+        verdict = _verdict(f"{text}{line}\n")
+
+        assert Answer.GO is verdict.answer, [finding.message for finding in verdict.findings]
+
+
+@pytest.mark.parametrize(
+    "line", ["step 100 loss nan", "RuntimeError: CUDA error", "iteration 7 failed", "Killed"]
+)
+def test_another_line_of_a_training_is_not_read(line: str) -> None:
+    """It may be why the training ends."""
+    assert Answer.CANNOT_TELL is _verdict(f"{recorded('log_efa.txt')}{line}\n").answer
+
+
+def _verdict(text: str) -> Verdict:
+    asked = ReadOptions(declared("p5.4xlarge", 2))
+    return explain_text("-", "-", text.encode(), None, None, asked).verdict
 
 
 def test_a_timed_out_collective_names_its_victims() -> None:

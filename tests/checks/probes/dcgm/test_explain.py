@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from checks.explain.reading import Broken, NotRecognised, ReadOptions
+from checks.model import Answer, Cause
 from checks.probes.dcgm.explain import detect, read
+from tasks.reports.explain import explain_text
 from tests.corpus.case import declared
 
 FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
@@ -132,3 +134,64 @@ def test_a_version_that_is_not_stated_is_not_made_up() -> None:
     cut = "\n".join(line for line in whole.splitlines() if "DCGM Version" not in line)
 
     assert read(cut, P5).title.startswith("dcgmi diag of DCGM of an unstated version, 8 GPUs")
+
+
+def _findings(text: str) -> dict[str, set[Cause]]:
+    """The causes of the findings, by the GPU or place that each names; and the answer is never a go."""
+    verdict = explain_text("-", "-", text.encode(), None, None, ReadOptions()).verdict
+    assert verdict.answer is not Answer.GO
+    found: dict[str, set[Cause]] = {}
+    for finding in verdict.findings:
+        for element in finding.elements if finding.cause is not Cause.EVIDENCE else ():
+            found.setdefault(element, set()).add(finding.cause)
+    return found
+
+
+def _table(name: str, *rows: str) -> str:
+    """A healthy diag with other rows for this test."""
+    lines = text_of("diag_33_r2.txt").splitlines(keepends=True)
+    cells = [f"| {left:<26}| {right:<47}|\n" for left, right in (row.split("|") for row in rows)]
+    at = next(index for index, line in enumerate(lines) if line.startswith(f"| {name}"))
+    return "".join([*lines[:at], *cells, *lines[at + 1 :]])
+
+
+GPUS = {f"GPU {number}" for number in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "causes", "gpus"),
+    [
+        ("Fail - All", "Error using CUDA API cudaDeviceSynchronize", {Cause.CONFIGURATION}, GPUS),
+        ("Fail - All", "GPU 0: Error using CUDA API cudaDeviceReset", {Cause.CONFIGURATION}, GPUS),
+        (
+            "Fail - GPUs: 2, 3",
+            "GPU 2: Error using CUDA API cudaMalloc",
+            {Cause.CONFIGURATION},
+            {"GPU 2", "GPU 3"},
+        ),
+        ("Fail - All", "Row remapping failed", {Cause.HARDWARE}, GPUS),
+        ("Fail - GPU: 4", "GPU 4: Error using CUDA API cudaMalloc", {Cause.CONFIGURATION}, {"GPU 4"}),
+        ("Fail - All", "", {Cause.HARDWARE}, GPUS),
+    ],
+)
+def test_one_reason_below_one_status_is_the_reason_of_all(
+    status: str, reason: str, causes: set[Cause], gpus: set[str]
+) -> None:
+    """The table prints the reason of the first GPU; where it has none, the test of a part failed."""
+    rows = [f"PCIe|{status}", *([f"Warning|{reason}"] if reason else [])]
+    found = _findings(_table("PCIe", *rows))
+
+    assert gpus == found.keys()
+    assert all(causes == each for each in found.values())
+
+
+@pytest.mark.parametrize("name", ["Page Retirement/Row Remap", "Inforom"])
+def test_a_test_of_memory_or_inforom_that_fails_without_a_reason_is_hardware(name: str) -> None:
+    """Although DCGM lists it among the tests of the deployment."""
+    assert {"the node": {Cause.HARDWARE}} == _findings(_table(name, f"{name}|Fail"))
+
+
+@pytest.mark.parametrize("name", ["Denylist", "NVML Library", "Environment Variables", "Graphics Processes"])
+def test_a_test_of_software_that_fails_without_a_reason_is_none_of_hardware(name: str) -> None:
+    """No machine is replaced for it."""
+    assert {"the node": {Cause.CONFIGURATION}} == _findings(_table(name, f"{name}|Fail"))

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
+from checks.model import Answer
 from checks.probes.efa import explain
+from tasks.reports.explain import explain_text
 from tests.corpus.case import declared
 from tests.fakes.fabric import TABLE, endpoints
 
@@ -64,3 +66,55 @@ def test_other_texts_are_not_claimed(text: str) -> None:
     assert not explain.detect(text)
     with pytest.raises((NotRecognised, Broken)):
         explain.read(text, ReadOptions())
+
+
+BLOCK = """provider: {provider}
+    fabric: efa
+    domain: {device}-{kind}
+    version: 201.0
+    type: FI_EP_{type}
+    protocol: FI_PROTO_{protocol}
+"""
+
+
+def fi_info_of(*layers: str) -> str:
+    """fi_info of 16 devices, each of the efa provider and of these layered ones."""
+    text = ""
+    for device in (f"rdmap{number}s0" for number in range(16)):
+        if "efa" in layers:
+            text += BLOCK.format(provider="efa", device=device, kind="rdm", type="RDM", protocol="EFA")
+            text += BLOCK.format(provider="efa", device=device, kind="dgrm", type="DGRAM", protocol="EFA")
+        for layer in layers:
+            if ";" in layer:
+                text += BLOCK.format(provider=layer, device=device, kind="dgrm", type="RDM", protocol="RXD")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("layers", "answer"),
+    [
+        (("efa",), Answer.GO),
+        (("efa", "efa;ofi_rxd"), Answer.GO),
+        (("efa", "efa;ofi_rxm"), Answer.GO),
+        (("efa", "efa;ofi_hook_noop"), Answer.GO),
+        (("efa", "efa;ofi_rxd", "efa;ofi_mrail"), Answer.GO),
+        (("efa;ofi_rxd",), Answer.NO_GO),
+        (("efa", "tcp;ofi_rxm"), Answer.NO_GO),
+        (("efa", "udp;ofi_rxd"), Answer.NO_GO),
+    ],
+)
+def test_a_layer_over_the_devices_provider_is_not_another_provider(
+    layers: tuple[str, ...], answer: Answer
+) -> None:
+    """But a layer without the provider itself is, and so is a layer over another one."""
+    asked = ReadOptions(declared("p5en.48xlarge"))
+
+    assert answer is explain_text("-", "-", fi_info_of(*layers).encode(), None, None, asked).verdict.answer
+
+
+def test_a_device_that_only_a_layer_offers_is_missing() -> None:
+    """15 devices of efa, and 16 of the layer."""
+    text = fi_info_of("efa", "efa;ofi_rxd").replace("provider: efa\n", "provider: efa;ofi_rxd\n", 1)
+    asked = ReadOptions(declared("p5en.48xlarge"))
+
+    assert Answer.GO is not explain_text("-", "-", text.encode(), None, None, asked).verdict.answer
