@@ -26,7 +26,7 @@ _HARMLESS = re.compile(
     r"(?:#.*"  # a comment, or the prompt of root
     r"|[-=*_~]{3,}|\+[-=+]{2,}|```\w*"
     r"|(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+(?:[: ][^\]$#%>]*)?\]?|(?:ba|z|da)?sh-[\d.]+|[\w.-]+:[~/][^\s$#]*)[$#%>](?: .*)?"
-    r"|[$%>+]+(?: .*)?"
+    r"|[$%+]+(?: .*)?"
     rf"|(?:sudo (?:-\w+ )*)?(?:time )?(?:[\w./-]*/)?(?:{_PROGRAMS})(?: [^:]* ?-{{1,2}}\w.*)?"
     r"|(?:srun|salloc|sbatch): (?:[jJ]ob \d+ (?:queued and waiting for resources|has been allocated resources)"
     r"|(?:Granted|Pending|Relinquishing) job allocation \d+|Nodes \S+ are ready for job|Waiting for resource configuration)"
