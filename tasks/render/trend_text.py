@@ -126,7 +126,7 @@ def said_of(machine: Machine) -> list[str]:
 
 
 def course_text(course: Course) -> str:
-    """ "42.1 to 30.2 in 4 days, 28% down (p = 1e-08)"; for a number without points only what it does."""
+    """ "30.2 where 42.1 is expected, 28% down in 4 days (p = 1e-08)"; for a number without points only what it does."""
     if not course.points:
         return "no trend" if course.motion is Motion.STEADY else _unknown(course)
     first, last = course.points[0], course.points[-1]
@@ -138,7 +138,12 @@ def course_text(course: Course) -> str:
     if course.change is None or course.chance is None:
         return f"{ends}, no trend"
     chance = f"p = {course.chance:.2g}" if course.chance > LEAST_SHOWN else f"p < {LEAST_SHOWN:g}"
-    moved = f"{ends}, {abs(course.change):.0%} {'down' if course.change < 0 else 'up'} ({chance})"
+    moved = f"{abs(course.change):.0%} {'down' if course.change < 0 else 'up'}"
+    if course.bad_gates:
+        moved += " in {} of its newest {} gates".format(*course.bad_gates)
+    else:
+        moved = f"{figure(course.now)} where {figure(course.expected)} is expected, {moved} in {_span(last.day - first.day)}"
+    moved += f" ({chance})"
     if course.motion is Motion.WORSE:
         return moved
     return f"{moved}; with fewer than {LEAST_PEERS} nodes in a gate nobody can tell the machine from its software"

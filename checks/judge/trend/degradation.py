@@ -5,6 +5,9 @@ The reference is the median of the machine's first REFERENCE proofs since its la
 it: the mean of the last 3, 6 or 12 for a step, and a ramp over the last 16 or 32 for a drift. Whoever is named is worse by
 LEAST_CHANGE, is worse in each of the last three proofs, and would be named by chance so rarely that all tests of a month together name
 FALSE_NAMES_A_MONTH healthy machine. The noise is that of all comparable machines, or of the machine itself if that is greater.
+
+A machine that flaps is well again in between, so that its last three proofs and its own noise hide it. Its bad proofs are counted
+over the newest FLAP_WINDOW, and the times that it became bad again are compared with those of the other machines.
 """
 
 from __future__ import annotations
@@ -39,11 +42,18 @@ PRECISION = 0.3
 # Values that do not scatter at all were rounded.
 LEAST_NOISE = 0.002
 # Enough series to know the noise of a number; and so many that the scatter of the statistic itself is known.
-SAMPLED, SCATTERED = 200, 20
+SAMPLED, SCATTERED = 200, 8
 # The estimate from one machine's own proofs is uncertain: it counts where it is so many times that of all machines.
 NOISIER = 1.5
 # What a single proof may add: one bad moment is neither a step nor a drift.
 CLIPPED = 2 * LEAST_CHANGE
+
+# Of the newest proofs a flapping machine has at least this share bad, in at least so many stretches, one of them among the last few.
+# The best eighth of its proofs is its good state, because it may be bad from its first gate on; the depth of a bad proof counts from
+# there, and is far outside the noise. The rate of the others is twice that of the better three quarters of the machines, so that
+# several that flap hide neither each other nor themselves.
+FLAP_WINDOW, FLAP_SHARE, FLAP_STRETCHES, FLAP_NEWEST = 32, 0.25, 3, 6
+GOOD_SHARE, FLAP_DEPTH, RATE_SHARE, RATE_MARGIN = 0.125, 4.5, 0.75, 2.0
 
 
 class Motion(str, Enum):
@@ -68,13 +78,15 @@ class Lack(str, Enum):
 @dataclass(frozen=True)
 class Move:
     """`change` is how far the median of the newest proofs is from the reference, as a fraction of it; `chance` is how often a healthy
-    machine is so far away. Both are None unless it is told.
+    machine is so far away. Both are None unless it is told. `bad_gates` says of a machine that flaps how many of how many newest
+    proofs are bad; `change` is then how far the bad ones are from the good ones.
     """
 
     motion: Motion
     change: float | None = None
     chance: float | None = None
     lack: Lack | None = None
+    bad_gates: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class Noise:
 
 def chance_of(tests: int, gates_a_month: float) -> float:
     """How improbable a healthy value must be, so that all tests of a month name FALSE_NAMES_A_MONTH healthy machine by chance."""
-    return FALSE_NAMES_A_MONTH / (max(1, tests) * len(WINDOWS) * max(1.0, gates_a_month))
+    return FALSE_NAMES_A_MONTH / (max(1, tests) * (len(WINDOWS) + 1) * max(1.0, gates_a_month))
 
 
 def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers: bool = True) -> list[Move]:
@@ -124,6 +136,9 @@ def moves(bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers
             move
             or Move(Motion.STEADY if has_peers else Motion.UNKNOWN, lack=None if has_peers else Lack.PEERS)
         )
+    for place, move in _flapping(bad, series, chance, has_peers):
+        if not found[place].chance and found[place].lack in (None, Lack.PEERS):
+            found[place] = move
     return found  # fmt: skip
 
 
@@ -172,6 +187,66 @@ def own_noise(values: Sequence[float]) -> float:
     reference = _reference(values)
     steps = [abs(later - earlier) for earlier, later in pairwise(values)]
     return MAD_SCALE * median(steps) / math.sqrt(2.0) / abs(reference) if reference else 0.0
+
+
+@dataclass(frozen=True)
+class _Flaps:
+    """The newest proofs of one machine: how many there are, which are bad, how often it became bad, and how far the bad ones are."""
+
+    gates: int
+    bad: tuple[int, ...]
+    stretches: int
+    change: float
+
+
+def _flapping(
+    bad: Side, series: Sequence[Sequence[float]], chance: float, has_peers: bool
+) -> Iterator[tuple[int, Move]]:
+    """The machines that become bad again and again, and their moves."""
+    long = {place: values for place, values in enumerate(series) if len(values) >= LEAST_PROOFS}
+    if len(long) < FLEET_MACHINES:
+        return
+    noise = max(LEAST_NOISE, median(own_noise(values) for values in long.values()))
+    for sign in _signs(bad):
+        flaps = {place: _flaps(values[-FLAP_WINDOW:], sign, noise) for place, values in long.items()}
+        calmest = sorted(flaps.values(), key=lambda one: one.stretches / one.gates)
+        calmest = calmest[: math.ceil(RATE_SHARE * len(flaps))]
+        rate = RATE_MARGIN * max(1, sum(one.stretches for one in calmest)) / sum(one.gates for one in calmest)
+        for place, one in flaps.items():
+            if not _returns(one):
+                continue
+            tail = _at_least(one.stretches, one.gates, min(1.0, rate))
+            if tail <= chance:
+                motion = Motion.WORSE if has_peers else Motion.MOVED
+                yield place, Move(motion, one.change, tail, bad_gates=(len(one.bad), one.gates))
+
+
+def _flaps(newest: Sequence[float], sign: float, noise: float) -> _Flaps:
+    best = sorted(newest, reverse=sign < 0)[int(GOOD_SHARE * len(newest))]
+    if not best:
+        return _Flaps(len(newest), (), 0, 0.0)
+    away = [sign * (value / best - 1.0) for value in newest]
+    calm = scaled_mad([one for one in away if one < LEAST_CHANGE])
+    limit = max(LEAST_CHANGE, FLAP_DEPTH * max(noise, calm))
+    bad = tuple(place for place, one in enumerate(away) if one >= limit)
+    stretches = sum(place - 1 not in bad for place in bad)
+    return _Flaps(len(newest), bad, stretches, sign * median([away[place] for place in bad] or [0.0]))
+
+
+def _returns(one: _Flaps) -> bool:
+    """Whether the machine was bad in enough of its proofs, came back to it often enough, and was bad lately."""
+    return (
+        len(one.bad) >= FLAP_SHARE * one.gates
+        and one.stretches >= FLAP_STRETCHES
+        and one.bad[-1] >= one.gates - FLAP_NEWEST
+    )
+
+
+def _at_least(count: int, of: int, rate: float) -> float:
+    """The probability of at least so many of so many, each at this rate (the binomial distribution)."""
+    return sum(
+        math.comb(of, many) * rate**many * (1.0 - rate) ** (of - many) for many in range(count, of + 1)
+    )
 
 
 def _untold(values: Sequence[float], has_peers: bool) -> Move | None:

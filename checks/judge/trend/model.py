@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from checks.judge.baseline.samples import Side
-from checks.judge.trend.degradation import Lack, Motion
+from checks.judge.trend.degradation import RECENT, Lack, Motion
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Course:
 
     `change` is how far the newest proofs are from the machine's reference, as a fraction of it, and compared with the other nodes of
     the same gates where `motion` is WORSE. `chance` is how often a healthy machine is so far away. Both are None for a number that
-    does not move. `lack` says why nobody can tell. `points` may be empty for a number that does not move.
+    does not move. `lack` says why nobody can tell. `points` may be empty for a number that does not move. `bad_gates` says of a
+    machine that flaps how many of how many newest gates were bad; `change` is then that of the bad ones.
     """
 
     check: str
@@ -37,6 +39,17 @@ class Course:
     change: float | None = None
     chance: float | None = None
     lack: Lack | None = None
+    bad_gates: tuple[int, int] | None = None
+
+    @property
+    def now(self) -> float:
+        """The value of the newest gates, as it was measured."""
+        return median(point.value for point in self.points[-RECENT:])
+
+    @property
+    def expected(self) -> float:
+        """What the newest gates would measure without the change, in the comparison that the change is from."""
+        return self.now / (1.0 + (self.change or 0.0))
 
     @property
     def moves(self) -> bool:

@@ -269,7 +269,7 @@ def _course(number: Number, track: _Track, move: Move, days: Sequence[float], ev
     if drawn and move.motion is not Motion.UNKNOWN and len({point.day for point in points}) < LEAST_PROOFS:
         move = Move(Motion.UNKNOWN, lack=Lack.PROOFS)  # times that do not differ give no order
     return Course(
-        number.check, number.what, number.group, number.bad, points, move.motion, move.change, move.chance, move.lack
+        number.check, number.what, number.group, number.bad, points, move.motion, move.change, move.chance, move.lack, move.bad_gates
     )  # fmt: skip
 
 

@@ -86,7 +86,10 @@ def test_something_gets_worse(run: Run, tmp_path: Path) -> None:
     done = followed(run, tmp_path, reports(tmp_path, 2.0))
 
     assert 1 == done.code
-    assert "compute.gemm gflops ████████▇▆▅▃▂▁ 42 to 30 in 13 days, 24% down (p < 1e-09)" in done.out
+    assert (
+        "compute.gemm gflops ████████▇▆▅▃▂▁ 32 where 42 is expected, 24% down in 13 days (p < 1e-09)"
+        in done.out
+    )
     assert "No trend: " in done.out
     assert "At most 1 healthy machine a month is expected to be named by chance" in done.out
 

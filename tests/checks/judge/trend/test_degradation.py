@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -119,6 +120,90 @@ def test_one_bad_moment_is_no_step() -> None:
 def test_a_machine_that_has_recovered_is_steady() -> None:
     """What was bad for ten gates and is well again is not named now."""
     assert Motion.STEADY is motion([*STEADY, *([0.8] * 10), *STEADY[:3]]).motion
+
+
+# Whether a machine is bad at a gate: in a row that repeats, by chance, from its first gate on, since gate 30.
+RHYTHMS: dict[str, Callable[[int, random.Random], bool]] = {
+    "two of three": lambda gate, _: gate % 3 != 0,
+    "one of three": lambda gate, _: gate % 3 == 0,
+    "every second": lambda gate, _: gate % 2 == 0,
+    "two of three since gate 30": lambda gate, _: gate >= 30 and gate % 3 != 0,
+    "four bad, four good": lambda gate, _: gate % 8 < 4,
+    "two of three by chance": lambda gate, dice: dice.random() < 2 / 3,
+}
+
+
+@pytest.mark.parametrize("rhythm", RHYTHMS)
+@pytest.mark.parametrize("flapping", [1, 3])
+def test_a_machine_that_flaps_is_named(rhythm: str, flapping: int) -> None:
+    """Its last three proofs are seldom all bad, and its own noise is its fault. Nobody else is named."""
+    found, others = 0, 0
+    for seed in range(8):
+        dice = random.Random(seed)
+        faults = {
+            (gate, one): 0.85
+            for gate in range(90)
+            for one in range(flapping)
+            if RHYTHMS[rhythm](gate + one, dice)
+        }
+        fleet = divided(simulated(dice, 16, 90, 0.015, lambda gate, m, at=faults: at.get((gate, m), 1.0)))  # type: ignore[misc]
+        told = moves(Side.LOW, [[*one[:12], *one[-48:]] for one in fleet], chance_of(16 * NUMBERS, 30.0))
+        named = {place for place, one in enumerate(told) if one.motion is Motion.WORSE}
+        found += len(named & set(range(flapping)))
+        others += len(named - set(range(flapping)))
+
+    assert found >= 0.9 * 8 * flapping
+    assert 0 == others
+
+
+def test_how_often_a_flapping_machine_was_bad_is_said() -> None:
+    """How deep, and in how many of the newest gates."""
+    one = motion([1.0, 0.85, 0.85] * 20)
+
+    assert ((22, 32), -0.15) == (one.bad_gates, round(one.change or 0.0, 2))
+    assert Motion.MOVED is motion([1.0, 0.85, 0.85] * 20, has_peers=False).motion
+
+
+def test_a_machine_that_no_longer_flaps_is_steady() -> None:
+    """Its newest proofs are good again."""
+    assert Motion.STEADY is motion([*[1.0, 0.85, 0.85] * 10, *STEADY[:8]]).motion
+
+
+def _wandering(dice: random.Random, before: float) -> float:
+    return 0.9 * before + 0.01 * dice.gauss(0.0, 1.0)
+
+
+# What healthy machines show beside normal noise: each value from the one before it.
+HEALTHY_NOISE: dict[str, Callable[[random.Random, float], float]] = {
+    "wide": lambda dice, _: 0.05 * dice.gauss(0.0, 1.0),
+    "rounded": lambda dice, _: round(0.01 * dice.gauss(0.0, 1.0), 2),
+    "one-sided": lambda dice, _: -0.015 * dice.expovariate(1.0),
+    "wandering": _wandering,
+    "two modes on every machine": lambda dice, _: 0.01 * dice.gauss(0.0, 1.0) - 0.15 * (dice.random() < 0.5),
+    "a bad moment now and then": lambda dice, _: 0.01 * dice.gauss(0.0, 1.0) - 0.15 * (dice.random() < 0.03),
+}
+
+
+@pytest.mark.parametrize("kind", HEALTHY_NOISE)
+@pytest.mark.parametrize("machines", [16, 100])
+def test_healthy_noise_flaps_on_no_machine(kind: str, machines: int) -> None:
+    """Counted over seeds and gates: what all machines show is how the number is."""
+    flapping = 0
+    for seed in range(3):
+        dice, fleet = random.Random(seed), []
+        for _ in range(machines):
+            level, away, values = 100.0 * (1.0 + 0.02 * dice.gauss(0.0, 1.0)), 0.0, []
+            for _ in range(90):
+                away = HEALTHY_NOISE[kind](dice, away)
+                values.append(level * (1.0 + away))
+            fleet.append(values)
+        ratios = divided(fleet)
+        for gate in range(LEAST_PROOFS, 91, 5):
+            kept = [one[max(0, gate - 60) : gate] for one in ratios]
+            told = moves(Side.LOW, kept, chance_of(machines * NUMBERS, 30.0))
+            flapping += sum(one.bad_gates is not None for one in told)
+
+    assert 0 == flapping
 
 
 def test_too_few_proofs_are_no_answer() -> None:

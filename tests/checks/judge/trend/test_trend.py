@@ -77,6 +77,16 @@ def test_a_gpu_that_gets_slower_is_found() -> None:
     assert not machine(made, "node-0").worse
 
 
+def test_a_gpu_that_flaps_is_found() -> None:
+    """Slow in two of three gates from the first one on: the history names it, and how often it was slow."""
+    reports = [gemm(number, 42.0 if number % 3 else 35.0, nodes=16) for number in range(1, 28)]
+    flapping = [gemm(number, 35.0 if number % 3 else 42.0, nodes=16) for number in range(1, 28)]
+
+    for made, bad in ((followed(flapping), 18), (followed(reports), 9)):
+        assert ["node-1"] == [one.name for one in made.machines if one.worse]
+        assert (bad, 27) == gemm_of(made, "node-1").bad_gates
+
+
 def test_the_order_of_the_reports_says_nothing() -> None:
     """Their own times do."""
     assert followed(FALLING) == followed(FALLING[::-1])
