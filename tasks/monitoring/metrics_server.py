@@ -6,18 +6,16 @@ ListenError     the address cannot be listened on
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+from prometheus_client.exposition import make_wsgi_app
 from prometheus_client.registry import Collector
 
-# A client that sends nothing, or reads nothing, for so long is left.
-CLIENT_S = 15.0
-AT_ONCE = 16
+from checks.watch.server import BoundedConnections, BoundedHandler
+
 PATH = "/metrics"
 TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 HTML = [
@@ -31,20 +29,11 @@ class ListenError(Exception):
     """Nothing listens there. The message says why."""
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = CLIENT_S
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are no news."""
+class _Handler(BoundedHandler, WSGIRequestHandler):
+    """Reads one request, within the time of a connection."""
 
 
-class _Server(ThreadingWSGIServer):
-    """At most AT_ONCE requests at a time: others are closed at once."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._free = threading.Semaphore(AT_ONCE)
-        super().__init__(*arguments, **named)
-
+class _Server(BoundedConnections, WSGIServer):
     def server_bind(self) -> None:
         """Without looking up the host's own name, which may ask a name server."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,21 +41,6 @@ class _Server(ThreadingWSGIServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
 
 
 class _Server6(_Server):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -50,28 +50,36 @@ def test_nothing_else_is_served(server: MetricsServer, path: str) -> None:
     assert 404 == refused.value.code
 
 
-def test_clients_that_say_nothing_are_bounded_and_stop_nobody_for_ever(server: MetricsServer) -> None:
-    """More than the threads are closed at once; when those that say nothing are gone, the others are answered."""
-    silent = [socket.create_connection(("127.0.0.1", server.server_port), 5) for _ in range(CLIENTS)]
-    try:
-        ends_at = time.monotonic() + 60
-        while server._free.acquire(blocking=False):
-            server._free.release()
-            assert time.monotonic() < ends_at
-            time.sleep(0.01)
-        with pytest.raises((ConnectionError, urllib.error.URLError)):
-            fetched(server, METRICS)
-    finally:
-        for one in silent:
-            one.close()
-    ends_at = time.monotonic() + 60
-    while True:
-        try:
-            assert b"a 1\n" == fetched(server, METRICS)
-            break
-        except (ConnectionError, urllib.error.URLError):
-            assert time.monotonic() < ends_at
-            time.sleep(0.05)
+@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
+def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, said: bytes) -> None:
+    """The oldest of them is ended for each new client, whether it is silent or does not come to the end of its request."""
+    with ExitStack() as silent:
+        first, *_ = [silent.enter_context(_client(server, said)) for _ in range(CLIENTS)]
+
+        assert b"a 1\n" == fetched(server, METRICS)
+        with suppress(ConnectionError):
+            assert b"" == first.recv(1)
+
+
+def test_a_client_that_has_asked_is_not_ended_for_one_that_has_not(
+    server: MetricsServer, pages: dict[str, bytes]
+) -> None:
+    """It reads slowly, and is the oldest; what it gets is whole."""
+    pages[METRICS] = b"a 1\n" * 2_000_000
+    with ExitStack() as silent:
+        slow = silent.enter_context(_client(server, b"GET /metrics HTTP/1.0\r\n\r\n"))
+        begun = slow.recv(1)
+        for _ in range(2 * CLIENTS):
+            silent.enter_context(_client(server, b""))
+        answer = begun + b"".join(iter(lambda: slow.recv(1 << 20), b""))
+
+    assert answer.endswith(pages[METRICS])
+
+
+def _client(server: MetricsServer, said: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.server_port), 60)
+    connection.sendall(said)
+    return connection
 
 
 def test_an_address_of_ipv6(pages: dict[str, bytes]) -> None:
