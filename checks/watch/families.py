@@ -166,6 +166,11 @@ PROVEN = _store(
 STORE_READ = _store(
     "prelaunch_store_readable", Kind.GAUGE, "1 if the store could be read at this scrape, else 0."
 )
+STORE_READ_TIME = _store(
+    "prelaunch_store_read_timestamp_seconds",
+    Kind.GAUGE,
+    "When what this scrape serves was read from the store (Unix time).",
+)
 STORE_OMITTED = _store(
     "prelaunch_store_series_omitted",
     Kind.GAUGE,

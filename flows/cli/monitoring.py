@@ -15,7 +15,7 @@ from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import GateFileError, read_gate_file
-from tasks.monitoring.config import ConfigError, Settings, rendered
+from tasks.monitoring.config import SECRET, ConfigError, Settings, rendered
 from tasks.monitoring.exporters import Job
 from tasks.monitoring.targets import TargetsError, document, read_targets, targets_of
 from tasks.monitoring.verify import ENDPOINT_S, ExporterResult, ExporterState, endpoints, verified
@@ -239,7 +239,7 @@ def _config(arguments: argparse.Namespace) -> Exit:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(path.parent, f"it cannot be made ({error.strerror}).") from error
-        write_file(path, text)
+        write_file(path, text, 0o600 if name in SECRET else 0o644)
     written = [str(arguments.out / name) for name in files]
     if arguments.format == "json":
         write_stdout(json_text({"written": written, "error": None}))

@@ -13,6 +13,9 @@ from pathlib import Path
 from tasks.monitoring.exporters import Job, exporter_of
 
 SHIPPED = Path(__file__).parents[2] / "deployments" / "monitoring"
+ALERTMANAGER = "alertmanager.yml"
+# The addresses of webhooks are secrets: whoever has one can write to it.
+SECRET = (ALERTMANAGER,)
 RULES = "rules/prelaunch.rules.yml"
 # What the waiting times in the rules were written for.
 INTERVAL_S = 15.0
@@ -57,7 +60,7 @@ def rendered(settings: Settings) -> dict[str, str]:
     values = _values(settings)
     return {
         "prometheus.yml": _filled(prometheus, values),
-        "alertmanager.yml": _filled((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"), values),
+        ALERTMANAGER: _filled((SHIPPED / ALERTMANAGER).read_text(encoding="utf-8"), values),
         RULES: _scaled((SHIPPED / RULES).read_text(encoding="utf-8"), settings.interval_s / INTERVAL_S),
     }
 

@@ -91,6 +91,7 @@ STORE_EXPORTER = Exporter(
         family.name
         for family in (
             families.STORE_READ,
+            families.STORE_READ_TIME,
             families.STORE_OMITTED,
             families.GATE_END,
             families.DECLARED_NODE,

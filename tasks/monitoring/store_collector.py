@@ -54,6 +54,7 @@ class StoreCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families with what the store says now. It ends within the time of a scrape."""
+        read_at = time.time()
         rows, unread, problem = self._rows()
         if problem != self._problem:
             self._log(f"the store cannot be read: {problem}" if problem else "the store can be read again")
@@ -65,6 +66,7 @@ class StoreCollector(Collector):
         yield from _metrics(
             [
                 (families.STORE_READ, (), 1.0),
+                (families.STORE_READ_TIME, (), read_at),
                 (families.STORE_OMITTED, (), float(len(rows) - len(kept) + unread)),
                 *kept,
             ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,8 +21,10 @@ class OutputError(Exception):
         self.file, self.message = file, message
 
 
-def write_file(path: Path, text: str | None) -> None:
-    """Write the whole file or nothing; None only tries whether it could be written. Raises OutputError."""
+def write_file(path: Path, text: str | None, mode: int = 0o644) -> None:
+    """Write the whole file or nothing; None only tries whether it could be written. A file that is there keeps its owner. Raises
+    OutputError.
+    """
     try:
         if path.exists() and not path.is_file():
             if path.is_dir():
@@ -29,19 +32,22 @@ def write_file(path: Path, text: str | None) -> None:
             if text is not None:
                 path.write_text(text, encoding="utf-8", errors="backslashreplace")
             return
-        _replace(path, text)
+        _replace(path, text, mode)
     except OSError as error:
         remedy = "Choose another place." if path.parent.exists() else f"Make the folder {path.parent} first."
         raise OutputError(path, f"it cannot be written ({error.strerror}). {remedy}") from error
 
 
-def _replace(path: Path, text: str | None) -> None:
+def _replace(path: Path, text: str | None, mode: int) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             if text is not None:
                 file.write(text.encode("utf-8", "backslashreplace"))
-                os.fchmod(file.fileno(), 0o644)
+                os.fchmod(file.fileno(), mode)
+                with suppress(FileNotFoundError, PermissionError):
+                    known = path.stat()
+                    os.fchown(file.fileno(), known.st_uid, known.st_gid)
         if text is not None:
             os.replace(name, path)
     finally:

@@ -35,6 +35,7 @@ TEXTFILE = 'file="/var/lib/prometheus/node-exporter/prelaunch.prom"'
 
 def _watch(labels: str, gpus: int) -> Series:
     found = {f"prelaunch_found_gpus{{{labels}}}": f"{gpus}x{STEPS}"} if gpus else {}
+    told = f'{labels},exported_instance_type="{re.search("instance_type=.([^,]*).", labels)[1]}"'  # type: ignore[index]
     return {
         f"up{{{labels}}}": ON,
         f"prelaunch_watch_last_round_timestamp_seconds{{{labels}}}": NOW,
@@ -42,7 +43,7 @@ def _watch(labels: str, gpus: int) -> Series:
         f"prelaunch_watch_required_observations{{{labels}}}": f"12x{STEPS}",
         f'prelaunch_watch_observations{{outcome="measured",{labels}}}': f"12x{STEPS}",
         f'prelaunch_watch_observations{{outcome="errored",{labels}}}': OFF,
-        f"prelaunch_declared_gpus{{{labels}}}": f"{gpus}x{STEPS}",
+        f"prelaunch_declared_gpus{{{told}}}": f"{gpus}x{STEPS}",
         f"prelaunch_findings_omitted{{{labels}}}": OFF,
         **found,
     }
@@ -83,6 +84,7 @@ HEALTHY: Mapping[str, str] = {
     f"up{{{STORE}}}": ON,
     f"prelaunch_store_readable{{{STORE}}}": ON,
     f"prelaunch_store_series_omitted{{{STORE}}}": OFF,
+    f"prelaunch_store_read_timestamp_seconds{{{STORE}}}": NOW,
     f'prelaunch_gate_end_timestamp_seconds{{cluster="c",{STORE}}}': f"-86400x{STEPS}",
     f'prelaunch_declared_node{{cluster="c",node="n0",{STORE}}}': ON,
     f'prelaunch_declared_node{{cluster="c",node="n1",{STORE}}}': ON,
@@ -141,6 +143,11 @@ def _missing(family: str, series: str) -> Alert:
     return "PrelaunchMetricMissing", labels(series, family=family, **OWNER)
 
 
+# An exporter of each of four nodes of another cluster.
+DOWN = tuple(f'job="efa",instance="b{node}:9109",cluster="big",node="b{node}"' for node in range(4))
+# A round ends every minute, and each is seen in four scrapes.
+ROUNDS = " ".join(["{}x3"] * 10)
+
 SITUATIONS = (
     Situation("healthy", HEALTHY),
     Situation(
@@ -176,6 +183,30 @@ SITUATIONS = (
         (_down(WATCH1), _down(NODE1)),
     ),
     Situation(
+        "all nodes of a cluster are down",
+        {**HEALTHY, **dict.fromkeys((f"up{{{one}}}" for one in DOWN), OFF)},
+        (
+            ("PrelaunchClusterDown", {"cluster": "big", **ON_CALL}),
+            *(_down(one) for one in DOWN),
+        ),
+    ),
+    Situation(
+        "three of four nodes are down: each is named",
+        {
+            **HEALTHY,
+            **dict.fromkeys((f"up{{{one}}}" for one in DOWN[:-1]), OFF),
+            f"up{{{DOWN[-1]}}}": ON,
+            f"node_amazonefa_info{{{DOWN[-1]}}}": ON,
+        },
+        tuple(_down(one) for one in DOWN[:-1]),
+    ),
+    Situation(
+        "every second scrape of a watch fails",
+        changed("^up.*n1:9402", values=" ".join(["1 0"] * (STEPS // 2))),
+        (("PrelaunchTargetFlapping", labels(WATCH1, **ON_CALL)),),
+    ),
+    Situation("a node was restarted", changed("^up.*n1:", values="1x16 0x4 1x20")),
+    Situation(
         "a declared node never existed",
         {**HEALTHY, f'prelaunch_declared_node{{cluster="c",node="n9",{STORE}}}': ON},
         (("PrelaunchNodeUnwatched", {"cluster": "c", "node": "n9", **OWNER}),),
@@ -204,6 +235,43 @@ SITUATIONS = (
         "the host engine was restarted, and old values stay",
         changed("ENERGY", values=f"7x{STEPS}"),
         (("PrelaunchDcgmFrozen", {**C0, **OWNER}),),
+    ),
+    Situation(
+        "the values of one of two GPUs are old ones",
+        changed('ENERGY.*gpu="1"', values=f"7x{STEPS}"),
+        (("PrelaunchDcgmFrozen", {**C0, **OWNER}),),
+    ),
+    Situation(
+        "the watch of a GPU node was told cpu",
+        {
+            **gone("(declared|found)_gpus.*n0"),
+            f'prelaunch_declared_gpus{{{WATCH0},exported_instance_type="cpu"}}': OFF,
+        },
+        (
+            (
+                "PrelaunchWatchWrongType",
+                {**C0, "instance_type": "p5.48xlarge", "exported_instance_type": "cpu", **OWNER},
+            ),
+        ),
+    ),
+    Situation(
+        "the gate file has SageMaker's name of a type",
+        {
+            key.replace('instance_type="p5', 'instance_type="ml.p5', 1): value
+            for key, value in HEALTHY.items()
+        },
+    ),
+    *(
+        Situation(
+            f"a node whose clock is {seconds} s off",
+            changed("last_round.*n0", values=ROUNDS.format(*(15 * one + seconds for one in range(0, 40, 4)))),
+            (("PrelaunchWatchStale", {**C0, **ON_CALL}),),
+        )
+        for seconds in (-180, -150, -120, -90, 60, 120, 180)
+    ),
+    Situation(
+        "a node whose clock is a second off",
+        changed("last_round.*n0", values=ROUNDS.format(*(15 * one + 1 for one in range(0, 40, 4)))),
     ),
     Situation(
         "the watch ends no round any more",
@@ -310,6 +378,11 @@ SITUATIONS = (
         "the store cannot be read",
         {**gone("^prelaunch_(store|gate|declared_node)"), f"prelaunch_store_readable{{{STORE}}}": OFF},
         (("PrelaunchStoreUnreadable", labels(STORE, **OWNER)),),
+    ),
+    Situation(
+        "the exporter of the store serves what it read long ago",
+        changed("store_read_timestamp", values=OLD),
+        (("PrelaunchStoreStale", labels(STORE, **OWNER)),),
     ),
     Situation(
         "no gate has run for eight days",

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,13 @@ import yaml
 
 from checks.cli import add_verbs
 from checks.command_line import Parser
+from checks.process.free_ports import free_port
 from flows.cli.verbs import whole_parser
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SHIPPED, Settings, rendered
 from tasks.monitoring.exporters import NODE_EXPORTERS, exporter_of
 from tasks.monitoring.targets import document, targets_of
+from tests.deployments.monitoring.alert_world import Pages, World, get, until
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
 
 ROOT = Path(__file__).parents[3]
@@ -138,6 +141,84 @@ def test_alertmanager_takes_the_configuration(tmp_path: Path, settings: Settings
     ]
 
 
+@pytest.mark.needs("promtool")
+def test_an_outage_of_a_cluster_silences_what_follows_from_it_and_no_finding() -> None:
+    """Each alert about what does not come from a node; never one about what was found on it, or about another cluster."""
+    [rule] = yaml.safe_load(rendered(SETTINGS)["alertmanager.yml"])["inhibit_rules"]
+    [matcher] = rule["target_matchers"]
+    silenced = {
+        one["alert"]
+        for one in ALERTS
+        if re.fullmatch(matcher.partition("=~")[2].strip().strip('"'), one["alert"])
+    }
+
+    assert (['alertname = "PrelaunchClusterDown"'], ["cluster"]) == (rule["source_matchers"], rule["equal"])
+    assert {
+        "PrelaunchTargetDown",
+        "PrelaunchTargetFlapping",
+        "PrelaunchGpusUnmonitored",
+        "PrelaunchDcgmFrozen",
+        "PrelaunchMetricMissing",
+        "PrelaunchWatchStale",
+        "PrelaunchRoundIncomplete",
+        "PrelaunchTextfileStale",
+        "PrelaunchTextfileGone",
+    } == silenced
+
+
+@pytest.mark.needs("prometheus-alertmanager", "unshare")
+@pytest.mark.root
+def test_an_outage_of_64_nodes_is_one_notification(tmp_path: Path) -> None:
+    """The real Alertmanager: of two nodes of another cluster both are named, in one notification as well."""
+    port, hook = free_port(), free_port()
+    with Pages(("127.0.0.1", hook)) as heard:
+        address = f"http://127.0.0.1:{hook}"
+        settings = Settings(address + "/on-call", address + "/owner", address + "/heartbeat", interval_s=2)
+        (tmp_path / "alertmanager.yml").write_text(rendered(settings)["alertmanager.yml"])
+        program = "prometheus-alertmanager"
+        argv = (
+            *World.sharing(program), program, f"--config.file={tmp_path / 'alertmanager.yml'}", "--cluster.listen-address=",
+            f"--storage.path={tmp_path / 'am'}", f"--web.listen-address=127.0.0.1:{port}", "--web.get-concurrency=16",
+            "--web.timeout=30s",
+        )  # fmt: skip
+        with (
+            open(tmp_path / "log", "wb") as log,
+            subprocess.Popen(argv, stdout=log, stderr=log, cwd=tmp_path) as running,
+        ):
+            try:
+                until("it is ready", lambda: get(f"http://127.0.0.1:{port}/api/v2/status") != {})
+                down = [
+                    _alert("PrelaunchTargetDown", cluster, node, job)
+                    for cluster, nodes in (("big", range(64)), ("small", range(2)))
+                    for node in nodes
+                    for job in ("node", "prelaunch-watch")
+                ]
+                outage = [_alert("PrelaunchClusterDown", "big", "", "")]
+                body = json.dumps(down + outage).encode()
+                request = urllib.request.Request(
+                    f"http://127.0.0.1:{port}/api/v2/alerts",
+                    body,
+                    {"Content-Type": "application/json"},
+                )
+                urllib.request.urlopen(request, timeout=10).close()
+                until("both are heard", lambda: len(heard.posted) >= 2)
+            finally:
+                running.terminate()
+    said = sorted(
+        (body["groupLabels"]["alertname"], body["groupLabels"]["cluster"], len(body["alerts"]))
+        for _, body in heard.posted
+    )
+
+    assert [("PrelaunchClusterDown", "big", 1), ("PrelaunchTargetDown", "small", 4)] == said
+
+
+def _alert(name: str, cluster: str, node: object, job: str) -> dict[str, object]:
+    labels = {
+        "alertname": name, "cluster": cluster, "node": f"n{node}", "job": job, "instance": f"n{node}:1", "notify": "on-call"
+    }  # fmt: skip
+    return {"labels": labels, "annotations": {"summary": "x"}}
+
+
 # ------------------------------------------------------------------------------------------------ services
 
 
@@ -223,7 +304,7 @@ FAKE = {
     "aws": OUTPUTS,
     "sinfo": "printf 'ip-10-0-0-%s\\n' 2 1 4 3 3",
     "hostname": 'echo "10.0.0.7 fd00::7 "',
-    **dict.fromkeys(("systemctl", "docker", "apt-get", "nvidia-smi"), ":"),
+    **dict.fromkeys(("systemctl", "docker", "apt-get", "nvidia-smi", "chown"), ":"),
 }
 
 
@@ -266,6 +347,15 @@ def test_the_controller_of_hyperpod_gets_prometheus(tmp_path: Path) -> None:
     assert [f"ip-10-0-0-{number}" for number in (1, 2, 3, 4)] == nodes
     assert "systemctl enable --now prelaunch-exporter prometheus-alertmanager prometheus" in calls
     assert f"STORE={GATE}" in (etc / "prelaunch" / "exporter.env").read_text()
+    # Webhooks are secrets, and Alertmanager has no password: they are its user's alone, and it listens on this machine alone.
+    assert 0o600 == (etc / "prometheus" / "alertmanager.yml").stat().st_mode & 0o777
+    assert f"chown prometheus: {etc / 'prometheus' / 'alertmanager.yml'}" in calls
+    settings = (etc / "default" / "prometheus-alertmanager").read_text()
+    assert "--web.listen-address=127.0.0.1:9093 --cluster.listen-address= --web.get-concurrency=" in settings
+    assert (
+        "MemoryMax="
+        in (etc / "systemd/system/prometheus-alertmanager.service.d" / "prelaunch.conf").read_text()
+    )
 
 
 def test_a_node_of_hyperpod_gets_the_watch(tmp_path: Path) -> None:

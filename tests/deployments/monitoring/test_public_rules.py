@@ -26,6 +26,8 @@ THEIRS: dict[str, set[str]] = {
     "Slurm's exporter stopped": {"TargetDown"},
     "the EFA exporter stopped": {"TargetDown"},
     "a node is cut off": {"TargetDown"},
+    "all nodes of a cluster are down": {"TargetDown"},
+    "three of four nodes are down: each is named": {"TargetDown"},
     "an Xid, after which the GPU was reset": {"Xid", "HealthyGpus"},
 }
 

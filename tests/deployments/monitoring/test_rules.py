@@ -188,6 +188,48 @@ def test_two_scrapes_that_fail_are_an_alert_and_one_is_none(tmp_path: Path) -> N
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
+def test_a_pause_of_prometheus_is_no_alert(tmp_path: Path) -> None:
+    """It is stopped for three minutes, and evaluates at once what it had before: each rule waits for a scrape."""
+    scraped, paused = 4, 12
+    series = [
+        {"series": name, "values": f"{_first(values, scraped)} {_later(values, scraped, paused)}"}
+        for name, values in HEALTHY.items()
+    ]
+    test = {
+        "interval": "15s",
+        "input_series": series,
+        "alert_rule_test": [
+            {"eval_time": at, "alertname": name, "exp_alerts": []}
+            for at in ("4m", "8m")
+            for name in NAMES
+            if name != HEARTBEAT
+        ],
+    }
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(bare()))
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "4m", "tests": [test]}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(document, width=500))
+    done = promtool("test", "rules", tmp_path / "test.yml")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def _parts(values: str) -> tuple[int, int]:
+    """The first value and the step of "7x40" or "0+15x40"."""
+    match = re.fullmatch(r"(-?[0-9]+)(?:[+]([0-9]+))?x[0-9]+", values)
+    assert match, values
+    return int(match[1]), int(match[2] or 0)
+
+
+def _first(values: str, steps: int) -> str:
+    begin, step = _parts(values)
+    return f"{begin}+{step}x{steps}"
+
+
+def _later(values: str, steps: int, gap: int) -> str:
+    begin, step = _parts(values)
+    return f"_x{gap} {begin + step * (steps + gap + 1)}+{step}x20"
+
+
 def test_alerts_come_within_three_intervals() -> None:
     """A scrape begins within one and takes at most a third; an evaluation follows within a fifth; then the rule waits."""
     for_s = max(int(rule["for"][:-1]) for rule in ALERTS if rule.get("for", "").endswith("s"))
@@ -199,7 +241,12 @@ def test_alerts_that_wait_longer_are_these() -> None:
     """docs/monitoring.md names their times."""
     slow = {rule["alert"]: rule["for"] for rule in ALERTS if rule.get("for", "18s") != "18s"}
 
-    assert {"PrelaunchMetricMissing": "1m", "PrelaunchDcgmFrozen": "2m", "PrelaunchEfaErrors": "1m"} == slow
+    assert {
+        "PrelaunchMetricMissing": "1m",
+        "PrelaunchTargetFlapping": "1m",
+        "PrelaunchDcgmFrozen": "2m",
+        "PrelaunchEfaErrors": "1m",
+    } == slow
 
 
 @pytest.mark.parametrize("alert", ["PrelaunchWatchStale", "PrelaunchTextfileStale"])

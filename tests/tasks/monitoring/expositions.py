@@ -42,7 +42,7 @@ def dcgm(gpus: int = 8) -> str:
 
 EFA = 'node_amazonefa_info{device="rdmap0s6"} 1\n'
 STORE = (
-    "prelaunch_store_readable 1\nprelaunch_store_series_omitted 0\n"
+    f"prelaunch_store_readable 1\nprelaunch_store_series_omitted 0\nprelaunch_store_read_timestamp_seconds {NOW}\n"
     'prelaunch_gate_end_timestamp_seconds{cluster="c"} 1\nprelaunch_declared_node{cluster="c",node="n"} 1\n'
 )
 

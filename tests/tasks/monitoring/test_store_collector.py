@@ -155,6 +155,16 @@ def test_a_node_is_proven_by_the_last_go_that_measured_it(kept: Scraped) -> None
     )
 
 
+def test_each_scrape_says_when_it_read_the_store(kept: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that an exporter which serves an old answer is noticed."""
+    read = []
+    for now in (1000.0, 2000.0):
+        monkeypatch.setattr("tasks.monitoring.store_collector.time.time", lambda now=now: now)
+        read.append(kept.series()["prelaunch_store_read_timestamp_seconds", ""])
+
+    assert [1000.0, 2000.0] == read
+
+
 def test_removed_gates_are_gone_at_the_next_scrape(kept: Scraped) -> None:
     """Nothing is remembered: a cluster without gates has no series."""
     kept.series()
@@ -183,7 +193,7 @@ def test_a_store_that_cannot_be_read_has_one_sample(
     kept: Scraped, fault: Callable[[FolderStore], None]
 ) -> None:
     """Nothing of the scrape before is served again; the reason is logged once, and so is its end."""
-    before = kept.series()
+    before = kept.series().keys()
     fault(kept.store)
 
     assert [ONLY, ONLY] == [kept.series(), kept.series()]
@@ -191,7 +201,7 @@ def test_a_store_that_cannot_be_read_has_one_sample(
     kept.store.delete(record_key(gate_id(9)))
     for number, report in ((0, healthy()), (1, wrong_sums(healthy())), (2, healthy(nodes=3))):
         keep(kept.store, number, report, cluster="other" if number == 2 else "c")
-    assert before == kept.series()
+    assert before == kept.series().keys()
     assert "the store can be read again" == kept.log[-1]
 
 
@@ -257,10 +267,10 @@ def test_the_number_of_series_is_bounded_and_said(tmp_path: Path) -> None:
     keep(store, 1, healthy(), cluster="other")
     found = scraped(store, most_series=100).series()
 
-    assert 102 == len(found)
+    assert 103 == len(found)
     assert 'cluster="other"' in {labels for _, labels in found}
     omitted = found["prelaunch_store_series_omitted", ""]
-    assert omitted == len(scraped(store).series()) - 102
+    assert omitted == len(scraped(store).series()) - 103
 
 
 HOSTILE = 'a"b\\c\nd{}\x1b[31m' + "x" * 1000
