@@ -98,6 +98,71 @@ def test_kustomize_builds_it(base: Path) -> None:
     assert {who["namespace"] for one in made for who in one.get("subjects", ())} <= {described["namespace"]}
 
 
+@pytest.mark.parametrize("base", ["gate", "hyperpod", "remediation"])
+def test_what_is_of_the_whole_cluster_has_the_namespace_in_its_name(base: str) -> None:
+    """So that the gate of another namespace takes nothing over, and its removal removes nothing of this one."""
+    described = yaml.safe_load((FOLDER / base / "kustomization.yaml").read_text())
+    (replaced,) = described["replacements"]
+    places = {
+        (target["select"]["kind"], field)
+        for target in replaced["targets"]
+        for field in target["fieldPaths"]
+        if target.get("options") == {"delimiter": ":", "index": 1}
+    }
+    rules = FOLDER / ("gate" if base == "hyperpod" else base) / "rbac.yaml"
+    wide = [made for made in documents(rules) if made["kind"].startswith("Cluster")]
+    names = {made["metadata"]["name"] for made in wide}
+
+    assert ("metadata.namespace", 2) == (replaced["source"]["fieldPath"], len(wide))
+    assert {
+        ("ClusterRole", "metadata.name"),
+        ("ClusterRoleBinding", "metadata.name"),
+        ("ClusterRoleBinding", "roleRef.name"),
+    } == places
+    assert all(name.endswith(":prelaunch") for name in names)
+    assert {made["roleRef"]["name"] for made in wide if "roleRef" in made} <= names
+
+
+def test_no_base_is_in_a_namespace_of_others() -> None:
+    """A gate reads secrets and pods of its namespace."""
+    names = {yaml.safe_load((base / "kustomization.yaml").read_text())["namespace"] for base in BASES}
+
+    assert {"prelaunch", "hyperpod-prelaunch"} == names
+
+
+def test_prometheus_may_scrape_a_training() -> None:
+    """From its own namespace, on any port: what a training serves is its own decision."""
+    (policy,) = documents(FOLDER / "gate" / "network-policy.yaml")
+    (rule,) = policy["spec"]["ingress"]
+
+    assert "ports" not in rule
+    assert ["podSelector", "namespaceSelector"] == [key for row in rule["from"] for key in row]
+
+
+def test_every_empty_folder_of_a_pod_has_a_limit() -> None:
+    """A node whose disk is full ends the pods of others."""
+    watch = ROOT / "deployments" / "monitoring" / "kubernetes" / "watch-daemonset.yaml"
+    volumes = [
+        volume
+        for path in (*FILES, *EXAMPLES, watch)
+        for made in documents(path)
+        if made["kind"] in ("Pod", "Job", "DaemonSet")
+        for volume in (made["spec"].get("template") or made)["spec"]["volumes"]
+        if "emptyDir" in volume
+    ]
+
+    assert volumes and all(volume["emptyDir"].get("sizeLimit") for volume in volumes)
+
+
+@pytest.mark.parametrize("gate", ["eks-p5", "eks-p5-injob", "hyperpod-eks"])
+def test_the_images_of_a_gate_file_have_digests(gate: str) -> None:
+    """A tag may be another image tomorrow."""
+    made = tomllib.loads((FOLDER.parent / "gates" / f"{gate}.toml").read_text())
+
+    for image in (made["cluster"]["options"]["image"], made["training"]["image"]):
+        assert re.fullmatch(r"[^@:]+@sha256:[0-9a-f]{64}", image)
+
+
 def test_the_image_of_a_gate_in_a_cluster_has_a_digest() -> None:
     """A tag may be another image tomorrow."""
     (image,) = yaml.safe_load((FOLDER / "runner" / "kustomization.yaml").read_text())["images"]

@@ -29,11 +29,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def gate_file(folder: Path, cluster: Cluster, placement: str) -> Path:
+def gate_file(folder: Path, cluster: Cluster, placement: str, workload: str = "jobs") -> Path:
     """The shipped gate file with few checks, on the stand-in."""
     python = few_checks.interpreter(folder / "few-python")
     options = [
-        f'placement = "{placement}"', f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2",
+        f'placement = "{placement}"', f'workload = "{workload}"',
+        f'python = "{python}"', f'kubeconfig_file = "{cluster.kubeconfig}"', "poll_seconds = 0.2",
         "grace_s = 1.0", f'pod_template_file = "{host_files(folder / "pod.yaml", ("/etc/machine-id",))}"',
     ]  # fmt: skip
     changes = {
@@ -59,10 +60,10 @@ def kept(path: Path, outcome: Outcome, name: str) -> Any:
 
 
 def trained(cluster: Cluster) -> dict[str, str]:
-    """The nodes of Kubernetes on which the training ran, by the pods' host names."""
+    """The nodes of Kubernetes on which the training ran, by the pods' host names; those of an Indexed Job have none."""
     pods = cluster.server.objects["pods"]
     return {
-        pods[name]["spec"]["hostname"]: pods[name]["spec"]["nodeName"]
+        pods[name]["spec"].get("hostname", name): pods[name]["spec"]["nodeName"]
         for name, rows in cluster.server.logs.items()
         if name in pods and any(line == "trained" for _, line in rows)
     }
@@ -84,6 +85,28 @@ def test_a_healthy_cluster_trains(cluster: Cluster, tmp_path: Path, placement: s
         for row in (node["identity"] for node in report["nodes"])
     )
     assert cluster.server.names("secrets") == [] and cluster.running() == []
+
+
+def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """An Indexed Job, as a queue needs it. Its pods get the nodes in another order than those that checked."""
+    path = gate_file(tmp_path, cluster, "pinned", "indexed")
+    turned: list[bool] = []
+
+    def turn() -> None:
+        if not turned and len(cluster.server.names("jobs")) > 1:
+            cluster.nodes.reverse()
+            turned.append(True)
+
+    cluster.beside.append(turn)
+    outcome = gate(path)
+    report = kept(path, outcome, "health_check_metrics.json")
+    tested = {node["identity"]["engine_node"] for node in report["nodes"]}
+
+    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
+    assert turned and set(trained(cluster).values()) == tested
+    assert any("confirmed" in proof for proof in kept(path, outcome, "outcome.json")["placement"]["proof"])
 
 
 def test_a_pod_that_is_not_where_kubernetes_says_is_refused(cluster: Cluster, tmp_path: Path) -> None:

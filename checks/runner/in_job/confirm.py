@@ -10,8 +10,8 @@ from checks.value_types import DecodeError
 
 SAME = ("host", "boot_id", "gpu_uuids", "driver")
 # Another job of a warm pool may give a machine another name and another index: the token, which the check
-# left on the machine itself, takes the place of the name.
-SAME_IN_POOL = ("pool_token", "boot_id", "gpu_uuids", "driver")
+# left on the machine itself, takes the place of the name. So does the engine's own name of the node, where there is one.
+NAMES_IN_POOL = ("pool_token", "engine_node")
 
 
 def confirm_here(pass_path: Path, node: str, gpus_per_node: int = 0) -> list[str]:
@@ -42,15 +42,15 @@ def claim(pass_path: Path, gpus_per_node: int = 0) -> tuple[str, list[str]]:
 
 def among(proven: Pass, found: Mapping[str, str], gpus_per_node: int = 0) -> tuple[str, list[str]]:
     """The same for a given identity."""
-    token = found.get("pool_token", "")
-    if not token:
+    key = next((one for one in NAMES_IN_POOL if found.get(one)), "")
+    if not key:
         return "", [
             "this machine has no pool token: it joined the pool after the check, or its disk was cleaned"
         ]
-    then = next((known for known in proven.nodes if known.identity.get("pool_token") == token), None)
+    then = next((known for known in proven.nodes if known.identity.get(key) == found[key]), None)
     if then is None:
-        return "", ["this machine's pool token is not one of those that the check wrote"]
-    lines = differences(then.identity, found, gpus_per_node, SAME_IN_POOL)
+        return "", [f"this machine's {key.replace('_', ' ')} is not one of those that passed"]
+    lines = differences(then.identity, found, gpus_per_node, (key, "boot_id", "gpu_uuids", "driver"))
     return ("", [f"as {then.name}: {line}" for line in lines]) if lines else (then.name, [])
 
 

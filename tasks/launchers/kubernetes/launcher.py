@@ -51,7 +51,7 @@ from tasks.launchers.kubernetes.job_states import (
     together,
     workload_view,
 )
-from tasks.launchers.kubernetes.options import KubernetesOptions, Reports
+from tasks.launchers.kubernetes.options import PINNABLE, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.output import Output, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
 from tasks.launchers.kubernetes.pod_template import host_ids, read_template
@@ -87,7 +87,7 @@ class KubernetesLauncher:
         self.api = Api(options.namespace, options.kubeconfig_file, options.context)
         self.form = FORMS[options.workload]
         self.placement = options.strength
-        pinned = {Placement.PINNED: 0.0} if self.form.each else {}
+        pinned = {Placement.PINNED: 0.0} if options.workload in PINNABLE else {}
         self.offers = {Placement.IN_JOB: 0.0, **pinned}
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60

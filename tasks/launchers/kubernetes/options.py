@@ -52,6 +52,10 @@ class Reports(StrEnum):
     VOLUME = "volume"
 
 
+# With a Job per node each pod gets its own node. The pods of an Indexed Job get the same nodes in any order, and find out which.
+PINNABLE = (Workload.JOBS, Workload.INDEXED)
+
+
 @dataclass(frozen=True)
 class KubernetesOptions:
     """`context` and `kubeconfig_file` choose the cluster; without them kubectl's own, or in a pod its service account.
@@ -62,7 +66,8 @@ class KubernetesOptions:
     `only_nodes` ("a,b") are the only ones that its pods may get, also while Prelaunch holds them (re-tests).
 
     `prefix` is s3://bucket/prefix in `region` (reports = "s3"); `folder` is a path that the pods see on `volume_claim`, or on the
-    template's volume "reports", and that this machine sees as well (reports = "volume").
+    template's volume "reports", and that this machine sees as well (reports = "volume"). `priority_class` is a PriorityClass of the
+    cluster.
 
     Pods wait `join_s` for each other. `start_minutes` is how long they may wait for nodes, `image_minutes` for an image that cannot
     be pulled now; `grace_s` is how long the training may take to end, `silence_s` how long the API server may be silent. Ended pods
@@ -85,6 +90,7 @@ class KubernetesOptions:
     gpu_resource: Annotated[str, Text(RESOURCE, 253)] = "nvidia.com/gpu"
     efa_per_node: Annotated[int, Range(0, 64)] = 0
     queue: Name = ""
+    priority_class: Annotated[str, Text(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", 253)] = ""
     only_nodes: Annotated[str, Text(r"([a-z0-9.-]+(,[a-z0-9.-]+)*)?", 100_000)] = ""
     one_pod_per_node: bool = True
     exclude_failed: bool = False
@@ -113,9 +119,17 @@ class KubernetesOptions:
             raise LaunchRejected('reports = "volume" needs a folder, and nothing else uses one.')
         if self.volume_claim and not self.folder:
             raise LaunchRejected('volume_claim is for reports = "volume". Name a folder on it.')
-        if self.workload is not Workload.JOBS and self.strength is Placement.PINNED:
+        if self.workload not in PINNABLE and self.strength is Placement.PINNED:
             raise LaunchRejected(
-                'placement = "pinned" needs workload = "jobs": the pods of one workload cannot be given to a node each.'
+                'placement = "pinned" needs workload = "jobs" or "indexed": operators place their pods themselves.'
+            )
+        if (
+            self.workload is Workload.INDEXED
+            and self.strength is Placement.PINNED
+            and not self.one_pod_per_node
+        ):
+            raise LaunchRejected(
+                'placement = "pinned" with workload = "indexed" needs one_pod_per_node: each pod takes one of the nodes that passed.'
             )
         if self.queue and self.workload is Workload.JOBS:
             raise LaunchRejected(

@@ -34,6 +34,18 @@ START, PASSED = "start.sh", "pass.json"
 # Behind grace_s: the last reports and their copies (container/agent/settings.py, GRACE_S).
 UPLOAD_S = 40.0
 CODE_SUFFIX, ANSWERS_SUFFIX = "-code", "-answers"
+# What the Pod Security level "restricted" asks for. The user is nobody: the image decides which files it may read.
+POD_SECURITY: Table = {
+    "runAsNonRoot": True,
+    "runAsUser": 65534,
+    "runAsGroup": 65534,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Table = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+# Whoever makes nodes fewer must not move a training: cluster-autoscaler, FAQ; Karpenter, "Disruption".
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+# A pod whose files grow for ever is ended before its node has no disk left. /dev/shm counts as memory of the pod.
+SCRATCH_SIZE, SHM_SIZE = "100Gi", "256Gi"
 # In a plan, before anything passed.
 NOT_YET = "the-node-that-passed"  # a name that the API takes
 
@@ -69,12 +81,17 @@ def pod_of(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]
     # The agent asks nothing of the API.
     if "automountServiceAccountToken" not in given:
         spec["automountServiceAccountToken"] = False
+    if "securityContext" not in given:
+        spec["securityContext"] = dict(POD_SECURITY)
+    if options.priority_class:
+        spec["priorityClassName"] = options.priority_class
     if options.service_account:
         spec["serviceAccountName"] = options.service_account
     if given.get("hostNetwork") and "dnsPolicy" not in given:
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     container = _container(job, options, template, number)
-    made = merged(template, {"labels": labels}, spec, container)
+    metadata: Table = {"labels": labels, **({"annotations": dict(STAYS)} if job.work.trains else {})}
+    made = merged(template, metadata, spec, container)
     _place(made["spec"], job, options, index)
     return made
 
@@ -92,10 +109,11 @@ def image_of(job: JobSpec, options: KubernetesOptions) -> str:
 def agent_words(job: JobSpec, options: KubernetesOptions) -> tuple[str, ...]:
     """The arguments of the agent in each pod."""
     observe = ("--observe",) if job.observe else ()
+    any_order = () if FORMS[options.workload].each else ("--pooled",)
     told: dict[Work, tuple[str, ...]] = {
         Work.COMMAND: ("exec",),
         Work.CHECK: ("check",),
-        Work.CONFIRM: ("gate", "--confirm", f"{IN}/{PASSED}", *observe),
+        Work.CONFIRM: ("gate", "--confirm", f"{IN}/{PASSED}", *any_order, *observe),
         Work.GATE: ("gate", *observe, *(("--ask-s", f"{job.ask_s:g}") if job.ask_s else ())),
     }
     if job.work is Work.CHECK:
@@ -141,15 +159,23 @@ def _container(job: JobSpec, options: KubernetesOptions, template: Mapping[str, 
         if options.code is Code.CONFIGMAP
         else ("python3", "-m", "container.agent")
     )
+    own_names = {row.get("name") for row in _own_container(template).get("env") or ()} | set(job.environment)
+    # Nobody's own home is a place where it may not write.
+    home = [] if "HOME" in own_names else [{"name": "HOME", "value": ROOT}]
     return {
         "name": FORMS[options.workload].container,
         "image": image_of(job, options),
         "command": list(own),
         "args": [word.replace("$(", "$$(") for word in agent_words(job, options)],
-        "env": [*_environment(job, options), number, *_training(job)],
+        "env": [*home, *_environment(job, options), number, *_training(job)],
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION,
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        **(
+            {}
+            if "securityContext" in _own_container(template)
+            else {"securityContext": dict(CONTAINER_SECURITY)}
+        ),
         **({"resources": {"limits": asked}} if asked else {}),
     }
 
@@ -197,7 +223,7 @@ def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, An
     code = [{"configMap": {"name": job.name + CODE_SUFFIX}}] if options.code is Code.CONFIGMAP else []
     key = {"secret": {"name": job.name, "items": [{"key": secret_key.FILE, "path": secret_key.FILE}]}}
     made: list[Table] = [
-        {"name": "prelaunch", "emptyDir": {}},
+        {"name": "prelaunch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}},
         {
             "name": "prelaunch-files",
             "projected": {"sources": [{"configMap": {"name": job.name}}, *code, key]},
@@ -208,7 +234,7 @@ def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, An
         made.append({"name": "prelaunch-answers", "configMap": answers})
     if not _has_shm(template):
         # A container's own has 64 MiB (containerd and CRI-O), and ranks of one node communicate through it.
-        made.append({"name": "prelaunch-shm", "emptyDir": {"medium": "Memory"}})
+        made.append({"name": "prelaunch-shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}})
     if options.volume_claim:
         made.append({"name": "reports", "persistentVolumeClaim": {"claimName": options.volume_claim}})
     elif options.reports is Reports.VOLUME:
@@ -221,9 +247,14 @@ def _volumes(job: JobSpec, options: KubernetesOptions, template: Mapping[str, An
 
 
 def _has_shm(template: Mapping[str, Any]) -> bool:
-    containers: Sequence[Mapping[str, Any]] = (template.get("spec") or {}).get("containers") or ({},)
-    mounts = containers[0].get("volumeMounts") or ()
+    mounts = _own_container(template).get("volumeMounts") or ()
     return any(mount.get("mountPath") == SHM for mount in mounts)
+
+
+def _own_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container of the template, {} if it has none."""
+    containers: Sequence[Mapping[str, Any]] = (template.get("spec") or {}).get("containers") or ({},)
+    return containers[0]
 
 
 def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | None) -> None:
@@ -231,13 +262,15 @@ def _place(spec: Table, job: JobSpec, options: KubernetesOptions, index: int | N
     fields: list[Table] = [
         {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in job.exclude
     ]
-    if options.strength is Placement.PINNED and job.work is Work.CONFIRM and index is not None:
-        fields.append({"key": "metadata.name", "operator": "In", "values": [_passed(job)[index]]})
+    pinned = _passed(job) if options.strength is Placement.PINNED and job.work is Work.CONFIRM else ()
+    if pinned and index is not None:
+        fields.append({"key": "metadata.name", "operator": "In", "values": [pinned[index]]})
     affinity = spec.setdefault("affinity", {})
     only = tuple(filter(None, options.only_nodes.split(",")))
     # Terms are alternatives, and a field has one value (k8s.io/api, NodeSelectorTerm): a term per node, each with all the rest.
     alternatives = [
-        [*fields, {"key": "metadata.name", "operator": "In", "values": [node]}] for node in only
+        [*fields, {"key": "metadata.name", "operator": "In", "values": [node]}]
+        for node in (only if index is not None or not pinned else pinned)
     ] or [fields]
     if any(alternatives):
         node = affinity.setdefault("nodeAffinity", {})

@@ -170,7 +170,10 @@ class KubernetesCluster:
             "env": environment,
         }
         path = folder / "pod.yaml"
-        path.write_text(json.dumps({"spec": {"volumes": volumes, "containers": [container]}}))
+        # The folders of the machine that stand in for the image and the volume are root's.
+        root = {"runAsUser": 0}
+        made = {"spec": {"securityContext": root, "volumes": volumes, "containers": [container]}}
+        path.write_text(json.dumps(made))
         return str(path)
 
     # ------------------------------------------------------------------------------------------------ how it is started

@@ -181,7 +181,7 @@ def test_the_rights_name_the_files_that_grant_them() -> None:
     for gate, part in (("eks-p5-injob", "gate"), ("hyperpod-eks", "hyperpod")):
         assert f"kubernetes/{part}: kubectl apply -k " in rights(gate).replace(
             ", in namespace prelaunch", ""
-        ).replace(", in namespace kubeflow", "")
+        ).replace(", in namespace hyperpod-prelaunch", "")
         assert (folder / "kubernetes" / part / "kustomization.yaml").is_file()
     assert "root, for network namespaces" in rights("local-namespaces")
     assert "may submit to the partition" in rights("slurm-p5")

@@ -53,7 +53,8 @@ def test_a_machine_of_the_pool_is_known_under_any_name(found: dict[str, str], na
     [
         (identity(pool_token=""), "no pool token"),
         ({key: value for key, value in identity().items() if key != "pool_token"}, "no pool token"),
-        (identity(pool_token="token-3"), "not one of those"),
+        (identity(pool_token="token-3"), "pool token is not one of those"),
+        (identity(pool_token="", engine_node="worker-9"), "engine node is not one of those"),
         (identity(gpu_uuids="GPU-1,GPU-9"), "gpu_uuids was GPU-1,GPU-2 and is now GPU-1,GPU-9"),
         (identity(pool_token="token-2"), "as algo-2: boot_id"),
         (identity(boot_id="after a reboot"), "boot_id"),
@@ -75,6 +76,23 @@ def test_what_was_never_known_proves_nothing(key: str, gpus: int) -> None:
     proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("algo-1", 0, unknown),))
 
     assert ("", [f"as algo-1: {key} is not known"]) == among(proven, unknown, gpus)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"host": "node-1", "engine_node": "worker-0"}, "node-0"),
+        ({"engine_node": "worker-1"}, ""),
+        ({"engine_node": "worker-0", "boot_id": "after a reboot"}, ""),
+        ({"engine_node": "worker-0", "gpu_uuids": "GPU-9"}, ""),
+    ],
+)
+def test_a_node_of_the_engine_is_known_under_any_name(changes: dict[str, str], name: str) -> None:
+    """The pods of one workload get the nodes that passed in any order: the engine's name says which, and the rest must be the same."""
+    then = {**identity(pool_token=""), "engine_node": "worker-0"}
+    proven = Pass(SCHEMA_VERSION, "g", "digest", "now", (PassedNode("node-0", 0, then),))
+
+    assert name == among(proven, {**identity(pool_token=""), **changes}, gpus_per_node=2)[0]
 
 
 def test_two_hosts_cannot_be_one_machine() -> None:

@@ -1,0 +1,93 @@
+"""What a pod of a gate may do on its node, which nodes it may get, whether it may be moved, and its priority."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import LaunchRejected, Plan, Work
+from tasks.launchers.kubernetes.options import Workload
+from tasks.launchers.kubernetes.pod import IN
+from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan, pods, variables
+from tests.tasks.launchers.kubernetes.test_objects import specs_with_pods
+
+
+@pytest.mark.parametrize("workload", [kind.value for kind in Workload])
+@pytest.mark.parametrize("work", [Work.CHECK, Work.GATE])
+def test_a_namespace_that_is_restricted_takes_the_pods(workload: str, work: Work) -> None:
+    """What Pod Security Standards, "Restricted", list: also every volume is of a kind that it allows, and has a limit."""
+    for pod in templates(plan(replace(JOB, work=work), workload=workload)):
+        spec = pod["spec"]
+        (container,) = spec["containers"]
+
+        assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        kinds = [{*volume} - {"name"} for volume in spec["volumes"]]
+        assert all(kind <= {"emptyDir", "projected", "configMap"} for kind in kinds)
+        assert all(row["emptyDir"].get("sizeLimit") for row in spec["volumes"] if "emptyDir" in row)
+
+
+def test_a_site_sets_another_user_and_rights() -> None:
+    """What its template says of the pod and of the container, each as a whole; and its own home."""
+    own = {"runAsUser": 0}
+    container = {"securityContext": {"privileged": True}, "env": [{"name": "HOME", "value": "/root"}]}
+    pod, *_ = pods(plan(JOB, {"spec": {"securityContext": own, "containers": [container]}}))
+
+    assert pod["spec"]["securityContext"] == own
+    assert pod["spec"]["containers"][0]["securityContext"] == {"privileged": True}
+    assert variables(pod)["HOME"] == "/root"
+    assert variables(pods(plan())[0])["HOME"] == "/prelaunch"
+
+
+@pytest.mark.parametrize(("work", "stays"), [(Work.CHECK, False), (Work.GATE, True), (Work.CONFIRM, True)])
+def test_no_autoscaler_moves_a_training(work: Work, stays: bool) -> None:
+    """A pod that only checks may be moved: the gate fetches another node."""
+    pod, *_ = pods(plan(replace(CONFIRM, work=work)))
+    said = pod["metadata"].get("annotations", {})
+
+    assert stays is (said.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false")
+    assert stays is (said.get("karpenter.sh/do-not-disrupt") == "true")
+
+
+def test_the_priority_is_the_gate_files() -> None:
+    """None unless it names a class of the cluster; a template that names another contradicts it."""
+    pod, *_ = pods(plan(priority_class="training"))
+
+    assert "training" == pod["spec"]["priorityClassName"]
+    assert "priorityClassName" not in pods(plan())[0]["spec"]
+    with pytest.raises(LaunchRejected, match="priorityClassName"):
+        plan(JOB, {"spec": {"priorityClassName": "other"}}, priority_class="training")
+
+
+def templates(made: Plan) -> list[Any]:
+    """The templates of all pods, whatever holds them."""
+    bodies: list[Any] = [call.body for call in made.calls if call.body["kind"] != "Service"]
+    return [
+        row["template"]
+        for body in bodies
+        for row in ([body["spec"]] if "template" in body["spec"] else specs_with_pods(body))
+    ]
+
+
+def test_the_pods_of_one_workload_get_the_nodes_that_passed_in_any_order() -> None:
+    """So that a queue can admit a pinned training as a whole: a term per node, and each pod finds out which of them it has."""
+    (job,) = (
+        call.body for call in plan(CONFIRM, placement="pinned", workload="indexed", queue="gpu").calls[1:]
+    )
+    spec = job["spec"]["template"]["spec"]  # type: ignore[index]
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpu"  # type: ignore[index]
+    assert [term["matchFields"][0]["values"] for term in required["nodeSelectorTerms"]] == [
+        ["worker-7"],
+        ["worker-6"],
+    ]
+    assert spec["containers"][0]["args"][:4] == ["gate", "--confirm", f"{IN}/pass.json", "--pooled"]
+    assert "podAntiAffinity" in spec["affinity"]
