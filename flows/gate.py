@@ -36,6 +36,7 @@ from tasks.in_job import (
     follow_start,
     hand_answer_to_nodes,
     next_start,
+    note_training,
     wait_for_restart,
 )
 from tasks.judge import judge_report, remember_verdict, reuse_or_void_pass
@@ -198,7 +199,10 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
                     continue
                 return refused_outcome(session, judged, published, answer, starts.said)
             judged = await next_start(session, session.checking, starts)
-    except SESSION_ERRORS as error:
+    except Exception as error:
+        await note_training(session)
+        if not isinstance(error, SESSION_ERRORS):
+            raise
         return failed_outcome(session, error, published)
 
 

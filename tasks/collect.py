@@ -43,9 +43,10 @@ from tasks.gate.job_failures import (
     starts_said,
     state_history,
 )
+from tasks.gate.job_times import JobTimes, SilenceNotices
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session
+from tasks.gate.session import Session, is_unanswered
 from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.reports import node_reports
@@ -67,21 +68,6 @@ LOGGED_NODES = 8
 TAIL_BYTES = 2048
 Seen = Callable[[str, str], None]  # a node, and the end of its log
 STORY_CHARACTERS = 1200
-
-
-@dataclass
-class JobTimes:
-    """How long a job has waited for its machines without a break, run, and been without a known state; in seconds."""
-
-    waited_s: float = 0.0
-    ran_s: float = 0.0
-    silent_s: float = 0.0
-
-    def add(self, state: JobState, seconds: float) -> None:
-        """Add the time that the job spent in that state."""
-        self.waited_s = self.waited_s + seconds if state is JobState.PENDING else 0.0
-        self.ran_s += 0.0 if state is JobState.PENDING else seconds
-        self.silent_s = self.silent_s + seconds if state is JobState.UNKNOWN else 0.0
 
 
 @dataclass
@@ -195,41 +181,52 @@ async def follow_job(
     enough: Callable[[JobStatus], bool] = lambda status: status.state.final,
     ends: bool = True,
     clock: CheckDeadline | None = None,
+    trains: bool = False,
 ) -> JobEnd:
     """Poll until `enough`, or until the time is up: then the job is ended, if it `ends`. Raises LeaseLost, RunCancelled.
 
     `limit_s` is of running: for its machines a job may wait as long as the launcher says. `clock` bounds the checks: where
-    they are given up, the job is ended while its reports are judged.
+    they are given up, the job is ended while its reports are judged. A job that `trains` after a GO is never ended because nothing
+    is heard of it.
     """
     launcher = session.setting.launcher
     begun = last = time.monotonic()
-    times, stop, ran = JobTimes(), CancellationWatch(), False
+    times, stop, ran, notices = JobTimes(), CancellationWatch(), False, SilenceNotices(session, job)
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)
         session.seen[job] = status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
-        times.add(status.state, now - last)
+        times.add(status, now - last)
         ran = ran or status.state is JobState.RUNNING
         last = now
+        if trains:
+            await run_to_end(notices.see, times.silent_s, status.detail)
         await look(status)
         if status.state.final or enough(status):
             if status.state.final:
                 session.ended(job)
             return JobEnd(job, status, ran=ran)
-        if clock is not None and time.monotonic() >= clock.gives_up_at:
+        unheard = trains and is_unanswered(status)
+        if clock is not None and time.monotonic() >= clock.gives_up_at and not unheard:
             if ends:
                 session.end_soon(job)
             late = f"its checks were stopped at their deadline of {clock.deadline_s:g} s"
             return JobEnd(job, status, late, ran)
-        late = _late(times, limit_s, launcher, status)
+        late = times.reason_to_end(launcher, status, limit_s, trains)
         if late:
-            if ends:
-                await run_to_end(session.end_now, job)
-            return JobEnd(job, status, late, ran)
+            end = JobEnd(job, status, late, ran)
+            return await run_to_end(_end_late, session, end) if ends else end
         pause = poll_pause_s(launcher.poll_s, now - begun)
-        until = clock.gives_up_at if clock is not None else math.inf
+        until = clock.gives_up_at if clock is not None and not unheard else math.inf
         await asyncio.sleep(min(pause, max(until - time.monotonic(), 0.0)))
+
+
+def _end_late(session: Session, late: JobEnd) -> JobEnd:
+    """End the job whose time is up, and say whether that was possible: one that was not ended may run on."""
+    ended, absent = session.end_now(late.job), late.status.absent
+    more = "" if absent else ", so it was ended" if ended else "; it could not be ended, and may run on"
+    return replace(late, late=f"{late.late}{more}", may_run=not ended)
 
 
 def _patience_s(clock: CheckDeadline | None) -> float:
@@ -244,12 +241,23 @@ def poll_pause_s(poll_s: float, since_s: float) -> float:
     return min(max(SLOWEST_POLL_S, 3 * poll_s), max(poll_s, since_s / 100))
 
 
-def fetch_output(session: Session, job: str) -> None:
-    """Copy what the job wrote so far. A file that cannot be copied now is tried again the next time."""
+def fetch_output(session: Session, job: str) -> bool:
+    """Copy what the job wrote so far; whether all of it came. A file that cannot be copied now is tried again the next time."""
     try:
         session.setting.launcher.fetch(job, session.folder / job)
     except LaunchError as error:
         report_progress(Progress("checks", str(error)))
+        return False
+    return True
+
+
+def has_trained(session: Session, job: str, attempt: str) -> bool | None:
+    """Whether every node of this start has become the command; None where that is not known, because its files cannot be fetched."""
+    known = bool(attempt) and fetch_output(session, job)
+    begun = session.folder / job / attempt / "started"
+    if attempt and len(list(begun.glob("*"))) >= session.setting.declared.nodes:
+        return True
+    return False if known else None
 
 
 def fetch_final_output(session: Session, job: str) -> Path:
@@ -267,16 +275,6 @@ def progress_sentence(bundle: Bundle, seen: ReportCounts) -> str:
     nodes = bundle.declared.nodes
     doing = f", now {seen.doing}" if seen.doing else ""
     return f"{seen.nodes} of {nodes} nodes report, {seen.done} of {seen.total} observations{doing}"
-
-
-def _late(times: JobTimes, limit_s: float, launcher: Launcher, status: JobStatus) -> str:
-    if times.ran_s > limit_s:
-        return f"it was still {status.state.value} after {limit_s:.0f} s and was ended"
-    if times.waited_s > launcher.start_s:
-        return f"it did not start within {launcher.start_s:.0f} s and was ended"
-    if times.silent_s > launcher.silence_s:
-        return f"the engine reported nothing about it for {launcher.silence_s:.0f} s, so it was ended"
-    return ""
 
 
 def keep_evidence(session: Session, folder: Path) -> None:

@@ -20,7 +20,7 @@ from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
 from tasks.gate.blocking_calls import run_to_end
-from tasks.gate.lease.lease import LeaseError, LeaseHeld
+from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
 from tasks.gate.outcome import (
     Decision,
     Ending,
@@ -176,7 +176,7 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
             return defect_outcome(session, error)
         url = configured_api_url(os.environ, Path.cwd()) or ""
         error = EngineUnavailable(unanswered(url, fault))
-    judged, reason = session.judged or session.refused, str(error)
+    judged, reason = session.judged or session.refused, f"{error}{leave_training(session)}"
     if isinstance(error, StoreError):
         if judged is None:
             return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
@@ -196,18 +196,18 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
             session, Ending.VERDICT, refusal_decision(judged.verdict.answer), judged, published, said
         )
     if judged is not None and published is not None:
-        return _not_launched(session, error, judged, published)
+        return _not_launched(session, error, reason, judged, published)
     ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
     return _outcome(session, ending, None, None, published, reason)
 
 
 def _not_launched(
-    session: Session, error: Exception, judged: JudgedReport, published: PublishedReport
+    session: Session, error: Exception, reason: str, judged: JudgedReport, published: PublishedReport
 ) -> Outcome:
     """Whether, after a GO, the engine had no machines for the training or refused it. A training that ran counts as launched."""
     verdict = f"the verdict was {judged.verdict.answer.value}"
     if session.trained:
-        said = f"{verdict} and the training ran, but its end could not be observed: {error}"
+        said = f"{verdict} and the training ran, but its end could not be observed: {reason}"
         return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
     # A pool that is lost while the training waits for machines expired: nobody took it away.
     waited = isinstance(error, PoolLost) and session.waiting_since is not None
@@ -218,16 +218,28 @@ def _not_launched(
     return _outcome(session, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, judged, published, said)
 
 
-def defect_outcome(session: Session, error: Exception) -> Outcome:
-    """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session.
+def leave_training(session: Session) -> str:
+    """Let a training that was seen to run go on, though the gate breaks off; the sentence about it, "" where there is none."""
+    job, judged = session.keeper.lease.job(TRAIN), session.judged
+    refused = judged is not None and not may_launch(session, judged, session.answer)
+    if not (session.trained and session.may_run(job)) or refused or session.keeper.lost.is_set():
+        return ""
+    session.let_go(job)
+    status = session.seen.get(job)
+    last = f" (the engine said last: {status.text})" if status is not None else ""
+    return f"; the training {job} was seen to run and is not ended{last}: nobody follows it any more"
 
-    A Prefect server that failed is a failed service, also where a library raised something else because of it.
+
+def defect_outcome(session: Session, error: Exception) -> Outcome:
+    """The outcome of a defect in our code or in a library: nothing is launched, and what may run is ended with the session, except a
+    training that was seen to run. A Prefect server that failed is a failed service, also where a library raised something else
+    because of it.
     """
     if (fault := service_fault(error)) is not None:
         return failed_outcome(session, fault, None)
     LOG.error("the gate broke", exc_info=error)
     said = one_line(redact(f"{type(error).__name__}: {error}", os.environ), 500)
-    reason = f"this is an error in prelaunch itself, so there is no verdict: {said}"
+    reason = f"this is an error in prelaunch itself, so there is no verdict: {said}{leave_training(session)}"
     return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
 
 

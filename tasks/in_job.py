@@ -29,6 +29,7 @@ from tasks.collect import (
     checks_limit_s,
     fetch_output,
     follow_job,
+    has_trained,
     iso_time,
     merge_reports,
     poll_action,
@@ -104,10 +105,14 @@ async def next_start(session: Session, job: str, starts: JobStarts) -> JudgedRep
     decoded = node_reports.NodeReports()
     look, whole_s = poll_action(session, job, meter, clock, decoded), run_limit_s(session)
     # Without a network its nodes may say nothing before the job's end, and decide by themselves all the same.
-    watched = await follow_job(session, job, whole_s, look, lambda status: bool(starts.next(status)))
+    # A job that trained before and was started again may train already while nothing is heard of it.
+    began, trains = lambda status: bool(starts.next(status)), session.trained
+    watched = await follow_job(session, job, whole_s, look, began, trains=trains)
     if not watched.status.state.final and not watched.late:
         enough = _reported(session, job, starts, decoded)
-        watched = await follow_job(session, job, checks_limit_s(session), look, enough, clock=clock)
+        watched = await follow_job(
+            session, job, checks_limit_s(session), look, enough, clock=clock, trains=trains
+        )
     await meter.finish()
     token = starts.next(watched.status)
     over = bool(token) and token != watched.status.attempt
@@ -137,10 +142,10 @@ async def follow_start(
     def enough(status: JobStatus) -> bool:
         return bool(starts.next(status)) or (wait == "started" and start.seen(status))
 
-    watched = await follow_job(session, job, run_limit_s(session), look, enough)
+    watched = await follow_job(session, job, run_limit_s(session), look, enough, trains=True)
     late = watched.late
     if starts.next(watched.status):
-        if not await _counted(session, judged, starts):
+        if not await _counted(session, token, starts):
             return None
         late = "the engine restarted the job after its nodes had refused"
     elif watched.status.state is JobState.RUNNING and not watched.late:
@@ -158,7 +163,9 @@ async def follow_start(
 async def wait_for_restart(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
     """Whether the engine gives a refused job another start: waited for, until the limit or the job's end."""
     setting, job = session.setting, session.checking
-    last = starts.no_go(setting.gate.training.max_attempts) or judged.verdict.answer is Answer.ASK
+    trained = await note_training(session, judged.report.attempt)
+    refused = not trained and starts.no_go(setting.gate.training.max_attempts)
+    last = refused or judged.verdict.answer is Answer.ASK
     limit = setting.gate.checks.network_s + setting.gate.checks.stage_s + GRACE_S
 
     async def look(status: JobStatus) -> None:
@@ -192,16 +199,26 @@ def _reported(
     return enough
 
 
-async def _counted(session: Session, judged: JudgedReport, starts: JobStarts) -> bool:
-    """Whether a start that began after a GO is one too many. Training that was interrupted simply continues."""
-    begun = session.folder / session.checking / judged.report.attempt / "started"
-    trained = len(list(begun.glob("*"))) >= session.setting.declared.nodes
-    session.trained = session.trained or trained
-    if trained or not starts.no_go(session.setting.gate.training.max_attempts):
+async def _counted(session: Session, attempt: str, starts: JobStarts) -> bool:
+    """Whether a start that began after a GO is one too many. Training that was interrupted simply continues, and so does what may have
+    trained: that its files cannot be fetched is no refusal.
+    """
+    trained = await note_training(session, attempt)
+    if trained is not False or not starts.no_go(session.setting.gate.training.max_attempts):
         return False
     await run_to_end(session.setting.launcher.cancel, session.checking)
     session.let_go(session.checking)
     return True
+
+
+async def note_training(session: Session, attempt: str = "") -> bool | None:
+    """Whether this start trained, by default the one that was judged last; None where that is not known. The session knows of a
+    training from then on.
+    """
+    attempt = attempt or (session.judged.report.attempt if session.judged is not None else "")
+    trained = await run_to_end(has_trained, session, session.checking, attempt)
+    session.trained = session.trained or bool(trained)
+    return trained
 
 
 def _end_job(session: Session, watched: JobEnd) -> None:

@@ -23,8 +23,8 @@ from tasks.collect import (
     GRACE_S,
     checks_limit_s,
     fetch_final_output,
-    fetch_output,
     follow_job,
+    has_trained,
     iso_time,
     keep_logs,
     nodes_to_log,
@@ -286,7 +286,7 @@ async def follow_training(session: Session, verdict: JudgedReport, job: str, wai
     def enough(status: JobStatus) -> bool:
         return wait == "started" and proof.settled and start.seen(status)
 
-    watched = await follow_job(session, job, limit, look, enough)
+    watched = await follow_job(session, job, limit, look, enough, trains=True)
     if watched.status.state is JobState.RUNNING and not watched.late:
         session.let_go(job)
         record_confirmations(session, verdict, session.folder / job / watched.status.attempt)
@@ -326,17 +326,13 @@ class TrainingStart:
 
 def has_started(session: Session, job: str, status: JobStatus) -> bool:
     """Whether every node of this start has become the command."""
-    if status.state is not JobState.RUNNING or not status.attempt:
-        return False
-    fetch_output(session, job)
-    begun = session.folder / job / status.attempt / "started"
-    return len(list(begun.glob("*"))) >= session.setting.declared.nodes
+    return status.state is JobState.RUNNING and bool(has_trained(session, job, status.attempt))
 
 
 def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) -> LaunchResult:
     """How the job ended, with the end of its log, and what its nodes found if they checked again."""
     status = watched.status
-    state = JobState.FAILED if watched.late else status.state
+    state = JobState.UNKNOWN if watched.may_run else JobState.FAILED if watched.late else status.state
     rechecked, refused, reason = None, FailureCause(), ""
     try:
         folder = fetch_final_output(session, watched.job)

@@ -10,7 +10,7 @@ from checks.exit_codes import Exit
 from checks.model import unreachable
 from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session
+from tasks.gate.session import Session, is_unanswered
 from tasks.launchers.base import (
     EngineUnavailable,
     JobState,
@@ -91,7 +91,7 @@ def _said_of(watched: JobEnd) -> str:
 def never_ran(watched: JobEnd) -> bool:
     """Whether the engine ended the job before its containers ran, as far as anybody can tell."""
     status = watched.status
-    if watched.ran or status.attempt or status.exit_codes:
+    if watched.ran or status.attempt or status.exit_codes or is_unanswered(status):
         return False
     return bool(watched.late) or status.trouble not in (Trouble.NONE, Trouble.ENDED, Trouble.MAX_RUNTIME)
 

@@ -43,15 +43,17 @@ BEHIND: Mapping[str, tuple[str, ...]] = {"torchrun": TORCHRUN, "mpi": MPI, "none
 
 @dataclass(frozen=True)
 class JobEnd:
-    """The end of a job, or of one start of it. `late` says why the gate ended it; it is "" if the job ended by itself.
+    """The end of a job, or of one start of it. `late` says why the gate gave it up; it is "" if the job ended by itself.
 
-    `ran` says that it was seen to run; `decoded` has its nodes' reports as far as they were decoded on the way.
+    `ran` says that it was seen to run, and `may_run` that the gate could not end it; `decoded` has its nodes' reports as far as they
+    were decoded on the way.
     """
 
     job: str
     status: JobStatus
     late: str = ""
     ran: bool = False
+    may_run: bool = False
     decoded: NodeReports = field(default_factory=NodeReports, compare=False, repr=False)
 
 

@@ -23,7 +23,10 @@ class PredecessorJobs:
 
 
 async def find_jobs(session: Session) -> PredecessorJobs:
-    """Both jobs, once the engine answered for both. Raises EngineUnavailable after its `silence_s`, LeaseLost, RunCancelled."""
+    """Both jobs, once the engine answered for both. Raises EngineUnavailable after its `silence_s`, LeaseLost, RunCancelled.
+
+    A job of which nothing is heard may train: without an answer both are left, with the lock, to the next gate.
+    """
     launcher, stop, begun = session.setting.launcher, CancellationWatch(), time.monotonic()
     while True:
         await raise_if_stopped(session, stop)
@@ -32,8 +35,10 @@ async def find_jobs(session: Session) -> PredecessorJobs:
         if silent is None:
             return found
         if time.monotonic() - begun > launcher.silence_s:
+            session.parked = True
             raise EngineUnavailable(
-                f"whether the jobs of {session.gate_id} run is not known after {launcher.silence_s:.0f} s: {silent.detail}"
+                f"whether the jobs of {session.gate_id} run is not known after {launcher.silence_s:.0f} s: {silent.detail}. They are "
+                "left as they are: start the gate again, and it goes on with them."
             )
         report_progress(
             Progress("adopt", f"asking again for the state of the jobs of {session.gate_id}: {silent.detail}")
@@ -42,8 +47,9 @@ async def find_jobs(session: Session) -> PredecessorJobs:
 
 
 def report_takeover(session: Session, found: PredecessorJobs) -> None:
-    """Tell people that this gate continues a job of an earlier run, if the engine has one."""
+    """Tell people that this gate continues a job of an earlier run, if the engine has one. A training that runs was seen to."""
     lease = session.keeper.lease
+    session.trained = session.trained or (not session.in_job and found.train.state is JobState.RUNNING)
     for stage, status in ((TRAIN, found.train), (CHECK, found.check)):
         if not status.absent:
             said = f"this gate continues job {lease.job(stage)} of an earlier run, whose process is gone ({status.text})"

@@ -139,10 +139,15 @@ class Session:
         since = self._kept.get(job)
         return None if since is None else time.monotonic() - since
 
-    def end_now(self, job: str) -> None:
-        """End a job whose time is up. If it cannot be ended, that is logged, and what it wrote is judged all the same."""
-        if self._cancel(job):
-            self.let_go(job)
+    def end_now(self, job: str) -> bool:
+        """End a job whose time is up; whether it is ended. If not, that is logged, and what it wrote is judged all the same."""
+        try:
+            self.setting.launcher.cancel(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
+            self._still_paid(f"job {job} could not be ended; its own time limit will end it: {error}")
+            return False
+        self.let_go(job)
+        return True
 
     def may_run(self, job: str) -> bool:
         """Whether this job may still run, and ends with the gate."""
@@ -231,14 +236,6 @@ class Session:
         with _said("it is not known whether this gate still has the cluster's lock; its jobs are ended"):
             return self.keeper.ours()
         return True
-
-    def _cancel(self, job: str) -> bool:
-        try:
-            self.setting.launcher.cancel(job)
-            return True
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other jobs are ended all the same
-            self._still_paid(f"job {job} could not be ended; its own time limit will end it: {error}")
-            return False
 
     def _still_paid(self, said: str) -> None:
         LOG.error("%s", said)

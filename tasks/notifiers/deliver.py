@@ -102,14 +102,16 @@ def still_paid(gate: Gate, file: str, store: Store, gate_id: str, said: tuple[st
     `file` is where the gate was read from.
     """
     first = said[0] if said else "it is not known which"
-    title = redact(f"{PAID} {gate.name}: {first}", os.environ)
-    lines = [
-        *(f"- {line}" for line in said), "", "Check in the engine's console whether they still run, and end them there.",
-        f"Gate: {gate_id} ({file})",
-    ]  # fmt: skip
-    text = redact("\n".join(lines), os.environ)
+    remedy = "Check in the engine's console whether they still run, and end them there."
+    lines = (*(f"- {line}" for line in said), "", remedy)
+    return page_owner(gate, file, store, gate_id, f"{PAID} {gate.name}: {first}", lines)
+
+
+def page_owner(gate: Gate, file: str, store: Store, gate_id: str, title: str, lines: tuple[str, ...]) -> str:
+    """Notify the owner of a job or of machines while the gate, or nobody, looks after them; the gate's own notification is another."""
+    text = redact("\n".join((*lines, f"Gate: {gate_id} ({file})")), os.environ)
     page = Notification(
-        f"{gate_id}-machines", gate.cluster.name, title, text, "",
+        f"{gate_id}-machines", gate.cluster.name, redact(title, os.environ), text, "",
         gate=gate.name, kind=Kind.MACHINES, audience=Audience.OWNER, severity=Severity.ERROR,
     )  # fmt: skip
     return deliver(gate.notify, store, page).where

@@ -53,7 +53,9 @@ class Engine:
     `pools` say what becomes of each check job's machines: ready, coming, gone, or the name of a thief. `endings` are for
     jobs that end without any report. `refusals` are raised by `submit`. `train_refusals` and `train_endings` are the same for
     trainings alone: one that ends so never ran, and one that is PENDING stays so. The next look at a job in `silent` is not
-    answered. `hook` is called with each verb and job.
+    answered. With `repairs` a refused job is started again. As often as `interruptions` says the machines of a job that trains
+    are taken away, and it is started again. Output cannot be fetched while the job is `unreadable`. `hook` is called with each
+    verb and job.
     """
 
     placement: Placement = Placement.POOLED
@@ -72,6 +74,8 @@ class Engine:
     lines: tuple[PreflightCheck, ...] = ()
     silent: list[str] = field(default_factory=list)
     repairs: bool = False
+    interruptions: int = 0
+    unreadable: Callable[[str], bool] = lambda job: False
     excludes_failed: bool = False
     machines: dict[str, dict[str, str]] = field(default_factory=dict)
     holds_release: bool = False
@@ -129,6 +133,8 @@ class Engine:
     def fetch(self, name: str, into: Path) -> None:
         self._called("fetch", name)
         into.mkdir(parents=True, exist_ok=True)
+        if self.unreadable(name):
+            raise EngineUnavailable("AccessDenied: the reports cannot be read")
         if (self.root / name).is_dir():
             shutil.copytree(self.root / name, into, dirs_exist_ok=True)
 
@@ -232,17 +238,21 @@ class Engine:
         yield self._trained(job, "r1", go)
 
     def _trained(self, job: JobSpec, token: str, go: bool, *earlier: str) -> JobStatus:
-        names = self.node_names(job.nodes)
-        kind = "started" if go else "failure"
-        for node in names:
-            path = self.root / job.name / token / kind / node
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("" if go else "no_go: it refused")
+        names = self._leave(job, token, go)
         state, trouble = (
             (JobState.SUCCEEDED, Trouble.NONE) if go or job.observe else (JobState.FAILED, Trouble.ENDED)
         )
         codes = dict.fromkeys(names, 0 if go else 1)
         return self._final(job, JobStatus(state, "", token, codes, trouble, earlier))
+
+    def _leave(self, job: JobSpec, token: str, go: bool) -> tuple[str, ...]:
+        """What the nodes write last: that they become the command, or why not. Returns their names."""
+        names = self.node_names(job.nodes)
+        for node in names:
+            path = self.root / job.name / token / ("started" if go else "failure") / node
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("" if go else "no_go: it refused")
+        return names
 
     def _gate(self, job: JobSpec) -> Iterator[JobStatus]:
         earlier: tuple[str, ...] = ()
@@ -258,10 +268,14 @@ class Engine:
             while said is Answer.ASK and job.ask_s:
                 said = self._word(job, token)
                 yield running
-            if said is Answer.GO or not self.repairs:
+            if said is Answer.GO and self.interruptions:
+                self.interruptions -= 1
+                self._leave(job, token, True)
+                yield running
+            elif said is Answer.GO or not self.repairs:
                 yield self._trained(job, token, said is Answer.GO, *earlier)
                 return
-            yield JobStatus(JobState.PENDING, "Repairing", token, {}, earlier=earlier)
+            yield JobStatus(JobState.PENDING, "Interrupted", token, {}, earlier=earlier)
             earlier = (*earlier, token)
 
     def _word(self, job: JobSpec, token: str) -> Answer:

@@ -257,3 +257,24 @@ def test_an_answer_about_one_start_is_none_about_the_next(tmp_path: Path, engine
 
     assert asyncio.run(agreeing.hand_answer_to_nodes(session, refused, JobStarts(), 1)) is None
     assert session.answer is None
+
+
+def test_interruptions_of_the_training_are_no_refusals(tmp_path: Path, engine: Engine) -> None:
+    """However often spot machines are taken away: each start is judged, and the training goes on to its end."""
+    engine.interruptions = 3
+
+    _, outcome = gate_it(fake_gate(tmp_path, more="max_attempts = 3"))
+
+    assert (Decision.LAUNCHED, 0, 0) == (outcome.decision, outcome.code, engine.count("cancel"))
+    assert ["s1", "s2", "s3", "s4"] == attempts(tmp_path, outcome)
+
+
+def test_starts_that_their_nodes_refuse_are_counted_after_a_go(tmp_path: Path, engine: Engine) -> None:
+    """The gate would have let them train; the engine starts the job again and again."""
+    engine.nodes_say, engine.repairs = Answer.CANNOT_TELL, True
+
+    _, outcome = gate_it(fake_gate(tmp_path, more="max_attempts = 2"))
+
+    assert 4 == outcome.code
+    assert "the engine restarted the job after its nodes had refused" in outcome.reason
+    assert ("cancel", f"{outcome.gate_id}-train-1") in engine.calls

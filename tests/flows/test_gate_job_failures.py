@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from checks.model import Cause, NodeEnd
-from tasks.collect import JobTimes, poll_pause_s
+from tasks.collect import poll_pause_s
 from tasks.gate.job_failures import never_ran, require_machines, require_reports
+from tasks.gate.job_times import JobTimes
 from tasks.gate.jobs import JobEnd
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
 from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
@@ -129,6 +130,7 @@ def test_a_training_without_machines_raises_what_it_lacks(trouble: Trouble, erro
         ({"trouble": Trouble.MAX_RUNTIME}, False),
         ({"trouble": Trouble.CONFIGURATION, "attempt": "t1"}, False),
         ({"trouble": Trouble.CONFIGURATION, "exit_codes": {"node-0": 1}}, False),
+        ({"trouble": Trouble.CONFIGURATION, "state": JobState.UNKNOWN}, False),
     ],
 )
 def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
@@ -194,16 +196,18 @@ def test_a_pool_waits_as_long_as_the_gate_file_says(
 
 def test_times_are_counted_by_state() -> None:
     """Waiting for machines, running, and silence are limited each by its own limit."""
-    times = JobTimes()
+    times, absent = JobTimes(), dataclasses.replace(FAILED, state=JobState.UNKNOWN, absent=True)
     for state, seconds in (
         (JobState.PENDING, 50.0),
         (JobState.RUNNING, 3.0),
         (JobState.UNKNOWN, 2.0),
         (JobState.UNKNOWN, 2.0),
     ):
-        times.add(state, seconds)
+        times.add(dataclasses.replace(FAILED, state=state), seconds)
 
     assert JobTimes(0.0, 7.0, 4.0) == times
+    times.add(absent, 3.0)
+    assert JobTimes(0.0, 10.0, 0.0, 3.0) == times
 
 
 def test_what_takes_long_is_asked_more_seldom() -> None:

@@ -382,7 +382,7 @@ def test_the_gate_follows_the_training_as_far_as_it_was_asked_to(
     one.judged = PASSED
     one.remember(TRAIN_JOB)
 
-    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any) -> JobEnd:
+    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, trains: bool) -> JobEnd:
         for status in statuses:
             await look(status)
             if enough(status):

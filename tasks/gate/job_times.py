@@ -1,0 +1,87 @@
+"""How long a job has waited for machines, run, and been silent, and what follows from that."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from tasks.gate.progress import Progress, report_progress
+from tasks.gate.session import Session, is_unanswered
+from tasks.launchers.base import JobState, JobStatus, Launcher
+from tasks.notifiers.deliver import page_owner
+from tasks.text.redact import redact
+
+HOUR_S = 3600.0
+
+
+@dataclass
+class JobTimes:
+    """How long a job has waited for its machines without a break, run, been without a known state, and been unknown to its engine; in
+    seconds.
+    """
+
+    waited_s: float = 0.0
+    ran_s: float = 0.0
+    silent_s: float = 0.0
+    absent_s: float = 0.0
+
+    def add(self, status: JobStatus, seconds: float) -> None:
+        """Add the time that the job spent in that state."""
+        pending = status.state is JobState.PENDING
+        self.waited_s = self.waited_s + seconds if pending else 0.0
+        self.ran_s += 0.0 if pending else seconds
+        self.silent_s = self.silent_s + seconds if is_unanswered(status) else 0.0
+        self.absent_s = self.absent_s + seconds if status.absent else 0.0
+
+    def reason_to_end(self, launcher: Launcher, status: JobStatus, limit_s: float, trains: bool) -> str:
+        """Why the gate waits no longer, "" while it does. Silence of the engine is no such reason for a job that `trains`."""
+        if self.ran_s > limit_s:
+            return f"it was still {status.state.value} after {limit_s:.0f} s"
+        if self.waited_s > launcher.start_s:
+            return f"it did not start within {launcher.start_s:.0f} s"
+        if self.absent_s > launcher.silence_s:
+            return f"the engine has had no such job for {launcher.silence_s:.0f} s"
+        if self.silent_s > launcher.silence_s and not trains:
+            return f"the engine reported nothing about it for {launcher.silence_s:.0f} s"
+        return ""
+
+
+class SilenceNotices:
+    """Says once and then hourly that nothing is heard of a training, and tells its owner after an hour."""
+
+    def __init__(self, session: Session, job: str) -> None:
+        self._session, self._job = session, job
+        self._hours: int | None = None
+        self._told = False
+
+    def see(self, silent_s: float, detail: str) -> None:
+        """Take in for how long nothing has been heard; 0 where the engine has answered."""
+        if not silent_s:
+            if self._hours is not None:
+                self._say(f"the engine answers again about job {self._job}")
+            self._hours, self._told = None, False
+            return
+        hours = int(silent_s // HOUR_S)
+        if self._hours is not None and hours <= self._hours:
+            return
+        self._hours = hours
+        since = f" for {hours} h" if hours else ""
+        said = (
+            f"nothing has been heard of job {self._job}{since} ({detail}). It may run on, and it is not ended: the gate asks until "
+            "the job's own time limit"
+        )
+        self._say(said)
+        if hours and not self._told:
+            self._told = True
+            self._tell_owner(said)
+
+    def _say(self, said: str) -> None:
+        report_progress(Progress("training", said, lasting=True))
+
+    def _tell_owner(self, said: str) -> None:
+        setting, gate_id = self._session.setting, self._session.gate_id
+        title = redact(f"gate {setting.gate.name}: {said}", os.environ)
+        remedy = (
+            "Look at the job in the engine's console, and at the network and the credentials of the gate."
+        )
+        page_owner(setting.gate, setting.file, setting.store, gate_id, title, (remedy,))

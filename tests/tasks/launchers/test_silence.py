@@ -1,0 +1,94 @@
+"""An engine that gives no answer about a job is not an engine that has no such job, whatever the reason: every launcher says UNKNOWN.
+
+Nodes of this machine have no engine that could be silent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus
+from tasks.launchers.kubernetes.api import Refused
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm.commands import MissingCommand, Said
+from tasks.launchers.slurm.launcher import SlurmLauncher
+from tests.tasks.launchers.kubernetes.planned import options
+from tests.tasks.launchers.sagemaker.stubbed import JOB, stubbed
+
+
+def aws(code: str, status: int) -> ClientError:
+    """AWS's answer."""
+    http = {"HTTPStatusCode": status}
+    return ClientError(
+        {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": http},
+        "DescribeTrainingJob",
+    )
+
+
+def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
+    """What is said where DescribeTrainingJob raises this."""
+
+    def describe(**_: Any) -> None:
+        raise error
+
+    patch.setattr("tasks.launchers.sagemaker.launcher.ANSWER_S", 0.1)
+    with stubbed() as made:
+        patch.setattr(made.launcher.clients.sagemaker, "describe_training_job", describe)
+        return made.launcher.state(JOB)
+
+
+def of_slurm(folder: Path, patch: pytest.MonkeyPatch, answer: Exception | Said) -> JobStatus:
+    """What is said where squeue and sacct answer this."""
+
+    def run(*argv: str, timeout_s: float = 0.0) -> Said:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    patch.setattr(commands, "run", run)
+    return SlurmLauncher(folder).state(JOB)
+
+
+def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> JobStatus:
+    """What is said where every call to the API server raises this."""
+    launcher = KubernetesLauncher(folder, options())
+
+    def call(*_: Any, **more: Any) -> bytes:
+        raise error
+
+    patch.setattr(launcher.api, "_call", call)
+    return launcher.state(JOB)
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (of_sagemaker, EndpointConnectionError(endpoint_url="https://sagemaker")),
+        (of_sagemaker, aws("ServiceUnavailable", 503)),
+        (of_sagemaker, aws("ThrottlingException", 400)),
+        (of_sagemaker, aws("ExpiredTokenException", 400)),
+        (of_sagemaker, aws("UnrecognizedClientException", 400)),
+        (of_sagemaker, aws("AccessDeniedException", 400)),
+        (of_sagemaker, NoCredentialsError()),
+        (of_slurm, Said(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")),
+        (of_slurm, Said(1, "", "slurm_load_jobs error: Invalid authentication credential")),
+        (of_slurm, Said(0, "no row", "")),
+        (of_slurm, EngineUnavailable("squeue did not answer within 60 s.")),
+        (of_slurm, MissingCommand("there is no squeue on this machine")),
+        (of_kubernetes, EngineUnavailable("the API server does not answer")),
+        (of_kubernetes, Refused("get", "configmaps", 401, "Unauthorized", "the token has expired")),
+        (of_kubernetes, Refused("get", "configmaps", 403, "Forbidden", "no")),
+    ],
+)  # fmt: skip
+def test_no_answer_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Any, answer: Exception | Said
+) -> None:
+    """It is neither final nor absent, so that a training goes on and the next look asks again."""
+    status = ask(tmp_path, monkeypatch, answer)
+
+    assert (status.state, status.absent, bool(status.detail)) == (JobState.UNKNOWN, False, True)

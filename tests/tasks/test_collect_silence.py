@@ -1,0 +1,232 @@
+"""What a gate does with a job of which nothing is heard: a training goes on, a check is given up, and no sentence claims too much."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checks.model import Answer
+from tasks import collect, in_job, launch
+from tasks.collect import follow_job
+from tasks.finish import defect_outcome, failed_outcome
+from tasks.gate import job_times
+from tasks.gate.jobs import JobEnd
+from tasks.gate.lease import lease as leases
+from tasks.gate.progress import LISTENER
+from tasks.gate.session import Session
+from tasks.launch import training_result
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError
+from tasks.store.base import StoreError
+from tests.sample_reports import healthy
+from tests.tasks.gate.test_predecessor import Heard
+from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
+
+RUNS = JobStatus(JobState.RUNNING, "Training", "t1", {})
+ENDED = JobStatus(JobState.SUCCEEDED, "Completed", "t1", {"node-0": 0})
+FAILED = JobStatus(JobState.FAILED, "Failed", "t1", {"node-0": 7})
+SILENT = JobStatus(JobState.UNKNOWN, "no answer", "t1", {})
+EXPIRED = replace(SILENT, detail="ExpiredTokenException: renew the credentials")
+ABSENT = JobStatus(JobState.UNKNOWN, "no such job", "", {}, absent=True)
+LIMIT_S, STEP_S = 5 * 3600.0, 30.0  # the clock is read twice at each look
+
+
+@dataclass
+class Engine(FakeEngine):
+    """One whose answers follow each other, a minute apart."""
+
+    start_s: float = 120.0
+    silence_s: float = 300.0
+    said: Iterable[JobStatus] = field(default_factory=list)
+
+    def state(self, name: str) -> JobStatus:
+        """The next answer."""
+        return next(self.said)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A clock that moves by a minute at each look at a job, and the pages that the owner gets."""
+    told: list[str] = []
+    now = itertools.count(1000.0, STEP_S)
+    monkeypatch.setattr(collect, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(collect, "poll_pause_s", lambda poll_s, since_s: 0.0)
+    monkeypatch.setattr(
+        job_times, "page_owner", lambda gate, file, store, gate_id, title, lines: told.append(title)
+    )
+    monkeypatch.setattr("tasks.gate.session.notify_unreleased", lambda setting, gate_id, lines: None)
+    return told
+
+
+def followed(
+    folder: Path, *said: JobStatus, trains: bool = True, **more: Any
+) -> tuple[JobEnd, Session, list[str]]:
+    """How a job with these answers is followed to its end, and the lines that last."""
+    engine = Engine(said=iter([*said, *itertools.repeat(said[-1], 10**5)]), **more)
+    one, heard = session(folder, engine), Heard()
+    one.remember(TRAIN_JOB)
+
+    async def look(status: JobStatus) -> None:
+        """Nothing."""
+
+    token = LISTENER.set(heard)
+    try:
+        end = asyncio.run(follow_job(one, TRAIN_JOB, LIMIT_S, look, trains=trains))
+    finally:
+        LISTENER.reset(token)
+    return end, one, [line.detail for line in heard.lines if line.lasting]
+
+
+def cancelled(one: Session) -> bool:
+    """Whether the engine was asked to end the job."""
+    return ("cancel", TRAIN_JOB) in one.setting.launcher.calls  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("silent", [SILENT, EXPIRED])
+@pytest.mark.parametrize("before", [(RUNS,), ()])
+@pytest.mark.parametrize("last", [ENDED, FAILED])
+@pytest.mark.parametrize("minutes", [1, 6, 200])
+def test_silence_never_ends_a_training(
+    tmp_path: Path, pages: list[str], silent: JobStatus, before: tuple[JobStatus, ...], last: JobStatus, minutes: int
+) -> None:  # fmt: skip
+    """However long it is, and whatever its cause: what ended is what the engine says has ended."""
+    end, one, _ = followed(tmp_path, *before, *[silent] * minutes, last)
+
+    assert (end.status, end.late, cancelled(one)) == (last, "", False)
+
+
+def test_silence_is_said_once_then_hourly_and_paged_after_an_hour(tmp_path: Path, pages: list[str]) -> None:
+    """Once; and again where it begins anew after an answer."""
+    _, _, lines = followed(tmp_path, RUNS, *[SILENT] * 150, RUNS, *[EXPIRED] * 70, ENDED)
+
+    assert [line.split(" (")[0] for line in lines] == [
+        f"nothing has been heard of job {TRAIN_JOB}",
+        f"nothing has been heard of job {TRAIN_JOB} for 1 h",
+        f"nothing has been heard of job {TRAIN_JOB} for 2 h",
+        f"the engine answers again about job {TRAIN_JOB}",
+        f"nothing has been heard of job {TRAIN_JOB}",
+        f"nothing has been heard of job {TRAIN_JOB} for 1 h",
+        f"the engine answers again about job {TRAIN_JOB}",
+    ]
+    assert "renew the credentials" in lines[-2] and "it is not ended" in lines[-2]
+    assert [f"gate local: {line}" for line in (lines[1], lines[5])] == pages
+
+
+def test_a_short_silence_pages_nobody(tmp_path: Path, pages: list[str]) -> None:
+    """Fifty minutes: the training's people are asleep."""
+    followed(tmp_path, RUNS, *[SILENT] * 50, ENDED)
+
+    assert pages == []
+
+
+def test_a_job_that_its_engine_no_longer_has_is_over(tmp_path: Path, pages: list[str]) -> None:
+    """The engine has answered; nothing was ended by the gate, and nobody says so."""
+    end, _, _ = followed(tmp_path, RUNS, ABSENT)
+
+    assert (end.late, end.may_run) == ("the engine has had no such job for 300 s", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "trains", "broken", "late", "may_run"),
+    [
+        (SILENT, False, False, "the engine reported nothing about it for 300 s, so it was ended", False),
+        (SILENT, False, True, "the engine reported nothing about it for 300 s; it could not be ended, and may run on", True),
+        (SILENT, True, True, "it was still unknown after 18000 s; it could not be ended, and may run on", True),
+        (SILENT, True, False, "it was still unknown after 18000 s, so it was ended", False),
+        (RUNS, True, False, "it was still running after 18000 s, so it was ended", False),
+        (RUNS, True, True, "it was still running after 18000 s; it could not be ended, and may run on", True),
+        (replace(RUNS, state=JobState.PENDING), True, False, "it did not start within 120 s, so it was ended", False),
+    ],
+)  # fmt: skip
+def test_what_was_ended_is_said_only_where_it_was(
+    tmp_path: Path, pages: list[str], status: JobStatus, trains: bool, broken: bool, late: str, may_run: bool
+) -> None:
+    """The checks' job has its bounded wait, and a training its own limit; an engine that ends nothing is told as that."""
+    end, one, _ = followed(tmp_path, status, trains=trains, broken={TRAIN_JOB} if broken else set())
+
+    assert (end.late, end.may_run, cancelled(one)) == (late, may_run, True)
+
+
+def test_a_training_that_could_not_be_ended_is_of_unknown_state(tmp_path: Path) -> None:
+    """It is not called a failure: it may run on."""
+    one = session(tmp_path, FakeEngine())
+    one.setting.bundle = lambda gate_id: one.setting  # type: ignore[method-assign, assignment, return-value]
+    found = training_result(
+        one, judged(healthy(2, 1)), JobEnd(TRAIN_JOB, SILENT, "it may run on", may_run=True)
+    )
+
+    assert (found.training.state, found.training.cause) == (JobState.UNKNOWN, "it may run on")
+
+
+Ends = Callable[[Session], Any]
+
+
+@pytest.mark.parametrize("end", [
+    lambda one: failed_outcome(one, StoreError("the store does not answer"), None),
+    lambda one: failed_outcome(one, EngineUnavailable("down"), None),
+    lambda one: failed_outcome(one, LaunchError("down"), None),
+    lambda one: defect_outcome(one, RuntimeError("Prefect does not answer")),
+])  # fmt: skip
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_gate_that_breaks_off_leaves_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list[str], end: Ends, store: bool, trained: bool
+) -> None:
+    """Silence of the store, of the engine or of Prefect ends what was not seen to run, and never a training; its owner reads both."""
+    engine = FakeEngine()
+    with session(tmp_path, engine) as one:
+        one.judged, one.trained = judged(healthy(2, 1)), trained
+        one.remember(TRAIN_JOB)
+        one.seen[TRAIN_JOB] = RUNS
+        outcome = end(one)
+        if not store:
+            monkeypatch.setattr(leases, "renew", _silent)
+            monkeypatch.setattr(leases, "release", _silent)
+
+    assert (("cancel", TRAIN_JOB) in engine.calls) is not trained
+    assert ("is not ended (the engine said last: running: Training)" in outcome.reason) is trained
+
+
+def _silent(*ignored: object) -> None:
+    raise StoreError("no answer")
+
+
+def test_a_training_that_the_gate_refuses_is_not_left(tmp_path: Path, pages: list[str]) -> None:
+    """What is judged last counts, also of a job that trained before."""
+    engine = FakeEngine()
+    with session(tmp_path, engine) as one:
+        one.judged, one.trained = judged(healthy(2, 1), answer=Answer.CANNOT_TELL), True
+        one.remember(TRAIN_JOB)
+        failed_outcome(one, EngineUnavailable("down"), None)
+
+    assert [("cancel", TRAIN_JOB)] == engine.calls
+
+
+def test_both_ways_to_follow_a_training_say_that_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list[str]
+) -> None:
+    """That of a job of its own, and that of the job whose nodes checked before."""
+    said: list[dict[str, Any]] = []
+
+    async def follow(*_: Any, **more: Any) -> JobEnd:
+        said.append(more)
+        raise EngineUnavailable("enough")
+
+    for module in (launch, in_job):
+        monkeypatch.setattr(module, "follow_job", follow)
+    one, found = session(tmp_path), judged(healthy(2, 1))
+    one.setting.gate.training = SimpleNamespace(max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    for run in (
+        launch.follow_training.fn(one, found, TRAIN_JOB, "finished"),
+        in_job.follow_start(one, found, in_job.JobStarts(), "finished"),
+    ):
+        with pytest.raises(EngineUnavailable):
+            asyncio.run(run)
+
+    assert [{"trains": True}] * 2 == said

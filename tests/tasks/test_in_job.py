@@ -1,0 +1,108 @@
+"""Which starts of a job that checks and trains count as refusals: those that trained nothing, and no interrupted training."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checks.model import Answer
+from tasks import in_job
+from tasks.gate.jobs import JobEnd
+from tasks.gate.outcome import Training
+from tasks.gate.session import Session
+from tasks.in_job import JobStarts, follow_start, wait_for_restart
+from tasks.launch import LaunchResult
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Placement
+from tests.sample_reports import healthy
+from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
+
+BOTH = ("s1/started/node-0", "s1/started/node-1")
+REFUSED = ("s1/failure/node-0", "s1/failure/node-1")
+# The engine started the job again: after a spot interruption or a repair of its cluster, as another pod, by a requeue of Slurm.
+AGAIN = [
+    JobStatus(JobState.PENDING, "InProgress/Interrupted: its spot instances were taken away", "s2", {}, earlier=("s1",)),
+    JobStatus(JobState.RUNNING, "InProgress/Training", "s2", {}, earlier=("s1",)),
+    JobStatus(JobState.RUNNING, "it was started again once; before, it ended with 1", "s2", {}, earlier=("s1",)),
+    JobStatus(JobState.PENDING, "job 5 is REQUEUED", "s2", {}, earlier=("s1",)),
+]  # fmt: skip
+
+
+@dataclass
+class Engine(FakeEngine):
+    """One whose files can be read only where it is not `denied`."""
+
+    placement: Placement = Placement.IN_JOB
+    denied: bool = False
+
+    def fetch(self, name: str, into: Path) -> None:
+        """The files of the test."""
+        if self.denied:
+            raise EngineUnavailable("AccessDenied")
+        super().fetch(name, into)
+
+
+def gate(folder: Path, status: JobStatus, patch: pytest.MonkeyPatch, **more: Any) -> Session:
+    """A session whose job was judged, after which the engine says this of it."""
+    one = session(folder, Engine(**more))
+    one.setting.gate.training = SimpleNamespace(max_attempts=1, max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.setting.gate.checks = SimpleNamespace(network_s=1.0, stage_s=1.0, max_runtime_minutes=1)  # type: ignore[misc, assignment]
+    one.remember(TRAIN_JOB)
+
+    async def follow(one: Any, job: str, limit: float, look: Any, enough: Any, **_: Any) -> JobEnd:
+        assert enough(status)
+        return JobEnd(job, status)
+
+    patch.setattr(in_job, "follow_job", follow)
+    result = LaunchResult(Training(TRAIN_JOB, JobState.FAILED))
+    patch.setattr(in_job, "training_result", lambda one, found, end: result)
+    return one
+
+
+def ended(one: Session) -> bool:
+    """Whether the job was ended."""
+    return ("cancel", TRAIN_JOB) in one.setting.launcher.calls  # type: ignore[attr-defined]
+
+
+FILES = [
+    (BOTH, False, False),  # it trained
+    (BOTH[:1], False, True),  # one node left its gate, the other did not: nothing trained
+    ((), False, True),
+    (REFUSED, False, True),
+    (BOTH, True, False),  # nobody knows
+    ((), True, False),
+]
+
+
+@pytest.mark.parametrize("status", AGAIN)
+@pytest.mark.parametrize(("files", "denied", "counts"), FILES)
+def test_an_interrupted_training_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: JobStatus, files: Any, denied: bool, counts: bool
+) -> None:
+    """The files of a start tell, and they are fetched when the question comes up; where they cannot be, nothing is ended for it."""
+    one = gate(tmp_path, status, monkeypatch, files=dict.fromkeys(files, b""), denied=denied)
+    found, starts = judged(replace(healthy(2, 1), attempt="s1")), JobStarts()
+    starts.judged("s1")
+
+    result = asyncio.run(follow_start(one, found, starts, "finished"))
+
+    assert (result is not None, ended(one), starts.no_gos) == (counts, counts, int(counts))
+    assert one.trained is (files == BOTH and not denied)
+
+
+@pytest.mark.parametrize(("files", "denied", "counts"), FILES)
+def test_a_training_that_the_gate_could_not_judge_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Any, denied: bool, counts: bool
+) -> None:
+    """Its machines were taken away before the reports had come. What nobody can read counts here: without a GO the wait is bounded."""
+    one = gate(tmp_path, AGAIN[1], monkeypatch, files=dict.fromkeys(files, b""), denied=denied)
+    found, starts = judged(replace(healthy(2, 1), attempt="s1"), answer=Answer.CANNOT_TELL), JobStarts()
+    starts.judged("s1")
+
+    goes_on = asyncio.run(wait_for_restart(one, found, starts))
+
+    assert (goes_on, starts.no_gos) == (not (counts or denied), int(counts or denied))
