@@ -47,7 +47,7 @@ from tasks.gate.job_times import JobTimes, SilenceNotices
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session, is_unanswered
-from tasks.launchers.base import Delays, JobState, JobStatus, Launcher, LaunchError
+from tasks.launchers.base import Delays, JobState, JobStatus, LaunchError
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.reports import node_reports
 from tasks.reports.node_reports import NodeReports, ReportCounts, WaitLog, waited_for

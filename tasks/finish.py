@@ -26,6 +26,7 @@ from tasks.gate.outcome import (
     Ending,
     JudgedReport,
     Outcome,
+    Training,
     ended_otherwise,
     outcome_summary,
     refusal_decision,
@@ -45,7 +46,9 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     NoCapacity,
+    NotSubmitted,
     QuotaExceeded,
+    UnseenJob,
 )
 from tasks.orchestration.events import emit_end
 from tasks.orchestration.follow import unanswered
@@ -197,6 +200,8 @@ def failed_outcome(session: Session, error: Exception, published: PublishedRepor
         )
     if judged is not None and published is not None:
         return _not_launched(session, error, reason, judged, published)
+    if isinstance(error, UnseenJob):
+        return _outcome(session, Ending.VERDICT, Decision.CANNOT_TELL, None, None, reason)
     ending = Ending.REJECTED if isinstance(error, LaunchRejected) else Ending.NO_CAPACITY
     return _outcome(session, ending, None, None, published, reason)
 
@@ -209,6 +214,11 @@ def _not_launched(
     if session.trained:
         said = f"{verdict} and the training ran, but its end could not be observed: {reason}"
         return _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+    if isinstance(error, EngineUnavailable) and not isinstance(error, NotSubmitted):
+        said = f"{verdict}, and whether the training was launched is not known: {reason}"
+        made = _outcome(session, Ending.JOB_FAILED, Decision.LAUNCHED, judged, published, said)
+        job = session.keeper.lease.job(TRAIN)
+        return dataclasses.replace(made, training=Training(job, JobState.UNKNOWN, str(error)))
     # A pool that is lost while the training waits for machines expired: nobody took it away.
     waited = isinstance(error, PoolLost) and session.waiting_since is not None
     if not (waited or isinstance(error, NoCapacity | QuotaExceeded)):

@@ -5,6 +5,8 @@ LaunchError                 the engine refused or failed; carries the remedy
 |  `- QuotaExceeded         the account may not have so many machines, or not for so long: waiting does not help
 |- NoCapacity               the engine has no machines now; try later
 `- EngineUnavailable        the engine did not answer; nothing is known
+   |- NotSubmitted          nothing was asked for
+   `- UnseenJob             the engine has the job, and does not show it
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ class EngineUnavailable(LaunchError):
 
 class NotSubmitted(EngineUnavailable):
     """The engine did not answer before it was asked to start anything: nothing was submitted."""
+
+
+class UnseenJob(EngineUnavailable):
+    """The engine says that it has the job, and does not show it: it may run unattended. The message has the command that ends it."""
 
 
 class JobState(Enum):

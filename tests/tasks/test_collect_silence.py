@@ -129,7 +129,8 @@ def test_a_job_that_its_engine_no_longer_has_is_over(tmp_path: Path, pages: list
     """The engine has answered; nothing was ended by the gate, and nobody says so."""
     end, _, _ = followed(tmp_path, RUNS, ABSENT)
 
-    assert (end.late, end.may_run) == ("the engine has had no such job for 300 s", False)
+    assert (end.late, end.may_run, end.status.state) == ("", False, JobState.CANCELLED)
+    assert "somebody has deleted it" in end.status.detail
 
 
 @pytest.mark.parametrize(

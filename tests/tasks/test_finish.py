@@ -38,7 +38,9 @@ from tasks.launchers.base import (
     JobState,
     LaunchRejected,
     NoCapacity,
+    NotSubmitted,
     QuotaExceeded,
+    UnseenJob,
 )
 from tasks.publish import PublishedReport
 from tasks.render.context import Past
@@ -188,6 +190,11 @@ def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
         (NoCapacity("none"), GO, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
         (QuotaExceeded("quota"), GO, Ending.NO_CAPACITY, Decision.NOT_LAUNCHED, Exit.NO_CAPACITY),
         (PoolLost("taken"), GO, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+        (NotSubmitted("down"), GO, Ending.JOB_FAILED, Decision.NOT_LAUNCHED, Exit.JOB_FAILED),
+        # Whoever reads "not launched" starts it a second time.
+        (EngineUnavailable("down"), GO, Ending.JOB_FAILED, Decision.LAUNCHED, Exit.JOB_FAILED),
+        (UnseenJob("it may run"), GO, Ending.JOB_FAILED, Decision.LAUNCHED, Exit.JOB_FAILED),
+        (UnseenJob("it may run"), None, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
     ],
 )  # fmt: skip
 def test_the_outcome_of_a_failure(

@@ -85,7 +85,8 @@ def _credentials(known: Any) -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: to connect, to hear something, after which nothing is tried again, and between two attempts.
+    """Seconds: to connect, to hear something, after which nothing is tried again, between two attempts, and until a job that was
+    created is described.
 
     The pause is drawn between 0 and a bound that doubles from `pause_s` to `longest_pause_s`, so that many callers do not
     come back together ("Exponential Backoff And Jitter", AWS Architecture Blog).
@@ -96,6 +97,8 @@ class Limits:
     deadline_s: float = 60.0
     pause_s: float = 0.5
     longest_pause_s: float = 10.0
+    # A job is described seconds after it was created.
+    visible_s: float = 60.0
 
 
 class Clients:
@@ -245,6 +248,15 @@ def describe(clients: Clients, name: str, within_s: float | None = None) -> Desc
         if refusal.missing:
             return None
         raise explained(refusal) from refusal
+    return found
+
+
+def describe_new(clients: Clients, name: str) -> Described | None:
+    """The same of a job that was created a moment ago, asked for until it is visible; None if it is not. Raises LaunchError."""
+    limits = clients.limits
+    end = time.monotonic() + limits.visible_s
+    while (found := describe(clients, name)) is None and time.monotonic() < end and pause(4 * limits.pause_s):
+        pass
     return found
 
 

@@ -64,6 +64,7 @@ class SageMakerLauncher:
         self.clients = Clients(options.region, limits, attempts=1)
         self._outputs: dict[str, Output] = {}
         self._ended: set[str] = set()
+        self._unseen: dict[str, bool] = {}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return names_of(nodes)
@@ -74,7 +75,7 @@ class SageMakerLauncher:
         return make_plan(job, self.options)
 
     def submit(self, plan: Plan) -> JobHandle:
-        return submit(self.clients, plan)
+        return submit(self.clients, plan, self._unseen)
 
     def state(self, name: str) -> JobStatus:
         try:
@@ -107,7 +108,7 @@ class SageMakerLauncher:
 
     def cancel(self, name: str) -> None:
         with uninterruptible():
-            ending.cancel(self.clients, name, self.poll_s)
+            ending.cancel(self.clients, name, self.poll_s, self._unseen)
             if JOB_NAME.fullmatch(name):
                 self._remove_key(name)
 

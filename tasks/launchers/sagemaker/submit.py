@@ -19,10 +19,10 @@ from tasks.launchers.base import (
     LaunchError,
     LaunchRejected,
     Plan,
+    UnseenJob,
 )
-from tasks.launchers.interruption import pause
 from tasks.launchers.sagemaker import warm_pool
-from tasks.launchers.sagemaker.api import Clients, Described, describe
+from tasks.launchers.sagemaker.api import Clients, Described, describe, describe_new
 from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
 from tasks.launchers.sagemaker.request.difference import differences, differences_text
@@ -42,12 +42,13 @@ SAME = (
 # "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
 STOP_S = 600.0
 FIRST_LOOK_S = 0.2
-# Judgement: AWS promises no time after which a job that it took is described.
-VISIBLE_S, VISIBLE_PAUSE_S = 30.0, 0.5
 
 
-def submit(clients: Clients, plan: Plan) -> JobHandle:
-    """Adopt the job of that name, or start it. Raises LaunchError; never starts two, whatever answer is lost."""
+def submit(clients: Clients, plan: Plan, unseen: dict[str, bool]) -> JobHandle:
+    """Adopt the job of that name, or start it. Raises LaunchError; never starts two, whatever answer is lost.
+
+    `unseen` has afterwards each job that may have been created and is not described yet; True: SageMaker says that it exists.
+    """
     (call,) = plan.calls
     found = describe(clients, call.name)
     if found is None:
@@ -60,19 +61,18 @@ def submit(clients: Clients, plan: Plan) -> JobHandle:
     if found is not None:
         handle = adopted(found, call)
     else:
-        handle, found = _create(clients, call), _visible(clients, call.name)
+        handle, found = _create(clients, call, unseen)
     _require_as_sent(clients, call, found)
     return handle
 
 
-def _visible(clients: Clients, name: str) -> Described:
-    """The job that was just created: for a moment SageMaker may not know it. Raises LaunchError."""
-    end = time.monotonic() + VISIBLE_S
-    while (found := describe(clients, name)) is None:
-        if time.monotonic() > end or not pause(VISIBLE_PAUSE_S):
-            raise EngineUnavailable(
-                f"sagemaker:CreateTrainingJob took {name}, and describes none after {VISIBLE_S:g} s. Try again."
-            )
+def _shown(clients: Clients, name: str, unseen: dict[str, bool], said: str) -> Described:
+    """A job that SageMaker says it has: for a moment it may not describe it. Raises LaunchError."""
+    found = describe_new(clients, name)
+    if found is None:
+        unseen[name] = True
+        error = UnseenJob(f"{said}, and does not describe it, so that it may run unattended.")
+        raise warm_pool.with_command(error, clients, name, warm_pool.STOP)
     return found
 
 
@@ -106,7 +106,7 @@ def adopted(found: Described, call: ApiCall) -> JobHandle:
     return JobHandle(call.name, adopted=True)
 
 
-def _create(clients: Clients, call: ApiCall) -> JobHandle:
+def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[JobHandle, Described]:
     def create() -> Described:
         clients.sagemaker.create_training_job(**call.body)
         return {}
@@ -116,16 +116,19 @@ def _create(clients: Clients, call: ApiCall) -> JobHandle:
         found = clients.tried(
             "sagemaker:CreateTrainingJob", create, lambda: describe(clients, call.name, 5.0)
         )
+    except EngineUnavailable:
+        unseen.setdefault(call.name, False)
+        raise
     except Refused as refusal:
         if refusal.code != "ResourceInUse":
             raise explained(refusal) from refusal
-        there = describe(clients, call.name)
-        if there is None:
-            raise EngineUnavailable(f"{refusal}, and describes none. Try again.") from refusal
-        return adopted(there, call)
+        found = _shown(clients, call.name, unseen, str(refusal))
+        return adopted(found, call), found
     if found:  # the answer was lost: somebody else's job may bear the name as well
         adopted(found, call)
-    return JobHandle(call.name, adopted=False)
+    else:
+        found = _shown(clients, call.name, unseen, f"sagemaker:CreateTrainingJob took {call.name}")
+    return JobHandle(call.name, adopted=False), found
 
 
 def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | None:
@@ -203,13 +206,17 @@ def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
     return value
 
 
-def cancel(clients: Clients, name: str, poll_s: float, within_s: float = STOP_S) -> None:
-    """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error.
+def cancel(
+    clients: Clients, name: str, poll_s: float, unseen: dict[str, bool], within_s: float = STOP_S
+) -> None:
+    """Stop the job, wait for its end and release its machines. Unknown and ended jobs are no error; an `unseen` one is waited for.
 
     Raises LaunchError, with what to type where something may be left.
     """
     try:
-        described = describe(clients, name)
+        described = describe_new(clients, name) if name in unseen else describe(clients, name)
+        if described is None and unseen.get(name):
+            raise LaunchError(f"SageMaker says that {name} exists, and does not describe it.")
         if described is not None and not state_of(described).final:
             _stop(clients, name)
             _wait(clients, name, poll_s, within_s)

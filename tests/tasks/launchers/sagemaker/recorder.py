@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,19 @@ class Recorder:
     url: str
     hosts: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    job: str = ""  # the body of the job that was created
+
+    def answer(self, target: str, body: str) -> tuple[int, str]:
+        """The status and the body of AWS's answer."""
+        if target.endswith("CreateTrainingJob"):
+            self.job = body
+            return 200, '{"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}'
+        if target.endswith("DescribeTrainingJob"):
+            if not self.job:
+                return 400, '{"__type": "ValidationException", "message": "Requested resource not found."}'
+            state = {"TrainingJobStatus": "InProgress", "SecondaryStatus": "Starting"}
+            return 200, json.dumps({**json.loads(self.job), **state})
+        return 200, ROLE if "Action=GetRole" in body else ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -53,7 +67,7 @@ def recording() -> Iterator[Recorder]:
             recorder.hosts.append(urlsplit(self.path).hostname or self.path.partition(":")[0])
             target = self.headers.get("X-Amz-Target", "")
             recorder.calls.append(target.partition(".")[2] or f"{self.command} {urlsplit(self.path).path}")
-            status, text = _answer_of(target, body.decode("utf-8", "replace"))
+            status, text = recorder.answer(target, body.decode("utf-8", "replace"))
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.send_header("ETag", '"0"')
@@ -74,11 +88,3 @@ def recording() -> Iterator[Recorder]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield recorder
         server.shutdown()
-
-
-def _answer_of(target: str, body: str) -> tuple[int, str]:
-    if target.endswith("DescribeTrainingJob"):
-        return 400, '{"__type": "ValidationException", "message": "Requested resource not found."}'
-    if target.endswith("CreateTrainingJob"):
-        return 200, '{"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}'
-    return 200, ROLE if "Action=GetRole" in body else ""

@@ -27,7 +27,9 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/prelaunch-execution"
 JOB = "p5-20261121-083000-1f3a-check-1"
 OPTIONS = SageMakerOptions(REGION, IMAGE, ROLE, "s3://bucket/gates", poll_seconds=0.1)
 BEGAN = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
-QUICK = Limits(connect_s=1.0, read_s=2.0, deadline_s=0.3, pause_s=0.001, longest_pause_s=0.005)
+QUICK = Limits(
+    connect_s=1.0, read_s=2.0, deadline_s=0.3, pause_s=0.001, longest_pause_s=0.005, visible_s=0.05
+)
 
 # AlgorithmError and the rest as "Troubleshooting" and DescribeTrainingJob's FailureReason show them.
 ALGORITHM = "AlgorithmError: refused: algo-2: gpu.ecc: 3 errors, exit code: 1"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, LaunchRejected
-from tasks.launchers.sagemaker import submit
-from tests.tasks.launchers.sagemaker.stubbed import JOB, a_plan, described, ended, stubbed
+from tasks.launchers.base import LaunchRejected, UnseenJob
+from tests.tasks.launchers.sagemaker.stubbed import JOB, QUICK, a_plan, described, ended, stubbed
 
 ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/x"}
 CHANGED: dict[str, Any] = {"StoppingCondition": {"MaxRuntimeInSeconds": 86400}}
@@ -48,12 +48,9 @@ def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[st
         assert aws.launcher.submit(a_plan()).adopted
 
 
-def test_a_created_job_that_is_not_described_at_once_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_created_job_that_is_not_described_at_once_is_asked_for_again() -> None:
     """SageMaker may forget it for a moment."""
-    monkeypatch.setattr(submit, "VISIBLE_PAUSE_S", 0.0)
-    with stubbed() as aws:
+    with stubbed(replace(QUICK, visible_s=60.0)) as aws:
         aws.knows_none()
         aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
         aws.knows_none(3)
@@ -61,12 +58,11 @@ def test_a_created_job_that_is_not_described_at_once_is_asked_for_again(
         assert not aws.launcher.submit(a_plan()).adopted
 
 
-def test_a_created_job_that_is_never_described_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What became of it is not known: the gate asks again, and ends it by its name."""
-    monkeypatch.setattr(submit, "VISIBLE_S", -1.0)
-    with stubbed() as aws:
+def test_a_created_job_that_is_never_described_is_no_refusal() -> None:
+    """It may run unattended, so that it is named with the command that stops it."""
+    with stubbed(replace(QUICK, visible_s=0.0)) as aws:
         aws.knows_none()
         aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
         aws.knows_none()
-        with pytest.raises(EngineUnavailable, match="describes none"):
+        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it, so that it may run"):
             aws.launcher.submit(a_plan())

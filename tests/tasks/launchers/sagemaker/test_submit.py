@@ -76,7 +76,7 @@ def test_another_submit_that_was_quicker_is_adopted() -> None:
     with stubbed() as aws:
         aws.knows_none()
         aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
-        aws.describes(described(), described())
+        aws.describes(described())
         assert aws.launcher.submit(a_plan()).adopted
 
 
@@ -126,7 +126,7 @@ def test_a_lost_answer_is_asked_about_before_anything_is_sent_again(monkeypatch:
     with stubbed() as aws:
         calls = loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"))
         aws.knows_none()
-        aws.describes(described(), described())
+        aws.describes(described())
         assert (aws.launcher.submit(a_plan()), calls) == (JobHandle(JOB, adopted=False), ["create"])
 
 
@@ -197,7 +197,7 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
         aws.refuses("create_training_job", code, "later", status)
         aws.knows_none()
         aws.refuses("create_training_job", code, "later", status)
-        aws.describes(described(), described())
+        aws.describes(described())
         assert not aws.launcher.submit(a_plan()).adopted
 
 

@@ -36,7 +36,7 @@ from tests.tasks.launchers.sagemaker.model_trainer.trainers import GATED, IN_JOB
 
 plan = make_plan(GATED, IN_JOB)
 print(*sorted(name for name in sys.modules if name.partition(".")[0] == "sagemaker"))
-submit(Clients(IN_JOB.region), plan)
+submit(Clients(IN_JOB.region), plan, {})
 """
 BY_ITSELF = """
 import time
@@ -126,7 +126,7 @@ def test_nobody_is_reached_but_the_endpoint(recorder: Recorder) -> None:
     )
 
     assert (done.returncode, done.stdout.strip(), recorder.strangers) == (0, "", set()), done.stderr
-    assert recorder.calls[-1] == "CreateTrainingJob"
+    assert recorder.calls[-2:] == ["CreateTrainingJob", "DescribeTrainingJob"]
     assert any(call.endswith("/train_tiny.py") for call in recorder.calls)
 
 

@@ -1,0 +1,87 @@
+"""A job that SageMaker has and does not describe yet: it is adopted once it is visible, or named to whoever can stop it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from tasks.launchers.base import EngineUnavailable, LaunchError, UnseenJob
+from tasks.launchers.interruption import interruptible
+from tests.tasks.launchers.sagemaker.stubbed import (
+    JOB,
+    NOT_FOUND,
+    QUICK,
+    Stubbed,
+    a_plan,
+    described,
+    ended,
+    stubbed,
+)
+from tests.tasks.launchers.sagemaker.test_submit import loses_answers
+
+# Enough for a machine on which much else runs; what never appears is not waited for so long.
+PATIENT = replace(QUICK, visible_s=30.0)
+
+
+@pytest.mark.parametrize("unseen", [0, 1, 5])
+def test_a_job_that_is_described_only_seconds_later_is_adopted(unseen: int) -> None:
+    """CreateTrainingJob answered 503 and took effect; the next one says ResourceInUse."""
+    with stubbed(PATIENT) as aws:
+        aws.knows_none()
+        aws.refuses("create_training_job", "ServiceUnavailable", "later", 503)
+        aws.knows_none()
+        aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
+        aws.knows_none(unseen)
+        aws.describes(described())
+        assert aws.launcher.submit(a_plan()).adopted
+
+
+def never_described(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SageMaker says that the job exists, and does not describe it."""
+
+    def refuse(**_: Any) -> None:
+        raise ClientError(
+            {"Error": {"Code": "ValidationException", "Message": NOT_FOUND}}, "DescribeTrainingJob"
+        )
+
+    monkeypatch.setattr(aws.launcher.clients.sagemaker, "describe_training_job", refuse)
+    aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
+
+
+def test_a_job_that_is_never_described_is_named_with_the_command_that_stops_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither is it forgotten, nor is it called ended: whoever is told can stop it."""
+    stop = f"aws sagemaker stop-training-job --training-job-name {JOB} --region us-east-1"
+    with stubbed() as aws:
+        never_described(aws, monkeypatch)
+        with pytest.raises(UnseenJob, match=f"may run unattended. By hand: {stop}"):
+            aws.launcher.submit(a_plan())
+        with pytest.raises(LaunchError, match=f"exists, and does not describe it. By hand: {stop}"):
+            aws.launcher.cancel(JOB)
+
+
+@pytest.mark.parametrize("appears", [True, False])
+def test_a_lost_answer_is_waited_for_when_the_job_is_ended(
+    monkeypatch: pytest.MonkeyPatch, appears: bool
+) -> None:
+    """The last attempt may have taken effect; what never appears was never created."""
+    with stubbed(PATIENT if appears else QUICK) as aws, interruptible() as stop:
+        stop.set()
+        loses_answers(aws, monkeypatch, ReadTimeoutError(endpoint_url="https://sagemaker"), 10**6)
+        aws.knows_none(2)
+        with pytest.raises(EngineUnavailable):
+            aws.launcher.submit(a_plan())
+        if appears:
+            aws.knows_none(3)
+            aws.describes(described(keep_alive_s=0))
+            aws.sagemaker.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
+            aws.describes(ended("Stopped", keep_alive_s=0), ended("Stopped", keep_alive_s=0))
+        else:
+            aws.knows_none(10_000)
+        aws.launcher.cancel(JOB)
+        if not appears:
+            aws.sagemaker._queue.clear()
