@@ -18,7 +18,7 @@ from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.collect import keep_logs
+from tasks.collect import LOG_BYTES, keep_logs
 from tasks.finish import launch_decision
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, open_gate_context
@@ -42,7 +42,7 @@ from tasks.gate.session import Session, end_run
 from tasks.gate_file.request import GateRequest
 from tasks.judge import report_verdict
 from tasks.launchers.base import JobState, LaunchError
-from tasks.launchers.log_end import NodeLog, cause_of, node_log
+from tasks.launchers.log_end import NodeLog, cause_of, node_log, read_log
 from tasks.orchestration.events import emit_cancelled
 from tasks.page import show_cancelled
 from tasks.publish import put_pages, store_pages
@@ -97,7 +97,7 @@ def _training(session: Session, job: str, state: JobState) -> Training:
 
 
 def _logs(session: Session, job: str, nodes: tuple[str, ...]) -> Iterator[NodeLog]:
-    return (node_log(node, session.setting.launcher.logs(job, node)) for node in nodes)
+    return (node_log(node, read_log(session.setting.launcher, job, node, LOG_BYTES)) for node in nodes)
 
 
 async def end_cancelled_gate(session: Session) -> State[Any]:

@@ -48,12 +48,14 @@ from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session, is_unanswered
 from tasks.launchers.base import Delays, JobState, JobStatus, LaunchError
+from tasks.launchers.log_end import read_log
 from tasks.orchestration.artifacts import ProgressArtifact
 from tasks.reports import node_reports
 from tasks.reports.node_reports import NodeReports, ReportCounts, WaitLog, waited_for
 from tasks.store.base import StoreError
 from tasks.store.layout import evidence_key, log_key
 from tasks.text.inert import one_line
+from tasks.text.redact import redacted, redacted_gzip
 
 LOG = logging.getLogger("prelaunch")
 SLOWEST_POLL_S = 5.0
@@ -189,9 +191,9 @@ async def follow_job(
     they are given up, the job is ended while its reports are judged. A job that `trains` after a GO is never ended because nothing
     is heard of it.
     """
-    launcher = session.setting.launcher
+    launcher, times, stop, ran = session.setting.launcher, JobTimes(), CancellationWatch(), False
     begun = last = time.monotonic()
-    times, stop, ran, notices = JobTimes(), CancellationWatch(), False, SilenceNotices(session, job)
+    notices = SilenceNotices(session, job)
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)
@@ -278,10 +280,11 @@ def progress_sentence(bundle: Bundle, seen: ReportCounts) -> str:
 
 
 def keep_evidence(session: Session, folder: Path) -> None:
-    """Every evidence/<sha256>.gz of an attempt's folder -> gates/<gate id>/evidence. Raises StoreError."""
+    """Every evidence/<sha256>.gz of an attempt's folder -> gates/<gate id>/evidence, without secrets. Raises StoreError."""
+    put = session.setting.store.put
     for path in sorted((folder / "evidence").glob("*.gz"))[:EVIDENCE_FILES]:
         if path.is_file() and not path.is_symlink():
-            session.setting.store.put(evidence_key(session.gate_id, path.name), path.read_bytes())
+            put(evidence_key(session.gate_id, path.name), redacted_gzip(path.read_bytes()))
 
 
 def keep_logs(
@@ -290,7 +293,7 @@ def keep_logs(
     """The end of each node's log -> gates/<gate id>/logs/<job>, and to `seen`. One that cannot be kept is said, and costs no other."""
     for node in nodes:
         try:
-            text = setting.launcher.logs(job, node, LOG_BYTES)
+            text = read_log(setting.launcher, job, node, LOG_BYTES)
             if seen is not None:
                 seen(node, text)
             key = log_key(gate_id, job, node)
@@ -335,7 +338,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
         report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
-    collection = (*report.collection, *problems)
+    collection = tuple(map(redacted, (*report.collection, *problems)))
     return dataclasses.replace(report, collection=collection, images=images_of(session.setting))
 
 
@@ -393,6 +396,6 @@ def _ends(bundle: Bundle, files: Mapping[str, bytes], watched: JobEnd, session: 
 def _tail(session: Session, job: str, node: str) -> str:
     launcher = session.setting.launcher
     try:
-        return limited(session.left_s() / 4, lambda: launcher.logs(job, node, TAIL_BYTES))
+        return limited(session.left_s() / 4, lambda: read_log(launcher, job, node, TAIL_BYTES))
     except (LaunchError, TimeoutError) as error:
         return str(error)

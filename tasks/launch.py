@@ -46,6 +46,7 @@ from tasks.launchers.log_end import FailureCause, NodeLog, cause_of, node_log
 from tasks.reports import node_reports
 from tasks.store.layout import logs_folder
 from tasks.text.inert import one_line
+from tasks.text.redact import redacted
 
 ROUNDS = 2
 # How long after the training runs the engine may take to say whose the pool is.
@@ -195,11 +196,8 @@ def record_confirmations(session: Session, judged: JudgedReport, folder: Path) -
     elif checked:
         session.proof.append("not all hosts are the machines that passed, so they checked again")
     elif started >= nodes:
-        known = [
-            word
-            for key, word in IDENTITIES
-            if judged.report.nodes and all(node.identity.get(key) for node in judged.report.nodes)
-        ]
+        found = [node.identity for node in judged.report.nodes]
+        known = [word for key, word in IDENTITIES if found and all(one.get(key) for one in found)]
         session.proof.append(f"all {nodes} hosts confirmed: {', '.join(known) or 'host'}")
 
 
@@ -373,14 +371,15 @@ def _rechecked(session: Session, folder: Path, attempt: str) -> JudgedReport | N
     if not files:
         return None
     bundle = session.setting.bundle(session.gate_id)
-    return report_verdict(session, merge(bundle, attempt, files, iso_time(session.keeper.lease.taken_at)))
+    started = iso_time(session.keeper.lease.taken_at)
+    return report_verdict(session, merge(bundle, attempt, files, started, node_reports.NodeReports().load))
 
 
 def _failure(folder: Path, attempt: str) -> FailureCause:
     """Why a node refused to start, in its own words."""
     found = sorted((folder / attempt / "failure").glob("*")) if attempt else []
     for path in (path for path in found if path.is_file() and not path.is_symlink()):
-        said = path.read_bytes()[:2000].decode("utf-8", "replace").strip()
+        said = redacted(path.read_bytes()[:2000].decode("utf-8", "replace").strip())
         return FailureCause(f"{path.name}: {said}", (), path.name if len(found) == 1 else "")
     return FailureCause()
 

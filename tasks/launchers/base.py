@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from checks.value_types import SPARSE
+from tasks.text.redact import redacted
 
 # Once the training has ended with an error on one node, the others have this long for errors and checkpoints of their own. Then the
 # job ends: nothing else would end it before its max runtime, and its machines cost as much as those of a training that learns.
@@ -29,7 +30,10 @@ REPLACED_S = 1800.0
 
 
 class LaunchError(Exception):
-    """The engine refused or failed. The message says what, to whom, and the remedy."""
+    """The engine refused or failed. The message says what, to whom, and the remedy; it has no secret of this process."""
+
+    def __init__(self, said: object = "") -> None:
+        super().__init__(redacted(str(said)))
 
 
 class LaunchRejected(LaunchError):
@@ -130,6 +134,10 @@ class Hold:
     by: str = ""
     within_s: float = COMING_S
 
+    def __post_init__(self) -> None:
+        """The engine's words lose the secrets of this process."""
+        object.__setattr__(self, "said", redacted(self.said))
+
 
 class PreflightResult(Enum):
     """The result of one preflight check."""
@@ -159,6 +167,11 @@ class PreflightCheck:
     unreachable: bool = field(default=False, metadata=SPARSE)
     key: str = field(default="", metadata=SPARSE)
     behind: str = field(default="", metadata=SPARSE)
+
+    def __post_init__(self) -> None:
+        """The engine's words lose the secrets of this process."""
+        for name in ("subject", "message", "remedy"):
+            object.__setattr__(self, name, redacted(getattr(self, name)))
 
     @property
     def text(self) -> str:
@@ -276,7 +289,8 @@ class JobStatus:
     that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered. `machines` is what the engine itself
     says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything. `ended` are
     the nodes that were ended because the training had failed on another one: their exit codes say nothing. `lost` are the nodes of
-    which the engine says that they were lost or never began, with its words.
+    which the engine says that they were lost or never began, with its words. `detail`, `history` and `lost` lose the secrets of this
+    process.
     """
 
     state: JobState
@@ -290,6 +304,12 @@ class JobStatus:
     machines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ended: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """The engine's words lose the secrets of this process."""
+        object.__setattr__(self, "detail", redacted(self.detail))
+        object.__setattr__(self, "history", tuple(map(redacted, self.history)))
+        object.__setattr__(self, "lost", {node: redacted(said) for node, said in self.lost.items()})
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What the logs of nodes say of the end of their commands, also where torchrun started the ranks. Pure.
+"""What the logs of nodes say of the end of their commands, also where torchrun started the ranks. Pure, but for `read_log`.
 
 torchrun prints a table of the ranks that failed (torch/distributed/elastic/multiprocessing/errors, ChildFailedError): the root cause
 is the one that it saw first on its node, and stands last. That may be a victim: the ranks that lose their connection to one that
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from checks.judge.culprits.silent_ranks import WAITED
+from tasks.launchers.base import Launcher
+from tasks.text.redact import redacted_tail
 
 TORCHRUN = "torch/distributed/elastic"
 ROOT_CAUSE = "Root Cause"
@@ -96,6 +98,11 @@ class FailureCause:
     def text(self) -> str:
         """Both."""
         return "; ".join(filter(None, (self.said, *self.ends)))
+
+
+def read_log(launcher: Launcher, job: str, node: str, last_bytes: int) -> str:
+    """The end of a node's log, without secrets of this process. Raises LaunchError."""
+    return redacted_tail(launcher.logs(job, node, last_bytes))
 
 
 def node_log(node: str, log: str) -> NodeLog:

@@ -1,7 +1,7 @@
 """What a check job has written so far, read from the folder into which it was fetched.
 
 Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first
-attempt.
+attempt. The texts of a report lose the secrets of this process where it is decoded: what is judged, kept and shown has none.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from checks.bundle import Bundle, plan_of
 from checks.documents.report import NODE_REPORT_BYTES, NodeReport, digest, load_node
-from checks.model import Declared, Outcome, Planned, Scope
+from checks.model import Declared, Observation, Outcome, Planned, Scope, Value
 from checks.value_types import DecodeError, natural
 from tasks.text.inert import one_line
+from tasks.text.redact import redacted, redactor
 
 NODES = 100_000
 NAMED, LOG_AFTER_S = 3, 60.0
@@ -197,9 +198,30 @@ def all_complete(bundle: Bundle, files: Mapping[str, bytes], decoded: NodeReport
 
 def _load(data: bytes) -> NodeReport | DecodeError:
     try:
-        return load_node(data)
+        return _without_secrets(load_node(data))
     except DecodeError as error:
-        return error.with_traceback(None)  # which would keep the text, and all that was made of it so far
+        return DecodeError(
+            redacted(str(error))
+        )  # `error` itself keeps the text, and all that was made of it so far
+
+
+def _without_secrets(report: NodeReport) -> NodeReport:
+    remove = redactor(os.environ)
+
+    def value(found: Value) -> Value:
+        if isinstance(found, str):
+            return remove(found)
+        if isinstance(found, tuple) and any(isinstance(item, str) for item in found):
+            return tuple(remove(str(item)) for item in found)
+        return found
+
+    def row(one: Observation) -> Observation:
+        metrics = {name: value(found) for name, found in one.metrics.items()}
+        return replace(one, metrics=metrics, reason=remove(one.reason), evidence=remove(one.evidence))
+
+    identity = {name: remove(found) for name, found in report.node.identity.items()}
+    node = replace(report.node, identity=identity, open_findings=remove(report.node.open_findings))
+    return replace(report, node=node, observations=tuple(map(row, report.observations)))
 
 
 def _read(path: Path) -> bytes | None:

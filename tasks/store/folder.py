@@ -10,6 +10,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ from tasks.store.base import (
     StoreUnwritable,
     checked,
 )
+from tasks.store.layout import is_log
 
 LOCK = ".lock"
 TEMPORARY = ".tmp-"
@@ -132,7 +134,8 @@ class FolderStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
         try:
-            with open(temporary, "xb") as file:
+            mode = 0o600 if is_log(path.relative_to(self.root).as_posix()) else 0o666
+            with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

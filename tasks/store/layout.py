@@ -100,6 +100,11 @@ def logs_folder(gate_id: str, job: str = "") -> str:
     return f"{GATES}/{gate_id}/logs/{job}".rstrip("/")
 
 
+def is_log(key: str) -> bool:
+    """Whether the file is the log of a node: what a training prints is for nobody but the owner of the store."""
+    return key.startswith(f"{GATES}/") and key.split("/")[2:3] == ["logs"]
+
+
 def log_key(gate_id: str, job: str, node: str) -> str:
     """The key of the log of a node in a job."""
     return f"{logs_folder(gate_id, job)}/{node}.log"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import os
 import re
 import threading
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 # Whatever stands before the @ of a URL's host, and the forms in which AWS, GitHub and Slack write their own.
@@ -13,6 +17,7 @@ FORMS = re.compile(
 )
 REMOVED = "[removed]"
 LEAST_CHARACTERS = 6
+UNPACKED_BYTES = 1 << 26  # more than any tool prints, and no more than this process can hold
 
 _KNOWN: set[str] = set()
 _LOCK = threading.Lock()
@@ -20,16 +25,65 @@ _LOCK = threading.Lock()
 
 def redact(text: str, environment: Mapping[str, str]) -> str:
     """The text without values of variables named like secrets, what `remember_secret` was told, and what looks like a credential."""
-    values = {v for k, v in environment.items() if SECRET_NAME.search(k) and len(v) >= LEAST_CHARACTERS}
+    return redactor(environment)(text)
+
+
+def redacted(text: str) -> str:
+    """`redact` with the environment of this process. Whatever an engine, a node or a training says passes through it where it is read,
+    so that no place that shows, sends or keeps it has to.
+    """
+    return redactor(os.environ)(text)
+
+
+def redacted_tail(text: str) -> str:
+    """`redacted`, of the end of a longer text, which may begin inside a secret: then its second half, or more of it, goes as well."""
+    ends = (value[-n:] for value in _values(os.environ) for n in range(len(value) - 1, len(value) // 2, -1))
+    begun = next((end for end in ends if len(end) >= LEAST_CHARACTERS and text.startswith(end)), "")
+    return redacted(REMOVED + text[len(begun) :] if begun else text)
+
+
+def redacted_gzip(data: bytes) -> bytes:
+    """`redacted`, of a text that is packed; what is no gzip file is taken for a text."""
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            packed, found = True, file.read(UNPACKED_BYTES)
+    except (OSError, EOFError, zlib.error):
+        packed, found = False, data
+    text = found.decode("utf-8", "surrogateescape")
+    clean = redacted(text)
+    if clean == text and len(found) < UNPACKED_BYTES:
+        return data
+    made = clean.encode("utf-8", "surrogateescape")
+    return gzip.compress(made, mtime=0) if packed else made
+
+
+def redactor(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """`redact` for many texts."""
+    values = _values(environment)
+
+    def remove(text: str) -> str:
+        for value in values:
+            text = text.replace(value, REMOVED)
+        return FORMS.sub(REMOVED, text)
+
+    return remove
+
+
+def _values(environment: Mapping[str, str]) -> list[str]:
+    """The secrets, the longest first: one may be a part of another."""
+    secret = (v for k, v in environment.items() if SECRET_NAME.search(k))
     with _LOCK:
-        values |= _KNOWN
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, REMOVED)
-    return FORMS.sub(REMOVED, text)
+        return sorted(_KNOWN.union(*map(_parts, secret)), key=len, reverse=True)
 
 
 def remember_secret(value: str) -> None:
     """Remove this value from every text from now on. A value too short to be distinguished from a word is not removed."""
-    lines = [line.strip() for line in value.splitlines()]
     with _LOCK:
-        _KNOWN.update(text for text in (value.strip(), *lines) if len(text) >= LEAST_CHARACTERS)
+        _KNOWN.update(_parts(value))
+
+
+def _parts(value: str) -> set[str]:
+    """A secret and each of its lines: a log has something before each of them."""
+    return {
+        part for part in (value.strip(), *map(str.strip, value.splitlines())) if len(part) >= LEAST_CHARACTERS
+    }

@@ -58,6 +58,7 @@ from tasks.launchers.kubernetes.pod_template import host_ids, read_template
 from tasks.launchers.kubernetes.workload_forms import FORMS
 from tasks.launchers.log_end import NodeLog, cause_of, node_log
 from tasks.text.inert import one_line
+from tasks.text.redact import redacted_tail
 
 __all__ = ["KubernetesLauncher", "Options", "launcher"]
 
@@ -307,7 +308,8 @@ class KubernetesLauncher:
         """The end of such a job. The logs are read now: a deleted pod has none."""
         logs = list[NodeLog]()
         with contextlib.suppress(LaunchError):
-            logs += [node_log(node, self.logs(name, node)) for node, code in known.exit_codes[:NAMED] if code]
+            failed = [node for node, code in known.exit_codes[:NAMED] if code]
+            logs += [node_log(node, redacted_tail(self.logs(name, node))) for node in failed]
         said = cut_off_text(known.exit_codes, one_line(cause_of(logs).text))
         return replace(known, state=JobState.FAILED, trouble=Trouble.ENDED, detail=said, ended=others)
 

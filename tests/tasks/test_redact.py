@@ -1,0 +1,61 @@
+"""Secrets that are cut, packed, of several lines, or in the log of a node."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, NoCapacity
+from tasks.text.redact import REMOVED, redacted, redacted_gzip, redacted_tail
+
+KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two variables of this process."""
+    monkeypatch.setenv("API_TOKEN", "tk-0123456789abcdef")
+    monkeypatch.setenv("PRIVATE_KEY", f"-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n")
+
+
+def test_each_line_of_a_secret_is_removed() -> None:
+    """A log has a time before each line."""
+    assert redacted(f"12:00:01 {KEY}") == f"12:00:01 {REMOVED}"
+
+
+@pytest.mark.parametrize("begin", [1, 5, 9])
+def test_the_end_of_a_log_may_begin_inside_a_secret(begin: int) -> None:
+    """What is left of it goes as well, if it is half of it or more."""
+    assert redacted_tail(f"{'tk-0123456789abcdef'[begin:]} is wrong\n") == f"{REMOVED} is wrong\n"
+
+
+def test_a_word_at_the_beginning_of_a_log_stays() -> None:
+    """Also one that is the end of a secret by chance."""
+    assert redacted_tail("def main():\n") == "def main():\n"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes], ids=["packed", "a text"])
+def test_raw_output_loses_it(pack: object) -> None:
+    """Whether it is packed or not; what has no secret keeps its bytes."""
+    assert callable(pack)
+    made = redacted_gzip(pack(b"x tk-0123456789abcdef y\xff"))
+    plain = pack(b"\xffnothing")
+
+    assert (gzip.decompress(made) if pack is gzip.compress else made) == f"x {REMOVED} y".encode() + b"\xff"
+    assert redacted_gzip(plain) == plain
+
+
+def test_whatever_an_engine_says_has_no_secret() -> None:
+    """Its errors, its words about a job, and those about machines that are kept."""
+    said = "refused: tk-0123456789abcdef"
+    status = JobStatus(JobState.FAILED, said, "", {}, history=(said,))
+
+    found = [
+        str(LaunchError(said)),
+        str(NoCapacity(said)),
+        status.text,
+        *status.history,
+        Hold(Keeping.GONE, said).said,
+    ]
+    assert [text for text in found if "tk-" in text] == []
