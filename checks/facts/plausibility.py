@@ -1,4 +1,8 @@
-"""Compares a policy's thresholds for rates with what the parts of its instance types can do. Pure."""
+"""Which numbers are possible at all. Pure.
+
+`impossible` compares a policy's thresholds for rates with what the parts of its instance types can do; `range_of` has the range of
+every metric, beyond which a number was not measured.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from checks.facts.expected_tables import fault_in
 from checks.facts.gpu_models import Parts
 from checks.facts.instances import Facts, lacks
 from checks.facts.rooflines import Quantity, Roofline, rooflines
-from checks.model import Declared
+from checks.model import FIRST, Declared
 from checks.policy import CheckPolicy, Over, Policy, Rule
+from checks.value_types import Range
 
 _RATE = re.compile(r".*(_gbps|_gbit_s|flops|_iops|tokens_per_s)")
 
@@ -44,6 +49,66 @@ QUANTITIES: Mapping[tuple[str, str], Quantity] = {
     ("nccl.pairs", "floor_gbps"): Quantity.FLOW,
     ("nccl.pairs", "floor_inside_gbps"): Quantity.PEER,
 }  # fmt: skip
+
+# The range of a metric by the end of its name. The bounds are judgement: several times what any machine has or any gate waits for, so
+# that no real measurement, of however good or broken a machine, is beyond them. The first end that fits counts.
+RANGES: Mapping[str, Range] = {
+    "_tflops": Range(0, 1e6),
+    "gflops": Range(0, 1e9),
+    "_gbps": Range(0, 50_000),
+    "_gbit_s": Range(0, 20_000),
+    "_iops": Range(0, 1e9),
+    "tokens_per_s": Range(0, 1e9),
+    "operations_per_s_per_cpu": Range(0, 1e12),
+    "_bytes": Range(0, 1e19),
+    "_mib": Range(0, 1e9),
+    "_ratio": Range(0, 4),
+    "_fraction": Range(0, 1.05),
+    "_share": Range(0, 2),
+    "_percent": Range(0, 100),
+    "of_peak": Range(0, 4),
+    "of_sequential": Range(0, 100),
+    "_w": Range(0, 20_000),
+    "_c": Range(-100, 200),
+    "_us": Range(0, 6e8),
+    "_ms": Range(0, 6e5),
+    "_per_s": Range(0, 1e12),
+    "_s": Range(0, 1e10),
+}
+# Those that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody measured it.
+OTHER_RANGES: Mapping[str, Range] = {
+    "tflops": Range(0, 1e6),
+    "offset_s": Range(-1e11, 1e11),
+    "loss_ratio": Range(0, 1e300),
+    "loss_first": Range(0, 1e300),
+    "loss_last": Range(0, 1e300),
+    "gradient_error": Range(0, 1e300),
+    "gradient_error_last": Range(0, 1e300),
+    "wall_rate": Range(0, 1e6),
+    "year": Range(0, 1e5),
+}
+# Links are slower than memory: of network cards as fast as any that exists, with a margin, and of NVLink.
+LINK_RANGES: Mapping[str, Range] = {
+    "disk.": Range(0, 2_000),
+    "efa.": Range(0, 2_000),
+    "network.": Range(0, 2_000),
+    "nccl.": Range(0, 8_000),
+}
+COUNTED = Range(0, 1e19)
+
+
+def range_of(check: str, metric: str) -> Range:
+    """The least and the greatest value that a metric can have; what has no unit is a count."""
+    name = metric.removeprefix(FIRST)
+    if name in OTHER_RANGES:
+        return OTHER_RANGES[name]
+    links = (
+        bounds
+        for family, bounds in LINK_RANGES.items()
+        if name.endswith("_gbps") and check.startswith(family)
+    )
+    units = (bounds for end, bounds in RANGES.items() if name.endswith(end))
+    return next(links, None) or next(units, COUNTED)
 
 
 def impossible(policy: Policy, facts: Facts, parts: Parts) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """What the rows of sound observations list and cover. Pure.
 
 `judge_lists` finds arrays that are shorter than their labels or leave out declared GPUs. `coverage` counts what was observed.
-`is_whole` and `with_holes` say of whole columns whether anything is missing.
+`is_whole`, `with_holes` and `unfit` say of whole columns whether anything is missing, or cannot be.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import lt
+from typing import Any
 
 from checks.documents.columns import Rows
+from checks.facts.plausibility import COUNTED, range_of
 from checks.judge.not_measured import not_measured
 from checks.model import (
     CLUSTER,
@@ -19,6 +21,8 @@ from checks.model import (
     Declared,
     Finding,
     Level,
+    Observation,
+    Outcome,
     Planned,
     Report,
     Scope,
@@ -27,7 +31,10 @@ from checks.model import (
 )
 from checks.model_details import Unmeasured
 from checks.policy import RELATIVE, CheckPolicy
+from checks.value_types import Range
 
+FAILURES, RESULTS, FINE = "failures", "results", frozenset(("ok", "", None))
+NO_NUMBERS = frozenset((str, bool, type(None)))
 GPUS = "gpus"  # the array with the labels of the GPUs
 FAMILIES = ("gpu.", "dcgm.")
 LIST_REMEDY = "Run the gate again. If the finding returns, read this node's log."
@@ -136,3 +143,83 @@ def with_holes(rows: Rows, ruled: frozenset[str]) -> frozenset[int]:
         if None in chain.from_iterable(arrays):  # type: ignore[arg-type]
             odd |= {i for i, value in enumerate(column) if type(value) is tuple and None in value}
     return frozenset(odd)
+
+
+def unfit(planned: Planned, rows: Rows) -> frozenset[int]:
+    """The indices of the rows for which `defect_of` gives a reason, and of those that were not measured."""
+    columns = rows.columns
+    odd = other_than(columns.outcomes, Outcome.MEASURED) | other_than(columns.skips, None)
+    for name in planned.metrics:
+        if type(None) in rows.kinds(name):
+            odd |= {place for place, value in enumerate(rows.column(name)) if value is None}
+    for name, column in columns.metrics.items():
+        if tuple in rows.kinds(name) and () in column:
+            odd |= {place for place, value in enumerate(column) if value == ()}
+        if not rows.kinds(name) <= NO_NUMBERS and not _all_possible(column, range_of(rows.check, name)):
+            odd |= {i for i, value in enumerate(column) if _impossible(rows.check, name, value) is not None}
+    failed = (
+        i for i, said in enumerate(rows.column(FAILURES)) if isinstance(said, tuple) and set(said) - FINE
+    )
+    odd |= {place for place in failed if _contradiction(rows[place])}
+    return frozenset(odd)
+
+
+def _contradiction(row: Observation) -> str:
+    """The element that has a number although its own outcome says that it was not measured, "" if there is none. The tests of ranks
+    say more of their outcome, and checks.judge.culprits.from_report reads them.
+    """
+    failures = row.metrics.get(FAILURES)
+    if not isinstance(failures, tuple) or RESULTS in row.metrics:
+        return ""
+    for name, values in row.metrics.items():
+        if (
+            isinstance(values, tuple)
+            and len(values) == len(failures)
+            and range_of(row.check, name) is not COUNTED
+        ):
+            for index, (said, value) in enumerate(zip(failures, values, strict=True)):
+                if said not in FINE and type(value) in (int, float):
+                    return f"{name}[{index}]"
+    return ""
+
+
+def _all_possible(column: Sequence[object], bounds: Range) -> bool:
+    """Whether all of them are numbers, or lists of numbers, within the bounds; False says nothing."""
+    try:
+        numbers: Any = [*chain.from_iterable(column)] if type(column[0]) is tuple else column  # type: ignore[arg-type]
+        return bool(bounds.least <= min(numbers) and max(numbers) <= bounds.most)
+    except (TypeError, ValueError):
+        return False
+
+
+def _impossible(check: str, name: str, value: object) -> float | None:
+    """The first number that the metric cannot have, of a list or alone; None if there is none."""
+    bounds = range_of(check, name)
+    for number in value if type(value) is tuple else (value,):
+        if type(number) in (int, float) and not bounds.least <= number <= bounds.most:
+            return float(number)
+    return None
+
+
+def other_than(column: Sequence[object], usual: object) -> set[int]:
+    """The indices of the values that are not the usual one."""
+    if column.count(usual) == len(column):
+        return set()
+    return {place for place, value in enumerate(column) if value is not usual}
+
+
+def defect_of(row: Observation, planned: Planned) -> Unmeasured:
+    """What a measurement lacks, or has that cannot be."""
+    lacking = [name for name in planned.metrics if name not in row.metrics]
+    empty = [name for name, value in row.metrics.items() if value == ()]
+    if lacking:
+        return Unmeasured(lacking[0], "is missing from the measurement")
+    for name, value in row.metrics.items():
+        if (number := _impossible(row.check, name, value)) is not None:
+            bounds = range_of(row.check, name)
+            return Unmeasured(
+                name, f"is {number:g}, which cannot be: it is between {bounds.least:,g} and {bounds.most:,g}"
+            )
+    if element := _contradiction(row):
+        return Unmeasured(element, "has a number, but its outcome says that it was not measured")
+    return Unmeasured(empty[0] if empty else "", "is an empty list" if empty else "")

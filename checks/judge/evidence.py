@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from checks.documents.columns import Rows, by_check
@@ -90,7 +90,7 @@ def weigh(
             unread |= accepted
             required += completeness.declared_count(planned.scope, report.declared) - len(accepted)
             absent = facts.absent(report.declared.instance_type, planned.check)
-            unfit = _unfit(planned, rows)
+            unfit = completeness.unfit(planned, rows)
             key = (rows.columns.subjects, planned.scope)
             if key not in complete:
                 complete[key] = completeness.is_whole(rows.columns.subjects, subjects[planned.scope])
@@ -230,7 +230,7 @@ def _accepted(rows: Rows, expected: frozenset[str], declared: Declared) -> froze
     """The subjects whose check is skipped because the engine withholds the kernel log."""
     if rows.check not in withheld_kernel_log.READERS:
         return frozenset()
-    found = (rows[place] for place in _other_than(rows.columns.outcomes, Outcome.MEASURED))
+    found = (rows[place] for place in completeness.other_than(rows.columns.outcomes, Outcome.MEASURED))
     accepted = (
         row.subject
         for row in found
@@ -318,25 +318,6 @@ def _twice(rows: Rows) -> frozenset[str]:
     return frozenset(subject for subject, times in Counter(subjects).items() if times > 1)
 
 
-def _unfit(planned: Planned, rows: Rows) -> frozenset[int]:
-    """The indices of the rows for which `_defect` gives a reason."""
-    columns = rows.columns
-    odd = _other_than(columns.outcomes, Outcome.MEASURED) | _other_than(columns.skips, None)
-    for name in planned.metrics:
-        if type(None) in rows.kinds(name):
-            odd |= {place for place, value in enumerate(rows.column(name)) if value is None}
-    for name, column in columns.metrics.items():
-        if tuple in rows.kinds(name) and () in column:
-            odd |= {place for place, value in enumerate(column) if value == ()}
-    return frozenset(odd)
-
-
-def _other_than(column: Sequence[object], usual: object) -> set[int]:
-    if column.count(usual) == len(column):
-        return set()
-    return {place for place, value in enumerate(column) if value is not usual}
-
-
 def _holes(row: Observation, ruled: frozenset[str]) -> Iterator[Finding]:
     """Nulls without an explanation, in metrics that no rule reads (the rules and the decoder report their own)."""
     failures = row.metrics.get("failures")
@@ -361,13 +342,8 @@ def _silence(scope: Scope) -> str:
 
 
 def _defect(row: Observation, planned: Planned) -> Unmeasured:
-    if row.outcome is not Outcome.MEASURED or row.skip is not None:
-        return _why(row)
-    lacking = [name for name in planned.metrics if name not in row.metrics]
-    empty = [name for name, value in row.metrics.items() if value == ()]
-    if lacking:
-        return Unmeasured(lacking[0], "is missing from the measurement")
-    return Unmeasured(empty[0] if empty else "", "is an empty list" if empty else "")
+    measured = row.outcome is Outcome.MEASURED and row.skip is None
+    return completeness.defect_of(row, planned) if measured else _why(row)
 
 
 def _why(row: Observation) -> Unmeasured:
