@@ -122,7 +122,7 @@ CASES = [
     faulty(
         found.inventory,
         "one node's driver is another",
-        three_nodes(told={"node/nvmlSystemGetDriverVersion": "570.86.15"}),
+        three_nodes(told={"node/nvmlSystemGetDriverVersion": "550.54.14"}),
         "driver",
         cause=CONFIGURATION,
         nodes=3,

@@ -22,6 +22,7 @@ from checks.value_types import version_of
 
 # A finding names at most this many elements in its field, however long the list is.
 ELEMENTS = 256
+DRIVER, JOINED_NODES = "driver", "GB"
 # What a finding calls for if its rule does not say.
 ACTIONS = {
     Cause.HARDWARE: Action.INSPECT,
@@ -142,7 +143,7 @@ def _found(
     if rule.equals is not None:
         return _equals(check, rule, rows, blind)
     if rule.same:
-        return _same(check, rule, rows, blind)
+        return _same(check, rule, rows, blind, known)
     if rule.uniform:
         return _uniform(check, rule, rows, blind)
     if rule.fact:
@@ -320,7 +321,9 @@ def _versions(check: str, rule: Rule, rows: Sequence[Observation], blind: Level)
                 )
 
 
-def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> Iterator[Finding]:
+def _same(
+    check: str, rule: Rule, rows: Sequence[Observation], blind: Level, known: RuleContext
+) -> Iterator[Finding]:
     values: dict[str, str] = {}
     table = Rows.of(check, rows)
     for place, (subject, value) in enumerate(
@@ -344,14 +347,26 @@ def _same(check: str, rule: Rule, rows: Sequence[Observation], blind: Level) -> 
             f"{noun_of(check, rule.metric)} differs, and no value has a majority: {_who_has(values, ranked)}"
         )
         shown = "\n".join(f"{subject}: {show(value)}" for subject, value in sorted(values.items()))
-        yield Finding(
-            Level(rule.level), rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy
-        )
+        level = _level_of(rule, values.values(), known)
+        yield Finding(level, rule.cause, check, CLUSTER, said, shown[:EVIDENCE_BYTES], rule.remedy)
         return
     for subject, value in values.items():
         if value != usual:
+            level = _level_of(rule, (usual, value), known)
             said = f"{noun_of(check, rule.metric)} is {show(value)}, but on {most} of {len(values)} it is {show(usual)}"
-            yield Finding(Level(rule.level), rule.cause, check, subject, said, "", rule.remedy)
+            yield Finding(level, rule.cause, check, subject, said, "", rule.remedy)
+
+
+def _level_of(rule: Rule, values: Iterable[str], known: RuleContext) -> Level:
+    """The rule's level; at most WARN for drivers of one branch (550, 570), which are rolled out node by node and run together.
+
+    Machines whose NVLinks join several nodes (GB200) are an exception: the drivers of one such fabric have to be equal.
+    """
+    versions = [*map(version_of, values)] if rule.metric == DRIVER else []
+    branches = {version[0] if version else None for version in versions}
+    joined = known.instance is not None and known.instance.gpu.startswith(JOINED_NODES)
+    alike = len(branches) == 1 and None not in branches and not joined
+    return Level.WARN if alike else Level(rule.level)
 
 
 def _who_has(values: Mapping[str, str], ranked: Sequence[tuple[str, int]]) -> str:

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.facts.instances import Instance
 from checks.judge.rules.apply import apply
+from checks.judge.rules.values import RuleContext
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, Outcome, Value
 from checks.policy import CheckPolicy, Over, Rule, load
 from checks.value_types import DecodeError
+from tests.sample_reports import MADE_UP
 
 CHECK = "compute.gemm"
 
@@ -203,3 +206,47 @@ def test_ranks_of_one_node_do_not_outvote_another_node() -> None:
     rule = Rule("x", "source", over=Over.CLUSTER, same=True)
 
     assert ["cluster"] == [f.subject for f in apply("a.b", CheckPolicy(rules=(rule,)), rows, 3)]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "gpu", "levels"),
+    [
+        (("570.133.20", "570.133.20", "570.86.15"), "H100", [("WARN", "node-2")]),
+        (("570.133.20", "570.86.15"), "H100", [("WARN", "cluster")]),
+        (("570.133.20", "570.133.20", "550.163.01"), "H100", [("FAIL", "node-2")]),
+        (("570.133.20",) * 3 + ("570.86.15", "580.65.06"), "A10G", [("WARN", "node-3"), ("FAIL", "node-4")]),
+        (("570.133.20", "570.86.15", "550.54.14"), "H100", [("FAIL", "cluster")]),
+        (("570.133.20", "570.133.20", "570.86.15"), "GB200", [("FAIL", "node-2")]),
+        (("570.133.20", "570.133.20", "unknown"), "H100", [("FAIL", "node-2")]),
+        (("570.133.20", "570.133.20", ""), "H100", [("FAIL", "node-2")]),
+        (("570.133.20", "570.133.20"), "H100", []),
+    ],
+)
+def test_drivers_of_one_branch_are_rolled_out_node_by_node(
+    drivers: tuple[str, ...], gpu: str, levels: list[tuple[str, str]]
+) -> None:
+    """A WARN; another branch, a driver that is no version, and nodes that are joined by NVLink stay a FAIL."""
+    rule = Rule("driver", "s", Over.CLUSTER, same=True)
+    rows = [
+        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {"driver": driver})
+        for i, driver in enumerate(drivers)
+    ]
+    known = RuleContext(instance=Instance(8, gpu, MADE_UP))
+
+    assert levels == _levels(
+        list(apply("system.identity", CheckPolicy(rules=(rule,)), rows, len(rows), known))
+    )
+
+
+@pytest.mark.parametrize("metric", ["torch", "cuda", "nccl_version"])
+def test_another_version_of_something_else_is_a_fail(metric: str) -> None:
+    """Also of the same first number."""
+    rule = Rule(metric, "s", Over.CLUSTER, same=True)
+    rows = [
+        Observation("system.identity", f"node-{i}", Outcome.MEASURED, 1.0, {metric: version})
+        for i, version in enumerate(("2.3.0", "2.3.0", "2.4.0"))
+    ]
+
+    assert [("FAIL", "node-2")] == _levels(
+        list(apply("system.identity", CheckPolicy(rules=(rule,)), rows, 3))
+    )
