@@ -12,14 +12,23 @@ from urllib.parse import quote
 # Controls (C0, C1), marks that turn or hide text, separators that break lines, surrogates, what no font has.
 _UNSAFE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _PLAIN = re.compile(r"[ -~\n]*")
+# What GitHub Actions, Azure Pipelines and TeamCity take for a command in what a job prints, wherever a line is broken; GitLab's
+# marks are behind a carriage return and an escape, which are written out.
+_COMMAND = re.compile(
+    r"(:)(?=:(?:internal-set-repo-path|set-env|set-output|save-state|add-path|add-mask|(?:add|remove)-matcher|debug|warning|error"
+    r"|notice|echo|group|endgroup|stop-commands)(?:\s|::))|(#)(?=#(?:\[|vso\[|teamcity\[))",
+    re.IGNORECASE,
+)
 S3 = "s3://"
 
 
 def clean(text: str) -> str:
     """Every character that a terminal, browser or XML parser might act upon, written out as \\x1b or \\u202e.
 
-    Line feeds stay and tabs become spaces; the result can be encoded as UTF-8 and is valid in XML 1.0.
+    Line feeds stay and tabs become spaces; the result can be encoded as UTF-8 and is valid in XML 1.0. Commands to a pipeline that may
+    print it are broken up by a space.
     """
+    text = _COMMAND.sub(r"\g<0> ", text)
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_shown(character) for character in text)
