@@ -50,4 +50,4 @@ async def raise_if_stopped(session: Session, stop: CancellationWatch) -> None:
     """Raise RunCancelled if the run was cancelled, LeaseLost if the session lost its lock."""
     await stop.check()
     if session.keeper.lost.is_set():
-        raise LeaseLost(f"another gate took over cluster {session.setting.gate.cluster.name} and its jobs.")
+        raise LeaseLost(session.keeper.loss)

@@ -47,12 +47,18 @@ def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) ->
 
 
 def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
-    """Its first act is to confirm that this is the machine that passed."""
+    """Its first act is to confirm that this is the machine that passed, also where it has a package `checks` of its own."""
     other = {**identity_of_node(), "boot_id": "another"}
     token = Pass(1, "g", "d", "2026-01-01T00:00:00Z", (PassedNode("node-0", 0, other),))
     (tmp_path / "pass.json").write_bytes(dump(token))
 
-    done = train(tmp_path, PRELAUNCH_PASS=str(tmp_path / "pass.json"), PRELAUNCH_NODE="node-0")
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "__init__.py").write_text("raise SystemExit('a package of the training itself')")
+    path = f"{tmp_path}:{ROOT}"
+
+    done = train(
+        tmp_path, PRELAUNCH_PASS=str(tmp_path / "pass.json"), PRELAUNCH_NODE="node-0", PYTHONPATH=path
+    )
 
     assert done.returncode != 0
     assert "not the machine that was proven: boot_id was another" in done.stderr

@@ -113,7 +113,7 @@ def quantity(value: float, unit: str, digits: int = 4) -> str:
 
 def percent(ratio: float, digits: int = 3) -> str:
     """A ratio as a percentage: "62 %"."""
-    return f"{figure(100 * ratio, max(3, digits))} %" if ratio >= 1 else f"{100 * ratio:.{digits}g} %"
+    return f"{figure(100 * ratio, digits if float(f'{100 * ratio:.{digits}g}') < 100 else max(3, digits))} %"
 
 
 def version(number: float) -> str:

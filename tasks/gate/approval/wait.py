@@ -192,9 +192,7 @@ class ApprovalWait:
 
     def _require_lease(self) -> None:
         if self.session.keeper.lost.is_set():
-            raise LeaseLost(
-                f"another gate took over cluster {self.session.setting.gate.cluster.name} while the run waited."
-            )
+            raise LeaseLost(self.session.keeper.loss)
 
 
 def _goes_on(state: State) -> bool:

@@ -9,7 +9,7 @@ the cluster stays locked for that run, whether or not a process of it is alive.
 
 LeaseError              the lock cannot be used; carries the remedy
 |- LeaseHeld            another gate holds the lock of the cluster
-`- LeaseLost            another gate has taken it meanwhile
+`- LeaseLost            another gate has taken it meanwhile, or it was removed
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LeaseHeld(LeaseError):
 
 
 class LeaseLost(LeaseError):
-    """Another gate has the lock now, and with it the jobs."""
+    """This gate has lost the lock, and with it the jobs; the message says whether another gate has it, or whether it was deleted."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease
 def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
     """Write the flow run's id into the lock and its index. Raises LeaseLost."""
     owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
-    bound = _kept(_swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
+    bound = _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
     store.put(lease_of_run_key(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
     return bound
 
@@ -238,36 +238,36 @@ def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
 def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
     """Extend the lock to TTL_S from now. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, renewed_at=now, expires_at=now + TTL_S)
-    return _kept(_swap(store, held.data, lease), held)
+    return _kept(store, _swap(store, held.data, lease), held)
 
 
 def next_attempt(store: Store, held: HeldLease) -> HeldLease:
     """The same gate, with new names for its jobs. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, trainings=1, adopted=False)
-    return _kept(_swap(store, held.data, lease), held)
+    return _kept(store, _swap(store, held.data, lease), held)
 
 
 def next_training(store: Store, held: HeldLease) -> HeldLease:
     """The same attempt, with a new name for its training: the one before got no machines. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, trainings=held.lease.trainings + 1)
-    return _kept(_swap(store, held.data, lease), held)
+    return _kept(store, _swap(store, held.data, lease), held)
 
 
 def set_question(store: Store, held: HeldLease, asking: OpenQuestion | None) -> HeldLease:
     """Park the lock for a question, or with None end that. Raises LeaseLost."""
-    return _kept(_swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
+    return _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
 
 
 def recheck(store: Store, held: HeldLease) -> HeldLease:
     """Count that a person had the checks run again. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, rechecks=held.lease.rechecks + 1)
-    return _kept(_swap(store, held.data, lease), held)
+    return _kept(store, _swap(store, held.data, lease), held)
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
     """Continue in this process with the lock that the same flow run had parked. Raises LeaseLost."""
     lease = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
-    return _kept(_swap(store, held.data, lease), held)
+    return _kept(store, _swap(store, held.data, lease), held)
 
 
 def release(store: Store, held: HeldLease) -> None:
@@ -314,7 +314,13 @@ def _load(data: bytes, place: str) -> Lease:
         raise LeaseHeld(said) from error
 
 
-def _kept(swapped: HeldLease | None, held: HeldLease) -> HeldLease:
+def _kept(store: Store, swapped: HeldLease | None, held: HeldLease) -> HeldLease:
     if swapped is None:
-        raise LeaseLost(f"cluster {held.lease.cluster}: another gate took the lock of {held.lease.gate_id}.")
+        cluster = held.lease.cluster
+        if store.get(lease_key(cluster)) is None:
+            place = store.place(lease_key(cluster))
+            raise LeaseLost(
+                f"the lock of cluster {cluster} is no longer in the store: somebody removed {place}, or the store."
+            )
+        raise LeaseLost(f"another gate took over cluster {cluster} and its jobs.")
     return swapped

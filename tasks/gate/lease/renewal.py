@@ -26,13 +26,13 @@ SLACK_S = 5.0
 
 
 class LeaseRenewal:
-    """One lock that this gate holds; every change to it goes through here. `lost` is set once another gate has it."""
+    """One lock that this gate holds; every change to it goes through here. `lost` is set once it is lost, and `loss` says how."""
 
     def __init__(self, store: Store, held: HeldLease) -> None:
         self._store, self._held = store, held
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self.lost = threading.Event()
+        self.lost, self.loss = threading.Event(), ""
         self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
 
     @property
@@ -75,7 +75,8 @@ class LeaseRenewal:
         with self._lock:
             try:
                 self._held = leases.renew(self._store, self._held, time.time())
-            except LeaseLost:
+            except LeaseLost as error:
+                self.loss = str(error)
                 self.lost.set()
         return not self.lost.is_set()
 

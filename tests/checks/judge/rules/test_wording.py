@@ -153,6 +153,12 @@ def test_units_are_those_that_people_read() -> None:
         "19,961 MiB",
     ]
     assert [percent(1.0), percent(0.275), percent(31.0)] == ["100 %", "27.5 %", "3,100 %"]
+    assert [percent(part, 2) for part in (0.9975, 0.996, 0.994, 0.0012)] == [
+        "99.8 %",
+        "99.6 %",
+        "99 %",
+        "0.12 %",
+    ]
 
 
 def test_a_subject_in_words() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -255,6 +256,29 @@ def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
     with pytest.raises(LeaseLost):
         leases.next_attempt(store, mine)
     assert not LeaseRenewal(store, mine).ours()
+
+
+@pytest.mark.parametrize("place", ["leases/c.json", ""])
+def test_a_lock_that_was_deleted_is_not_another_gate(store: FolderStore, place: str) -> None:
+    """Alone, or with the store around it."""
+    mine = take(store, lease("g-1"))
+    if place:
+        store.delete(place)
+    else:
+        shutil.rmtree(store.root)
+    keeper = LeaseRenewal(store, mine)
+
+    assert not keeper.ours()
+    assert "is no longer in the store" in keeper.loss and "another gate" not in keeper.loss
+
+
+def test_a_lock_that_another_gate_took_says_so(store: FolderStore) -> None:
+    """Where it is renewed."""
+    mine = take(store, lease("g-1", owner=DEAD))
+    take(store, lease("g-2", now=NOW + 1))
+    keeper = LeaseRenewal(store, mine)
+
+    assert (keeper.ours(), keeper.loss) == (False, "another gate took over cluster c and its jobs.")
 
 
 def test_a_new_attempt_gives_new_names(store: FolderStore) -> None:
