@@ -192,8 +192,7 @@ async def follow_job(
     is heard of it.
     """
     launcher, times, stop, ran = session.setting.launcher, JobTimes(), CancellationWatch(), False
-    begun = last = time.monotonic()
-    notices = SilenceNotices(session, job)
+    begun, notices = (last := time.monotonic()), SilenceNotices(session, job)
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from checks.value_types import SPARSE
-from tasks.text.redact import redacted
+from tasks.text.redact import redacted, remove_secrets
 
 # Once the training has ended with an error on one node, the others have this long for errors and checkpoints of their own. Then the
 # job ends: nothing else would end it before its max runtime, and its machines cost as much as those of a training that learns.
@@ -135,8 +135,7 @@ class Hold:
     within_s: float = COMING_S
 
     def __post_init__(self) -> None:
-        """The engine's words lose the secrets of this process."""
-        object.__setattr__(self, "said", redacted(self.said))
+        remove_secrets(self, "said")
 
 
 class PreflightResult(Enum):
@@ -145,9 +144,7 @@ class PreflightResult(Enum):
     OK = "ok"
     WARNING = "warning"  # it may fail, and that is not certain
     WRONG = "wrong"
-    NO_CAPACITY = (
-        "no capacity"  # nothing is wrong with the request, and the engine has no machines for it now
-    )
+    NO_CAPACITY = "no capacity"  # nothing is wrong with the request; there are no machines for it now
     UNSEEN = "unseen"  # it could not be checked, most often because a permission is missing
 
 
@@ -169,9 +166,7 @@ class PreflightCheck:
     behind: str = field(default="", metadata=SPARSE)
 
     def __post_init__(self) -> None:
-        """The engine's words lose the secrets of this process."""
-        for name in ("subject", "message", "remedy"):
-            object.__setattr__(self, name, redacted(getattr(self, name)))
+        remove_secrets(self, "subject", "message", "remedy")
 
     @property
     def text(self) -> str:
@@ -306,8 +301,7 @@ class JobStatus:
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """The engine's words lose the secrets of this process."""
-        object.__setattr__(self, "detail", redacted(self.detail))
+        remove_secrets(self, "detail")
         object.__setattr__(self, "history", tuple(map(redacted, self.history)))
         object.__setattr__(self, "lost", {node: redacted(said) for node, said in self.lost.items()})
 

@@ -1,7 +1,7 @@
 """What a check job has written so far, read from the folder into which it was fetched.
 
 Only <attempt>/nodes/<node>.json of the current attempt counts: a restarted job is never judged by its first
-attempt. The texts of a report lose the secrets of this process where it is decoded: what is judged, kept and shown has none.
+attempt. The texts of a report lose the secrets of this process where it is decoded.
 """
 
 from __future__ import annotations
@@ -200,27 +200,26 @@ def _load(data: bytes) -> NodeReport | DecodeError:
     try:
         return _without_secrets(load_node(data))
     except DecodeError as error:
-        return DecodeError(
-            redacted(str(error))
-        )  # `error` itself keeps the text, and all that was made of it so far
+        # `error` itself would keep the text, and all that was made of it so far.
+        return DecodeError(redacted(str(error)))
 
 
 def _without_secrets(report: NodeReport) -> NodeReport:
-    remove = redactor(os.environ)
+    text, word = redactor(os.environ), redactor(os.environ, no_words=True)
 
     def value(found: Value) -> Value:
         if isinstance(found, str):
-            return remove(found)
+            return word(found)
         if isinstance(found, tuple) and any(isinstance(item, str) for item in found):
-            return tuple(remove(str(item)) for item in found)
+            return tuple(word(str(item)) for item in found)
         return found
 
     def row(one: Observation) -> Observation:
         metrics = {name: value(found) for name, found in one.metrics.items()}
-        return replace(one, metrics=metrics, reason=remove(one.reason), evidence=remove(one.evidence))
+        return replace(one, metrics=metrics, reason=text(one.reason), evidence=text(one.evidence))
 
-    identity = {name: remove(found) for name, found in report.node.identity.items()}
-    node = replace(report.node, identity=identity, open_findings=remove(report.node.open_findings))
+    identity = {name: word(found) for name, found in report.node.identity.items()}
+    node = replace(report.node, identity=identity, open_findings=text(report.node.open_findings))
     return replace(report, node=node, observations=tuple(map(row, report.observations)))
 
 

@@ -35,6 +35,12 @@ def redacted(text: str) -> str:
     return redactor(os.environ)(text)
 
 
+def remove_secrets(record: object, *names: str) -> None:
+    """`redacted`, of these texts of a frozen dataclass that is being made."""
+    for name in names:
+        object.__setattr__(record, name, redacted(getattr(record, name)))
+
+
 def redacted_tail(text: str) -> str:
     """`redacted`, of the end of a longer text, which may begin inside a secret: then its second half, or more of it, goes as well."""
     ends = (value[-n:] for value in _values(os.environ) for n in range(len(value) - 1, len(value) // 2, -1))
@@ -57,9 +63,11 @@ def redacted_gzip(data: bytes) -> bytes:
     return gzip.compress(made, mtime=0) if packed else made
 
 
-def redactor(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """`redact` for many texts."""
-    values = _values(environment)
+def redactor(environment: Mapping[str, str], no_words: bool = False) -> Callable[[str], str]:
+    """`redact` for many texts. With `no_words` it leaves values that may be an ordinary word, as AUTH_METHOD has one: labels and
+    versions are compared, and must stay what they are.
+    """
+    values = [value for value in _values(environment) if not no_words or _is_random(value)]
 
     def remove(text: str) -> str:
         for value in values:
@@ -67,6 +75,10 @@ def redactor(environment: Mapping[str, str]) -> Callable[[str], str]:
         return FORMS.sub(REMOVED, text)
 
     return remove
+
+
+def _is_random(value: str) -> bool:
+    return len(value) >= 12 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
 def _values(environment: Mapping[str, str]) -> list[str]:
