@@ -19,9 +19,13 @@ from checks.judge.verdict import unstored
 from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
+from tasks.collect import fetch_output
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
 from tasks.gate.outcome import (
+    MAY_HAVE_STARTED,
+    REFUSALS,
+    STARTED_BY_NODES,
     Decision,
     Ending,
     JudgedReport,
@@ -267,6 +271,7 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     if outcome.report is None and outcome.judged is None:  # what was judged is said with its end
         report_progress(Progress("verdict", outcome.reason))
     name = session.setting.gate.name
+    outcome = await run_to_end(with_possible_training, session, outcome)
     outcome = with_ending(
         without_training(outcome, session.launches and not session.trained, session.launches), name
     )
@@ -295,6 +300,27 @@ async def finish_gate(session: Session, outcome: Outcome) -> State[Any]:
     emit_end(session, outcome)
     report_end(outcome)
     return failed_state(outcome, name)
+
+
+def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
+    """The outcome of a refused job whose nodes decide by themselves, with what the engine says of it, unless it is known that no node
+    became the training.
+    """
+    job, judged = session.keeper.lease.job(TRAIN), outcome.judged
+    refused = judged is not None and outcome.decision in REFUSALS and outcome.training is None
+    if judged is None or not refused or not session.in_job or job not in session.begun:
+        return outcome
+    known = fetch_output(session, job)
+    begun = any((session.folder / job).glob("*/started/*"))
+    if known and not begun:
+        return outcome
+    status = session.setting.launcher.state(job)
+    said = STARTED_BY_NODES if begun else MAY_HAVE_STARTED
+    said = f"{said} The engine says of job {job}: {one_line(status.text, 300)}."
+    shown = dataclasses.replace(judged.context, training=said)
+    made = dataclasses.replace(judged, context=shown)
+    training = Training(job, status.state, status.detail)
+    return dataclasses.replace(outcome, judged=made, training=training)
 
 
 def reject_request(error: Exception) -> State[Any]:

@@ -28,6 +28,11 @@ from tasks.text.inert import clean, one_line
 from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
+# Of a refused job whose nodes decide by themselves.
+MAY_HAVE_STARTED = (
+    "It is not known whether the training was started, because what its nodes wrote cannot be read."
+)
+STARTED_BY_NODES = "The nodes had started the training."
 # What to do about a training that failed on machines that had passed.
 TRAINING_FAILED = (
     "This condemns no node. Read the training's log and tell its owner. If you suspect a node, run the gate again with "

@@ -278,3 +278,30 @@ def test_starts_that_their_nodes_refuse_are_counted_after_a_go(tmp_path: Path, e
     assert 4 == outcome.code
     assert "the engine restarted the job after its nodes had refused" in outcome.reason
     assert ("cancel", f"{outcome.gate_id}-train-1") in engine.calls
+
+
+@pytest.mark.parametrize(
+    ("part", "readable", "said", "state"),
+    [
+        ("truncated", False, "It is not known whether the training was started, because", "succeeded"),
+        ("healthy", False, "It is not known whether the training was started, because", "succeeded"),
+        ("wrong", True, "Training was not started.", None),
+        ("silent", True, "Training was not started.", None),
+    ],
+)  # fmt: skip
+def test_no_training_is_denied_that_may_have_started(
+    tmp_path: Path, engine: Engine, part: str, readable: bool, said: str, state: str | None
+) -> None:
+    """Its nodes decided and trained, and the gate cannot read what they wrote: whoever believes it starts the training twice."""
+    engine.parts, engine.unreadable = [part], lambda job: not readable
+    engine.nodes_say = Answer.GO if part == "truncated" else None
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+    job = f"{outcome.gate_id}-train-1"
+    page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
+    kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
+
+    assert said in page
+    assert ("Training was not started." in page, "Training: was not started" in page) == (state is None,) * 2
+    assert (kept["training"] or {"state": None})["state"] == state
+    assert state is None or f"The engine says of job {job}: {state}" in page

@@ -12,8 +12,9 @@ import pytest
 
 from checks.model import Answer
 from tasks import in_job
+from tasks.finish import with_possible_training
 from tasks.gate.jobs import JobEnd
-from tasks.gate.outcome import Training
+from tasks.gate.outcome import NOT_STARTED, Decision, Ending, Outcome, Training, without_training
 from tasks.gate.session import Session
 from tasks.in_job import JobStarts, follow_start, wait_for_restart
 from tasks.launch import LaunchResult
@@ -106,3 +107,39 @@ def test_a_training_that_the_gate_could_not_judge_is_no_refusal(
     goes_on = asyncio.run(wait_for_restart(one, found, starts))
 
     assert (goes_on, starts.no_gos) == (not (counts or denied), int(counts or denied))
+
+
+@pytest.mark.parametrize(
+    ("files", "denied", "begun", "decision", "said"),
+    [
+        (BOTH, False, True, Decision.CANNOT_TELL, "The nodes had started the training."),
+        (BOTH[:1], False, True, Decision.REFUSED, "The nodes had started the training."),
+        ((), True, True, Decision.CANNOT_TELL, "It is not known whether the training was started"),
+        ((), False, True, Decision.CANNOT_TELL, ""),
+        (REFUSED, False, True, Decision.REFUSED, ""),
+        ((), True, False, Decision.CANNOT_TELL, ""),
+        (BOTH, False, True, Decision.LAUNCHED, ""),
+    ],
+)
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED, JobState.UNKNOWN])
+def test_that_nothing_was_started_is_said_only_where_it_is_known(
+    tmp_path: Path, files: Any, denied: bool, begun: bool, decision: Decision, said: str, state: JobState
+) -> None:
+    """By the files of the nodes, if they can be read; a job that was never submitted trained nothing. The engine's word is added."""
+    status = JobStatus(state, "in the engine's words", "s1", {})
+    engine = Engine(files=dict.fromkeys(files, b""), denied=denied, states={TRAIN_JOB: status})
+    one, found = session(tmp_path, engine), judged(healthy(2, 1), answer=Answer.CANNOT_TELL)
+    if begun:
+        one.remember(TRAIN_JOB)
+    before = Outcome("g-1", Ending.VERDICT, decision, found, None, "why it ended")
+
+    ended = with_possible_training(one, before)
+    shown = without_training(ended, True).judged
+    assert shown is not None
+    if not said:
+        launched = decision is Decision.LAUNCHED
+        assert (ended, shown.context.training) == (before, "" if launched else NOT_STARTED)
+        return
+    assert ended.training == Training(TRAIN_JOB, state, "in the engine's words")
+    assert shown.context.training.startswith(said)
+    assert f"The engine says of job {TRAIN_JOB}: {state.value}: in the engine" in shown.context.training
