@@ -224,11 +224,10 @@ class KubernetesLauncher:
         """What the API server says. Raises Refused, LaunchError, OSError."""
         record = job_record.read(self.api, name)
         if record is None or not record.ours:
-            without_record = len(submission.pods_of(self.api, name)) if record is None else 0
+            pods = 0 if record is not None else len(submission.pods_of(self.api, name))
             said = f"there is no job {name} in namespace {self.options.namespace}"
-            if without_record:
-                said += f", and {without_record} pods of it are there: somebody has deleted its record"
-            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not without_record)
+            said += f", and {pods} pods of it are there: somebody has deleted its record" if pods else ""
+            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not pods)
         if record.final is not None:
             return _status(record.final)
         views = [workload_view(row) for row in submission.workloads(self.api, name, self.form)]
