@@ -224,10 +224,10 @@ class KubernetesLauncher:
         """What the API server says. Raises Refused, LaunchError, OSError."""
         record = job_record.read(self.api, name)
         if record is None or not record.ours:
-            pods = 0 if record is not None else len(submission.pods_of(self.api, name))
+            orphans = 0 if record is not None else len(submission.pods_of(self.api, name))
             said = f"there is no job {name} in namespace {self.options.namespace}"
-            said += f", and {pods} pods of it are there: somebody has deleted its record" if pods else ""
-            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not pods)
+            said += f", and {orphans} pods of it: somebody has deleted its record" if orphans else ""
+            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not orphans)
         if record.final is not None:
             return _status(record.final)
         views = [workload_view(row) for row in submission.workloads(self.api, name, self.form)]
