@@ -44,7 +44,7 @@ def held(world: World, project: Path) -> dict[str, dict[str, Any]]:
     """What the server holds after `prefect deploy --all`, by "flow/name"."""
     done = subprocess.run(
         (str(Path(sys.executable).with_name("prefect")), *COMMAND, str(FILE)),
-        cwd=project, env=person(world, "."), capture_output=True, text=True, timeout=100, check=False,
+        cwd=project, env=person(world, "."), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (0, []) == (done.returncode, imported(project)), done.stdout + done.stderr
     flows = {flow["id"]: flow["name"] for flow in world.api.post("/flows/filter", json={}).json()}
