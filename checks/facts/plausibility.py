@@ -85,6 +85,7 @@ OTHER_RANGES: Mapping[str, Range] = {
     "gradient_error": Range(0, 1e300),
     "gradient_error_last": Range(0, 1e300),
     "wall_rate": Range(0, 1e6),
+    "gpus_missing": Range(-1e4, 1e4),
     "year": Range(0, 1e5),
 }
 # Links are slower than memory: of network cards as fast as any that exists, with a margin, and of NVLink.

@@ -33,7 +33,8 @@ from checks.model_details import Unmeasured
 from checks.policy import RELATIVE, CheckPolicy
 from checks.value_types import Range
 
-FAILURES, RESULTS, FINE = "failures", "results", frozenset(("ok", "", None))
+FAILURES, FINE = "failures", frozenset(("ok", "", None))
+PEERS = ("network.", "efa.")  # the checks that have an outcome for each peer
 NO_NUMBERS = frozenset((str, bool, type(None)))
 GPUS = "gpus"  # the array with the labels of the GPUs
 FAMILIES = ("gpu.", "dcgm.")
@@ -165,11 +166,11 @@ def unfit(planned: Planned, rows: Rows) -> frozenset[int]:
 
 
 def _contradiction(row: Observation) -> str:
-    """The element that has a number although its own outcome says that it was not measured, "" if there is none. The tests of ranks
-    say more of their outcome, and checks.judge.culprits.from_report reads them.
+    """The element that has a number although its own outcome says that it was not measured, "" if there is none. Where ranks are
+    tested, checks.judge.culprits.from_report reads the outcomes; nccom-test measures also what it finds wrong.
     """
     failures = row.metrics.get(FAILURES)
-    if not isinstance(failures, tuple) or RESULTS in row.metrics:
+    if not isinstance(failures, tuple) or not row.check.startswith(PEERS):
         return ""
     for name, values in row.metrics.items():
         if (

@@ -201,7 +201,7 @@ def _load(data: bytes) -> NodeReport | DecodeError:
         return _without_secrets(load_node(data))
     except DecodeError as error:
         # `error` itself would keep the text, and all that was made of it so far.
-        return DecodeError(redacted(str(error)))
+        return DecodeError(redacted(error.reason), redacted(error.path), error.nearest)
 
 
 def _without_secrets(report: NodeReport) -> NodeReport:

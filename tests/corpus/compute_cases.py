@@ -79,7 +79,7 @@ GEMM = [
     ),
     faulty(
         gemm.gemm, "faster than the silicon", one(gemm.gemm, [patched(gemm, "limit_tflops", lambda *of: 1e-6)]),
-        "above_peak", cause=Cause.EVIDENCE,
+        "of_peak is", cause=Cause.EVIDENCE,
     ),
     faulty(
         gemm.gemm, "one GPU at 0.7 of what is known",

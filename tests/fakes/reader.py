@@ -21,4 +21,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
     numbers = {name: int(value) for name, value in pairs}
     shown = {name: f"{at}: {name} {value}" for at, (name, value) in enumerate(pairs, 2)}
     gpus = asked.declared.gpus_per_node if asked.declared else "any"
-    return Reading(Kind.DCGMI, f"fake tool of {gpus} GPUs", (Part("dcgm.diag", numbers, shown),))
+    every = frozenset(range(1, len(lines) + 1))
+    return Reading(
+        Kind.DCGMI, f"fake tool of {gpus} GPUs", (Part("dcgm.diag", numbers, shown),), understood=every
+    )

@@ -122,7 +122,7 @@ def test_every_metric_has_bounds() -> None:
         "loss_first", "loss_last", "loss_ratio", "gradient_error", "gradient_error_last",
     }  # fmt: skip
     assert {metric for (_, metric), one in ranges.items() if one.least < 0} == {
-        "offset_s", "margin_c", "temperature_c", "memory_temperature_c",
+        "offset_s", "gpus_missing", "margin_c", "temperature_c", "memory_temperature_c",
     }  # fmt: skip
     counts = {metric.rpartition("_")[2] for (_, metric), one in ranges.items() if one is COUNTED}
     assert not counts & UNITS, "a metric with a unit that RANGES does not know"

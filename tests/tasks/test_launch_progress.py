@@ -33,7 +33,7 @@ def test_what_a_waiting_pool_costs_is_shown_while_the_training_waits(
     shown: list[Progress] = []
     monkeypatch.setattr(launch, "report_progress", shown.append)
 
-    async def follow(_one: Any, _job: str, _limit_s: float, look: Any, _enough: Any) -> JobEnd:
+    async def follow(_one: Any, _job: str, _limit_s: float, look: Any, _enough: Any, trains: bool) -> JobEnd:
         for status in (replace(RUNNING, state=JobState.PENDING), RUNNING):
             await look(status)
         raise InterruptedError

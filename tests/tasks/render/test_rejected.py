@@ -102,7 +102,7 @@ def test_the_end_of_a_gate_is_one_line_for_github() -> None:
 
     assert end_annotation(hostile, is_error=True) == (
         "::error title=Prelaunch%3A the gate did not end well::"
-        "NO-GO a: node%250A ::add-mask::x\\r, rank 3 computes wrong sums"
+        "NO-GO a: node%250A : :add-mask::x\\r, rank 3 computes wrong sums"
     )
     assert end_annotation("GO a", is_error=False) == "::warning title=Prelaunch%3A a GO with warnings::GO a"
 

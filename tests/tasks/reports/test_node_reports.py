@@ -107,7 +107,7 @@ def session_of(folder: Path, launcher: Folder) -> Any:
     lease = SimpleNamespace(taken_at=0.0)
     return SimpleNamespace(
         setting=setting, gate_id="gate-1", folder=folder, answer_by=0.0,
-        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0, certificates=NO_CERTIFICATES,
+        keeper=SimpleNamespace(lease=lease), left_s=lambda: 30.0, certificates=NO_CERTIFICATES, proof=[],
     )  # fmt: skip
 
 
