@@ -25,7 +25,7 @@ GATE = ROOT / "deployments" / "gates" / "local.toml"
 MARKS = "not long and not alone"
 EXTRAS = ".[kubernetes,postgresql,docs,test,dev]"
 # Only a command that hangs reaches it.
-MOST_S = 5_400.0
+MOST_S, HUNG = 5_400.0, 124
 GO = 0
 
 
@@ -124,7 +124,7 @@ def _tests(leg: Leg, place: Place, world: World, log: Path) -> tuple[str, str]:
 
 
 def _run(world: World, command: Sequence[str], folder: Path, log: Path) -> int:
-    """Runs a command in the world, ends what it leaves, and returns its exit code. What it prints is in the log."""
+    """Runs a command in the world, ends what it leaves, and returns its exit code, 124 if it hung. What it prints is in the log."""
     with open(log, "ab") as file:
         file.write(f"$ {' '.join((*world.prefix, *command))}\n".encode())
         process = subprocess.Popen(
@@ -132,6 +132,8 @@ def _run(world: World, command: Sequence[str], folder: Path, log: Path) -> int:
         )  # fmt: skip
         try:
             return process.wait(MOST_S)
+        except subprocess.TimeoutExpired:
+            return HUNG
         finally:
             end_tree(process.pid, 10.0)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 
 import pytest
 
 from tasks.launchers.base import Hold, JobState, JobStatus, Keeping, LaunchError, NoCapacity
-from tasks.text.redact import REMOVED, redacted, redacted_gzip, redacted_tail
+from tasks.text.redact import REMOVED, redacted, redacted_gzip, redacted_tail, redactor
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
 
@@ -28,6 +29,20 @@ def test_each_line_of_a_secret_is_removed() -> None:
 def test_the_end_of_a_log_may_begin_inside_a_secret(begin: int) -> None:
     """What is left of it goes as well, if it is half of it or more."""
     assert redacted_tail(f"{'tk-0123456789abcdef'[begin:]} is wrong\n") == f"{REMOVED} is wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("default", True), ("system", True), ("instance-profile", True), ("tk-5f0c9e1d7b3a", False)],
+)
+def test_a_label_that_is_an_ordinary_word_stays(
+    monkeypatch: pytest.MonkeyPatch, value: str, kept: bool
+) -> None:
+    """Labels and versions are compared: without one of them a healthy machine would be refused."""
+    monkeypatch.setenv("AUTH_METHOD", value)
+
+    assert redactor(os.environ, no_words=True)(value) == (value if kept else REMOVED)
+    assert redactor(os.environ)(value) == REMOVED
 
 
 def test_a_word_at_the_beginning_of_a_log_stays() -> None:
