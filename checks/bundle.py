@@ -29,10 +29,11 @@ class Bundle:
     plan and are not run.
 
     `network_s` is how long a node waits for its peers before any collective, `stage_s` is the time for the rank checks as a whole,
-    and `deadline_s` is the time for all checks of a node, counted from the moment at which its runner has opened the bundle (bundles
-    of version 0.1.0 have none). The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge
-    alike. `topology` describes the switches to which each node is connected; it is None where the gate file describes none.
-    `certificates` say which checks a node may skip; `raised` are the numbers of `--option` in the policy, as CHECK.NAME=NUMBER.
+    and `deadline_s` is the time for all checks of a node, counted from the moment at which its runner has opened the bundle.
+
+    The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge alike. `topology`
+    describes the switches to which each node is connected; it is None where the gate file describes none. `certificates` say which
+    checks a node may skip; `raised` are the numbers of `--option` in the policy, as CHECK.NAME=NUMBER.
     """
 
     schema_version: Version
@@ -42,12 +43,12 @@ class Bundle:
     policy: policy.Policy
     facts: str
     catalogue: str
+    deadline_s: Annotated[float, Range(1, 86400)]
     extra: tuple[str, ...] = ()
     timeouts_s: Mapping[str, Annotated[float, Range(0.1, 86400)]] = field(default_factory=dict)
     network_s: Annotated[float, Range(0.5, 3600)] = 20.0
     stage_s: Annotated[float, Range(1, 86400)] = 600.0
     topology: Topology | None = None
-    deadline_s: Annotated[float, Range(1, 86400)] = 86400.0
     skip: tuple[str, ...] = ()
     certificates: Certificates = field(default=NO_CERTIFICATES, metadata=SPARSE)
     raised: tuple[str, ...] = field(default=(), metadata=SPARSE)
@@ -111,12 +112,12 @@ def make(
         rules,
         facts.digest,
         digest,
+        DEADLINE_S[profile] if deadline_s is None else deadline_s,
         extra,
         timeouts_s or {},
         network_s,
         stage_s,
         topology,
-        DEADLINE_S[profile] if deadline_s is None else deadline_s,
         skip,
         raised=raised,
     )

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Sequence
 
 from checks.check import CatalogError, Check, imported
 from checks.facts.instances import Instance
@@ -122,10 +119,6 @@ CATALOG: tuple[Check, ...] = (
 WATCH_ONLY: tuple[Check, ...] = (ras.job,)
 
 
-# Where the checks were in version 0.1.0: module (below the package checks) -> attribute -> name of the check.
-FORMER_PATHS = Path(__file__).with_name("catalog_0_1_0.json")
-
-
 def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
     """A site's own checks ("package.module:attribute"), followed by the catalogue. Raises CatalogError."""
     made = (*(_extra(path) for path in extra), *CATALOG)
@@ -137,54 +130,14 @@ def with_extra(extra: Sequence[str]) -> tuple[Check, ...]:
 
 
 def _extra(path: str) -> Check:
-    """A site's own check. The path of one of Prelaunch's own checks, of today or of version 0.1.0, is refused with a message that
-    says where that check is now.
-    """
-    module, _, attribute = path.partition(":")
-    former = _former_checks().get(module, {}).get(attribute)
-    found = former or _imported(path)
+    """A site's own check. The path of one of Prelaunch's own checks is refused."""
+    found = imported(path)
     if any(found is check for check in CATALOG):
-        now = "" if path == found.path else f", which is now at {found.path}"
         raise CatalogError(
-            f"{path!r} is Prelaunch's own check {found.name}{now}. "
+            f"{path!r} is Prelaunch's own check {found.name}. "
             "The catalogue contains it already: remove it from [checks] extra."
         )
     return found
-
-
-def _imported(path: str) -> Check:
-    """The check at a path. If its module imports a module that only version 0.1.0 had, the error says where the checks of that
-    module are now.
-    """
-    try:
-        return imported(path)
-    except CatalogError as error:
-        missing = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
-        moved = moved_modules(missing) if missing else {}
-        if not moved:
-            raise
-        places = "; ".join(f"{old} moved to {', '.join(new)}" for old, new in moved.items())
-        raise CatalogError(f"{error}. Import the new module: {places}.") from error
-
-
-def moved_modules(name: str) -> Mapping[str, tuple[str, ...]]:
-    """For a module or package of version 0.1.0: the modules that contain its checks today; {} if it contained no checks."""
-    return {
-        module: tuple(sorted({check.body.__module__ for check in checks.values()}))
-        for module, checks in _former_checks().items()
-        if module == name or module.startswith(f"{name}.")
-    }
-
-
-@lru_cache(maxsize=1)
-def _former_checks() -> Mapping[str, Mapping[str, Check]]:
-    """Today's checks by the module and the attribute that they had in version 0.1.0."""
-    table: Mapping[str, Mapping[str, str]] = json.loads(FORMER_PATHS.read_bytes())
-    own = {check.name: check for check in CATALOG}
-    return {
-        f"checks.{module}": {attribute: own[name] for attribute, name in names.items() if name in own}
-        for module, names in table.items()
-    }
 
 
 def plan(

@@ -145,8 +145,8 @@ class KernelLog(str, Enum):
 class Declared:
     """What the operator declares. What must be observed follows from this, never from what was found.
 
-    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is the launcher's, never a gate file's;
-    reports and bundles of 0.1.0 lack it, which means READABLE. `machine` describes a type that no table has.
+    `node_names` is empty if the launcher cannot know them before the start. `kernel_log` is the launcher's, never a gate file's.
+    `machine` describes a type that no table has.
     """
 
     instance_type: Annotated[str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)]
@@ -176,7 +176,7 @@ class Planned:
 @dataclass(frozen=True)
 class Observation:
     """What one check observed on one subject. `reason` is set unless MEASURED; `metrics` only if MEASURED. `error_kind` is None
-    unless ERRORED; rows of 0.1.0 lack it, and it is derived from their reason (checks.documents.compatibility).
+    unless ERRORED.
 
     Evidence longer than 4 KiB is cut, and all of it is stored beside the report as evidence/<sha256>.gz. `started_s` counts from the
     moment at which the node's report was opened; together with `seconds` it shows the schedule.

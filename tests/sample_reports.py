@@ -54,7 +54,7 @@ PLAN = (
     _planned("system.identity", Scope.NODE, "kernel", "cpu_model"),
     _planned("system.clock", Scope.NODE, "wall_rate", "synchronised"),
     _planned("gpu.inventory", Scope.NODE, "gpus_found", "gpus_missing"),
-    _planned("network.reachability", Scope.NODE, "peers", "failures", "connect_ms", "rendezvous"),
+    _planned("network.reachability", Scope.NODE, "peers", "failures", "refused", "connect_ms", "rendezvous"),
     _planned("network.pairs", Scope.NODE, "peers", "failures", "latency_us", "bandwidth_gbps"),
     _planned("compute.gemm", Scope.RANK, "wrong_elements", "gflops"),
     _planned("collective.all_reduce", Scope.RANK, "wrong_elements", "sizes_bytes", "busbw_gbps"),
@@ -245,7 +245,8 @@ def _metrics(
 def _metrics_of_peers(name: str, peers: tuple[str, ...]) -> dict[str, Value]:
     ok = ("ok",) * len(peers)
     if name == "network.reachability":
-        return {"peers": peers, "failures": ok, "connect_ms": (0.5,) * len(peers), "rendezvous": "ok"}
+        refused, times = (0,) * len(peers), (0.5,) * len(peers)
+        return {"peers": peers, "failures": ok, "refused": refused, "connect_ms": times, "rendezvous": "ok"}
     bandwidths = tuple(4.0 + 0.1 * i for i, _ in enumerate(peers))
     return {
         "peers": peers,

@@ -31,8 +31,8 @@ class Columns:
     evidence: tuple[str, ...]
     evidence_truncated: tuple[bool, ...]
     evidence_sha256: tuple[str, ...]
+    error_kinds: tuple[ErrorKind | None, ...]
     metrics: Mapping[str, tuple[Value | None, ...]]
-    error_kinds: tuple[ErrorKind | None, ...] = ()  # reports of 0.1.0 lack it
 
     @property
     def even(self) -> bool:

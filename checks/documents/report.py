@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from checks.documents.columns import Columns, Observations, Rows, by_check
-from checks.documents.compatibility import with_error_kind, with_error_kinds
 from checks.documents.decode import decode, decode_shared, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
@@ -99,11 +98,10 @@ def load(data: bytes) -> Report:
     finally:
         if collecting:
             gc.enable()
-    checks = {check: with_error_kinds(columns) for check, columns in file.checks.items()}
-    for check, columns in checks.items():
+    for check, columns in file.checks.items():
         if not columns.even:
             raise DecodeError("the columns differ in length", f"checks.{check}")
-    rows = Observations(Rows(check, columns) for check, columns in checks.items())
+    rows = Observations(Rows(check, columns) for check, columns in file.checks.items())
     names = [f.name for f in dataclasses.fields(Report) if f.name != "observations"]
     return Report(observations=rows, **{name: getattr(file, name) for name in names})
 
@@ -112,8 +110,7 @@ def load_node(data: bytes) -> NodeReport:
     """The node report in `data`. Raises DecodeError."""
     value = parse_json(data, NODE_REPORT_BYTES)
     _require_version(value)
-    report = decode(NodeReport, value)
-    return dataclasses.replace(report, observations=tuple(map(with_error_kind, report.observations)))
+    return decode(NodeReport, value)
 
 
 def dump_plain(value: object) -> bytes:

@@ -50,10 +50,6 @@ MEND = {
 }
 
 
-# Plans of 0.1.0 do not contain the checks of these parts, not even as skipped: where machines have no such part, nothing is missing.
-YOUNGER = frozenset((Part.INFINIBAND,))
-
-
 @dataclass(frozen=True)
 class UsableEvidence:
     """The observations that may be judged, by check, and findings about what is missing."""
@@ -187,9 +183,8 @@ def _about_plan(report: Report, policy: Policy, instance: Instance | None) -> It
     for name, times in planned.items():
         if times > 1:
             yield _missing(name, CLUSTER, "the plan contains this check twice")
-    for name, entry in policy.checks.items():
-        absent = entry.part in YOUNGER and lacks(entry.part, report.declared, instance) is not None
-        if not absent and name not in planned and not withheld_kernel_log.needless(name, report.declared):
+    for name in policy.checks:
+        if name not in planned:
             yield _missing(name, CLUSTER, "the policy requires this check, but the plan does not contain it")
     for name, stand_in in withheld_kernel_log.STAND_INS.items():
         applies = lacks(stand_in.part, report.declared, instance) is None

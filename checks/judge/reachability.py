@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from checks.documents.compatibility import was_refused
 from checks.documents.report import clip
 from checks.judge.blame import MOST_LINKS, Cell, blame, by_end_and_link
 from checks.judge.cpu_contention import RecordedLoads, first_of, first_rows, intermittent, machines_of
@@ -22,7 +21,7 @@ from checks.roster import neighbours
 REACHABILITY = "network.reachability"
 PAIRS = "network.pairs"
 # The arrays of each check's row, with one entry per peer.
-REFUSED = "refused"  # rows of 0.1.0 lack it
+REFUSED = "refused"
 REACHED = ("failures", REFUSED, "connect_ms")
 
 
@@ -76,9 +75,7 @@ def _incomplete(
             )
         elif len(peers) != len(set(peers)) or not len(looked_at) <= len(peers) < max(nodes, 2):
             yield _evidence(check, row.subject, "it did not test each of its peers exactly once")
-        elif any(
-            len(_list(row, name)) != len(peers) for name in lists if name != REFUSED or name in row.metrics
-        ):
+        elif any(len(_list(row, name)) != len(peers) for name in lists):
             yield _evidence(check, row.subject, "its lists do not have one entry per peer")
 
 
@@ -117,9 +114,9 @@ def judge_reachability(
 
 
 def _refused(row: Observation) -> Iterator[Cell]:
-    """The peers that refused the connection because nothing listened on the port. Rows of 0.1.0 have `failures` alone."""
-    said = _list(row, REFUSED) or tuple(was_refused(text) for _, text in _texts(row, "failures"))
-    return ((row.subject, peer) for peer, is_refused in zip(_peers(row), said, strict=False) if is_refused)
+    """The peers that refused the connection because nothing listened on the port."""
+    cells = zip(_peers(row), _list(row, REFUSED), strict=False)
+    return ((row.subject, peer) for peer, is_refused in cells if is_refused)
 
 
 def _unreached(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.documents.compatibility import with_finding_kinds
 from checks.documents.decode import decode, parse_json
 from checks.exit_codes import Exit
 from checks.model import Answer, Level, Verdict
@@ -81,7 +80,7 @@ def _verdict(value: object) -> Verdict | None:
     if not isinstance(value, Mapping) or not isinstance(value.get("coverage"), Mapping):
         raise StatusError("its verdict is not valid")
     counts = {key: _count(count) for key, count in value["coverage"].items()}
-    return decode(Verdict, {**with_finding_kinds(value), "coverage": counts}, "verdict")
+    return decode(Verdict, {**value, "coverage": counts}, "verdict")
 
 
 def _count(value: object) -> object:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.compatibility import with_finding_kinds
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
 from checks.judge.rules.wording import several, who, who_all
@@ -134,7 +133,7 @@ def load_whole(data: bytes) -> Verdict:
     coverage = table.get("coverage")
     if isinstance(coverage, Mapping):
         table["coverage"] = {name: _count(count) for name, count in coverage.items()}
-    return decode(Verdict, with_finding_kinds(table))
+    return decode(Verdict, table)
 
 
 def _count(count: object) -> object:

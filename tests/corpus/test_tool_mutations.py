@@ -220,13 +220,13 @@ def test_every_recording_is_mutated() -> None:
     }
     broken = explained | {one.path for one in REPLAYED} | ALONE
 
-    # What Prelaunch itself wrote is no tool's output: tests/tasks/test_version_0_1_0.py reads the first folder,
-    # tests/checks/judge/culprits/test_packet_loss.py the second, tests/worlds/test_worlds.py the third.
+    # What Prelaunch itself wrote is no tool's output: tests/checks/judge/culprits/test_packet_loss.py reads the first folder,
+    # tests/worlds/test_worlds.py the second.
     # What Slurm shows of nodes is no evidence of a check: tests/tasks/machines/test_slurm_nodes.py reads it.
     # Reports of gates in which a node was killed: tests/tasks/render/test_missing_text.py.
     # Logs of trainings say nothing of a machine: tests/tasks/launchers/test_log_end.py.
     # NVML's answers and reports of gates of a real H100 and H200: tests/checks/probes/gpu/test_a_real_h100.py.
-    ours = ("version_0_1_0/", "pairs/", "worlds/", "slurm/", "h100/", "h200/", "torchrun/", "silent_node/")
+    ours = ("pairs/", "worlds/", "slurm/", "h100/", "h200/", "torchrun/", "silent_node/")
     assert not sorted(
         path for path in there - broken if not path.endswith(".SOURCE.txt") and not path.startswith(ours)
     )

@@ -1,7 +1,7 @@
 """Somebody on the nodes' network who knows everything of a gate but its key, and tries to decide for it.
 
 `python -m tests.survival.outsider ROSTER GATE CAPTURED SAID [KEY]`, in a namespace of its own. It attacks the responders'
-ports until it is ended: idle connections, lines without an end, the protocol of version 0.1.0, forged notes and streams,
+ports until it is ended: idle connections, lines without an end, unsigned requests, forged notes and streams,
 and what was captured on the network, sent again. SAID gets, as JSON, what it did and what it was told. With KEY, the key of
 the checks, it is no outsider: that shows that its attack works.
 """

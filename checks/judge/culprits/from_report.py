@@ -15,7 +15,6 @@ from operator import itemgetter
 
 from checks.culprit.matrix import Better, Matrix, Part, Span
 from checks.culprit.test_rows import FINE, NOTHING_LOST, TCP_METRICS, lost_percent
-from checks.documents.compatibility import pair_outcome
 from checks.model import Observation, Report, node_of
 from checks.model_details import PairOutcome
 
@@ -73,7 +72,7 @@ class Table:
     `parts` are those ranks; `mine` and `peers` are indices into them; `left_out` is the number of rounds for which each had no time.
     `silent` maps a global rank without a row to the ranks that waited for it and the reason that they gave. `faults` maps a subject
     to what is wrong with its lists. `rounds` and `moments` say when each test was made, `sizes` the bytes of the message that gave its
-    bandwidth; rows of 0.1.0 do not.
+    bandwidth.
     """
 
     parts: tuple[Part, ...]
@@ -128,11 +127,8 @@ def _part(subject: str, rank: int, per: int, alone: bool, switches: Mapping[str,
 
 
 def _outcomes(row: Observation) -> Sequence[PairOutcome]:
-    """How each test ended; () if a result is none of PairOutcome. Rows of 0.1.0 have `failures` alone."""
+    """How each test ended; () if a result is none of PairOutcome."""
     words = row.metrics.get("results")
-    if words is None:
-        told = {said: pair_outcome(str(said)) for said in set(_list(row, "failures"))}
-        return tuple(told[said] for said in _list(row, "failures"))
     known = {outcome.value: outcome for outcome in PairOutcome}
     if not isinstance(words, tuple) or not known.keys() >= set(words):
         return ()
@@ -236,7 +232,7 @@ def _add(
 
 
 def _losses(row: Observation) -> tuple[float | None, ...] | None:
-    """The percentage of lost segments of each test; None if the row does not have the counters: rows of 0.1.0 do not."""
+    """The percentage of lost segments of each test; None if the row does not have the counters."""
     counters = [_list(row, name) for name in TCP_METRICS]
     if any(len(its) != len(_list(row, "peers")) for its in counters):
         return None

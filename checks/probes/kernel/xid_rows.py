@@ -94,7 +94,7 @@ ARRAYS = (
     "event_sources",
     "event_lines",
 )
-# Reports of version 0.1.0 have no ages, and neither has a text that `explain` reads.
+# A text that `explain` reads has no ages.
 AGES = "event_ages_s"
 NO_AGE = -1.0
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from checks.culprit.rounds import planned
 from checks.culprit.test_rows import METRICS, TCP_METRICS
-from checks.documents.compatibility import pair_outcome
 from checks.facts import profile_options
 from checks.judge.culprits.from_report import COLLECTIVE
 from checks.model import Node, Observation, Outcome, Planned, Profile, Report, Scope, Value, rank_subject
+from checks.model_details import PairOutcome
 
 FAST = 2.0
 AGAIN = 3
@@ -18,6 +18,13 @@ AGAIN = 3
 SEGMENTS = 2300
 # (source rank, target rank) -> metrics that differ from a healthy test's
 Change = Callable[[int, int], Mapping[str, float | int | str | None]]
+# The beginnings of the failures of these tests. PEER_LEFT also needs the end of the text.
+STARTS: Mapping[str, PairOutcome] = {
+    "not run": PairOutcome.NOT_RUN,
+    "not tried": PairOutcome.NOT_RUN,
+    "no answer": PairOutcome.NO_ANSWER,
+    "connection closed": PairOutcome.CLOSED,
+}
 EVERY = (*METRICS, *TCP_METRICS)
 
 
@@ -33,7 +40,17 @@ def healthy_test(one: int, other: int, fast: float = FAST) -> dict[str, float | 
 def results_of(failures: Value) -> tuple[str, ...]:
     """How the tests ended, as the field says it."""
     assert isinstance(failures, tuple)
-    return tuple(pair_outcome(str(said)).value for said in failures)
+    return tuple(_outcome_of(str(failure)).value for failure in failures)
+
+
+def _outcome_of(failure: str) -> PairOutcome:
+    if failure == "ok":
+        return PairOutcome.OK
+    if failure.startswith("not run: rank") and failure.endswith("left the tournament"):
+        return PairOutcome.PEER_LEFT
+    return next(
+        (outcome for start, outcome in STARTS.items() if failure.startswith(start)), PairOutcome.FAILED
+    )
 
 
 def row(

@@ -166,8 +166,8 @@ def test_evidence_is_cut_to_its_limit_and_flagged(text: str, times: int) -> None
     assert truncated or cut == text.encode("utf-8", "replace").decode()
 
 
-def test_a_report_of_before_says_that_the_kernel_log_is_readable() -> None:
-    """Version 0.1.0 wrote no `kernel_log`: a missing log must go on refusing there."""
+def test_a_report_that_does_not_say_it_says_that_the_kernel_log_is_readable() -> None:
+    """A missing log refuses there."""
     data = _edited(lambda document: document["declared"].pop("kernel_log"))  # type: ignore[attr-defined]
 
     assert load(data).declared.kernel_log is KernelLog.READABLE

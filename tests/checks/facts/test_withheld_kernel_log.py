@@ -216,15 +216,6 @@ def test_a_reader_that_says_nothing_is_missing() -> None:
     assert Answer.CANNOT_TELL is judged(replace(report, observations=errored)).answer
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_report_of_before_is_judged_as_it_was(kind: str) -> None:
-    """Version 0.1.0 planned none of the checks that only stand in for the log."""
-    report = expected_report(kind, NODES[kind], Profile.QUICK)
-    old = tuple(line for line in report.plan if not withheld_kernel_log.needless(line.check, report.declared))
-
-    assert Answer.GO is judged(replace(report, plan=old)).answer
-
-
 def test_the_table_names_checks_of_the_catalogue_with_their_own_part() -> None:
     """And whoever reads the log is not among those that stand in for it."""
     known = {check.name: check for check in catalog.CATALOG}

@@ -174,6 +174,7 @@ def test_a_refused_connection_condemns_nobody() -> None:
     report = healthy(3, 1)
     for node, failures in (("node-1", ("refused", "ok")), ("node-2", ("refused", "ok"))):
         report = with_metric(report, REACHABILITY, node, "failures", failures)
+        report = with_metric(report, REACHABILITY, node, "refused", (1, 0))
 
     assert {(Cause.EVIDENCE, "node-0")} == {(f.cause, f.subject) for f in _findings(report)}
 
@@ -193,7 +194,15 @@ def test_hostile_rows_do_not_crash() -> None:
     """Any type in any list."""
     report = healthy(3, 1)
     values: tuple[Value, ...] = ("text", 1, True, (1.0, 2.0), ("<b>", "\x1b[31m"), (None, 1e300))
-    for metric in ("peers", "failures", "bandwidth_gbps", "latency_us", "rendezvous", "connect_ms"):
+    for metric in (
+        "peers",
+        "failures",
+        "refused",
+        "bandwidth_gbps",
+        "latency_us",
+        "rendezvous",
+        "connect_ms",
+    ):
         for value in values:
             for check in (PAIRS, REACHABILITY):
                 row = next(r for r in report.observations if (r.check, r.subject) == (check, "node-0"))

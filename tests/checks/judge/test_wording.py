@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from checks.documents.compatibility import was_refused
 from checks.judge.baseline.model import Baseline
 from checks.judge.ledger import ledger
 from checks.judge.reachability import REACHABILITY
@@ -150,23 +149,6 @@ def test_no_verdict_follows_from_what_a_failed_test_of_two_ranks_says(change: Ch
     )
 
 
-def test_a_row_of_0_1_0_has_the_failures_alone() -> None:
-    """What they said then tells how the tests ended."""
-    today = tournament(8, 1, failing(3, "not run: the check's time was over", "no answer within 2 s"))
-    rows = (
-        replace(row, metrics={key: value for key, value in row.metrics.items() if key != "results"})
-        for row in today.observations
-    )
-    plan = tuple(
-        replace(line, metrics=tuple(m for m in line.metrics if m != "results")) for line in today.plan
-    )
-    old = replace(today, observations=tuple(rows), plan=plan)
-
-    assert without_words(judged(today, None, pairs_policy())) == without_words(
-        judged(old, None, pairs_policy())
-    )
-
-
 def with_reached(report: Report, failures: dict[tuple[str, str], str]) -> Report:
     """What some nodes say of their peers: why these did not answer, and whether they refused."""
     rows = []
@@ -175,7 +157,7 @@ def with_reached(report: Report, failures: dict[tuple[str, str], str]) -> Report
             peers = row.metrics["peers"]
             assert isinstance(peers, tuple)
             told = tuple(failures.get((row.subject, str(peer)), "ok") for peer in peers)
-            refused = tuple(int(was_refused(said)) for said in told)
+            refused = tuple(int("refused" in said) for said in told)
             rows.append(replace(row, metrics={**row.metrics, "failures": told, "refused": refused}))
         else:
             rows.append(row)
@@ -195,17 +177,9 @@ def test_no_verdict_follows_from_why_a_peer_was_not_reached(said: str) -> None:
         for row in before.observations
     )
     after = replace(before, observations=tuple(rows))
-    old = replace(
-        before,
-        observations=tuple(
-            replace(row, metrics={key: value for key, value in row.metrics.items() if key != "refused"})
-            for row in before.observations
-        ),
-    )
 
-    assert after != before != old
+    assert after != before
     assert without_words(judged(before, None)) == without_words(judged(after, None))
-    assert without_words(judged(before, None)) == without_words(judged(old, None))
 
 
 def _texts(row: Observation) -> tuple[str, ...]:

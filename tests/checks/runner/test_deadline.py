@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from checks import bundle as bundles
 from checks.catalog import CATALOG
 from checks.check import Check, Turn
 from checks.facts.builtin import builtin
 from checks.facts.profile_options import DEADLINE_S, options
-from checks.model import Declared, Observation, Outcome, Profile, Scope
+from checks.model import Observation, Outcome, Profile, Scope
 from checks.process.observe import errored
 from checks.runner import schedule
 from checks.runner.deadline import ANSWER_S, CLOSING_SHARE, CheckProgress, Deadline, deadline_of, limited
@@ -132,16 +131,6 @@ def test_the_gate_file_s_deadline_fits_into_the_job() -> None:
     assert 870.0 == Checks(profile=Profile.STANDARD).whole_deadline_s  # of 15 minutes
     with pytest.raises(ValueError, match="at most 45 s do"):
         Checks(deadline_s=50.0, max_runtime_minutes=1.0)
-
-
-def test_bundles_that_say_no_deadline_are_still_read() -> None:
-    """Those of version 0.1.0: nothing bounds their checks as a whole."""
-    made = bundles.make(
-        "g", Declared("cpu", 1, 0, 1), Profile.QUICK, read_policy(None, Declared("cpu", 1, 0, 1)), builtin()
-    )
-    old = bundles.dump(made).replace(b'"deadline_s":120.0,', b"")
-
-    assert (120.0, 86400.0) == (made.deadline_s, bundles.load(old).deadline_s)
 
 
 def test_a_silent_resolver_costs_the_gate_s_own_ranks_a_second() -> None:

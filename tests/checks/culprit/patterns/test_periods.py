@@ -103,7 +103,7 @@ def test_a_spell_of_one_node_is_that_nodes(spells: tuple[tuple[int, int], ...]) 
 
 
 def test_without_rounds_a_spell_is_a_bad_moment() -> None:
-    """A report of version 0.1.0 does not say when: nobody is blamed for what was good when it was measured again."""
+    """Where the report does not say when, nobody is blamed for what was good when it was measured again."""
     known = decode(sweep(32, _sick((10, 16)), again=2), HALF)
     unknown = decode(sweep(32, _sick((10, 16)), again=2, known=False), HALF)
 

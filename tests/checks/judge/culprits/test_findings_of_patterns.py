@@ -199,8 +199,8 @@ def test_congestion_that_has_passed_is_a_warning_with_its_rounds_and_nodes() -> 
     assert "node-4, node-5, node-6" in one.message
 
 
-def test_rows_without_rounds_are_judged_as_before() -> None:
-    """Version 0.1.0 did not write them."""
+def test_rows_without_rounds_are_judged() -> None:
+    """They only say when something was bad."""
     report = one_slow_node(0.3)
     rows = tuple(
         replace(row, metrics={k: v for k, v in row.metrics.items() if k not in ("in_round", "began_s")})
@@ -272,7 +272,7 @@ def test_nodes_that_are_slow_towards_some_partners_are_refused() -> None:
 
 
 def uncounted(report: Report) -> Report:
-    """The same without what says how many segments were lost: the rows of 0.1.0."""
+    """The same without what says how many segments were lost, as where a kernel does not count them."""
     left = ("data_segments", "needless_retransmits")
     rows = (
         replace(row, metrics={k: v for k, v in row.metrics.items() if k not in left})

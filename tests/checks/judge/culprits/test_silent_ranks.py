@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from checks.documents.compatibility import error_kind
 from checks.judge.culprits.silent_ranks import judge
-from checks.model import CLUSTER, Answer, Cause, Finding, Level, Observation, Outcome, Report
+from checks.model import CLUSTER, Answer, Cause, ErrorKind, Finding, Level, Observation, Outcome, Report
 from checks.policy import CheckPolicy
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
 from tests.sample_reports import without_node as node_taken
@@ -28,6 +27,11 @@ RESET = (
 LOST = f"not run: the process group was lost in {REDUCE}"
 DEADLINE = "its deadline of 8 s passed"
 OOM = "it raised OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+KINDS = {
+    "not run": ErrorKind.NOT_RUN,
+    "not reached": ErrorKind.NOT_REACHED,
+    "its deadline": ErrorKind.DEADLINE,
+}
 
 
 def rank(report: Report, number: int) -> str:
@@ -56,7 +60,15 @@ def broken(report: Report, check: str, gone: set[int], why: Mapping[int, str] | 
         if said is None:
             return row
         reason = said if row.check == next(name for name in later if name in group) else LOST
-        return replace(row, outcome=Outcome.ERRORED, reason=reason, metrics={}, error_kind=error_kind(reason))
+        return replace(
+            row,
+            outcome=Outcome.ERRORED,
+            reason=reason,
+            metrics={},
+            error_kind=next(
+                (kind for start, kind in KINDS.items() if reason.startswith(start)), ErrorKind.RAISED
+            ),
+        )
 
     rows = (change(row) for row in report.observations)
     return replace(report, observations=tuple(row for row in rows if row is not None))
@@ -221,7 +233,7 @@ def test_the_check_that_went_on_without_it_is_the_one_it_never_ended() -> None:
     """It died in the first group check, whose others measured; they waited in the second."""
     went_on = broken(healthy(2, 4), REDUCE, {7}, {})
     rows = tuple(
-        replace(r, outcome=Outcome.ERRORED, reason=RESET, metrics={}, error_kind=error_kind(RESET))
+        replace(r, outcome=Outcome.ERRORED, reason=RESET, metrics={}, error_kind=ErrorKind.RAISED)
         if r.check == DDP
         else r
         for r in went_on.observations

@@ -33,7 +33,7 @@ def test_whatever_nvml_returns_instead_of_an_action_is_no_action(code: int, tmp_
     [(0, None, None), (-1, Level.FAIL, Cause.EVIDENCE), (1, Level.FAIL, Cause.HARDWARE), (None, Level.FAIL, Cause.EVIDENCE)],
 )  # fmt: skip
 def test_each_answer_has_its_level(value: int | None, level: Level | None, cause: Cause | None) -> None:
-    """A demand fails, and so does a value that is not there; reports of version 0.1.0 say -1 for it."""
+    """A demand fails, and so does a value that is not there."""
     name, policy = "gpu.recovery_action", default_policy("p5.48xlarge")[1]
     column = (0, 0, 0, value, 0, 0, 0, 0)
     report = with_metric(
