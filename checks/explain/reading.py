@@ -13,7 +13,6 @@ from enum import Enum
 from checks.culprit.matrix import Better, Matrix
 from checks.facts.driver_fields import Field
 from checks.model import Declared, Value
-from checks.policy import Overlay
 
 
 class Kind(str, Enum):
@@ -108,14 +107,13 @@ class Reading:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader may use: the declaration, or None, and whose answers to Xids are used, or None for the policy's choice.
+    """What a reader may use: the declaration, or None.
 
     For a matrix: which values are good, the value beyond which a test is bad (in the matrix's own unit), and the share of the usual
     value beyond which it is bad; None if not given.
     """
 
     declared: Declared | None = None
-    overlay: Overlay | None = None
     better: Better | None = None
     floor: float | None = None
     ratio: float | None = None

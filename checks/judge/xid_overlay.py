@@ -21,7 +21,7 @@ from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
 from checks.judge.rules.values import RuleContext
 from checks.model import Action, Cause, Finding, Level, Observation, Value
-from checks.policy import CheckPolicy, Overlay, Policy
+from checks.policy import CheckPolicy, Overlay
 from checks.probes.kernel.xid_catalogue import (
     ACTIONS,
     GENERATIONS,
@@ -68,14 +68,6 @@ class Row:
     says: str
     provenance: Provenance
     action: Action | None = None
-
-
-def under(policy: Policy, overlay: Overlay | None) -> Policy:
-    """The policy with another overlay; None keeps the policy's own."""
-    line = policy.checks.get(CHECK)
-    if overlay is None or line is None:
-        return policy
-    return replace(policy, checks={**policy.checks, CHECK: replace(line, overlay=overlay)})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from checks.exit_codes import Exit
 from checks.explain.reading import Kind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
 from checks.model import Cause, Finding, Level, Verdict
-from checks.policy import Overlay
 from flows.cli.judge import add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE... --kind K --instance-type T --nodes N --policy FILE --as NAMES, and the outputs."""
+    """FILE... --kind K --instance-type T --nodes N --policy FILE, and the outputs."""
     parser.add_argument(
         "files",
         nargs="+",
@@ -71,12 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="policy, TOML or JSON (default: the shipped policy of the declared type, else nvidia or neuron)",
     )
-    parser.add_argument(
-        "--as",
-        dest="overlays",
-        metavar="NAMES",
-        help=f"compare the answers of these to each Xid; the first one gives the verdict: {', '.join(one.value for one in Overlay)}",
-    )
     of_matrix = parser.add_argument_group(
         "options for a matrix (CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth)"
     )
@@ -103,10 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
         _require_one_page(arguments)
         require_writable(arguments)
         policy, asked = policy_of(arguments.policy), _asked(arguments)
-        if arguments.overlays is not None:
-            from flows.cli import compare
-
-            return compare.run(arguments, policy, asked)
     except (InputError, OutputError) as error:
         return report_rejection(arguments.format, error)
     kind = Kind(arguments.kind) if arguments.kind else None

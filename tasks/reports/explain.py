@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from checks.explain.reading import Broken, ExplainError, Kind, NotRecognised, Part, ReadOptions
 from checks.explain.registry import claimed_by, claims, module_of, only_kind, read
 from checks.facts.builtin import builtin
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.reading import judge, unread
-from checks.judge.xid_overlay import under
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.policy import Policy
 from checks.seed_report.detect import TABLES, TOOL
@@ -85,10 +84,6 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
         return _anothers(file, name, data, policy, asked)
     if kind is Kind.REPORT or (kind is None and is_report(text)):
         found = judge_data(file, name, data, policy)
-        if asked.overlay and found.report is not None:
-            chosen = found.rules or default_policy_of(found.report.declared.instance_type)[0]
-            judged = judge_data(file, name, data, under(chosen, asked.overlay))
-            found = replace(judged, policy=found.policy)
         title = "a report of Prelaunch"
         return Explanation(
             file, found.name, Kind.REPORT, title, found.verdict, policy=found.policy, report=found.report,
@@ -98,7 +93,7 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
 
 
 def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: ReadOptions) -> Explanation:
-    """The report of another tool, as `prelaunch judge` judges it. It carries no Xid: overlays say nothing of it."""
+    """The report of another tool, as `prelaunch judge` judges it."""
     stated = (
         StatedDeclaration(asked.declared.instance_type, asked.declared.nodes)
         if asked.declared
@@ -207,11 +202,6 @@ def _why(error: ExplainError, kind: Kind | None) -> str:
 
 
 def _policy(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tuple[Policy, str]:
-    found, chosen = _chosen(policy, kind, asked)
-    return under(found, asked.overlay), chosen
-
-
-def _chosen(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tuple[Policy, str]:
     if policy is not None:
         return policy, ""
     if asked.declared is not None:
