@@ -70,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="policy, TOML or JSON (default: the shipped policy of the declared type, else nvidia or neuron)",
     )
-    of_matrix = parser.add_argument_group(
-        "options for a matrix (CSV, JSON, p2pBandwidthLatencyTest, nvbandwidth)"
-    )
+    of_matrix = parser.add_argument_group("options for a matrix (CSV, p2pBandwidthLatencyTest)")
     of_matrix.add_argument(
         "--better",
         choices=[one.value for one in Better],

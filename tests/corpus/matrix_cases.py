@@ -19,17 +19,6 @@ P2P = {
     r"^P2P Connectivity Matrix|^D\\D     0     1 |^\d\t     1": "as above, as a table of ones",
     **BLANK,
 }
-NVBANDWIDTH = {
-    r"^nvbandwidth Version|^Built from": "of which version it is",
-    r"^Device ": "a GPU that is there has a row in each matrix",
-    r"^Running device_to_device": "the matrix below says what it is itself",
-    **BLANK,
-}
-HOST = {
-    r"^nvbandwidth Version|^Built from|^NOTE|^Waived": "a remark",
-    r"bidirectional|<->|^0 +176|^0$": "what is measured beside other copies is not judged, and that is said",
-    **BLANK,
-}
 
 
 def _matrix(name: str, level: Level, irrelevant: dict[str, str] | None = None) -> Recording:
@@ -39,8 +28,6 @@ def _matrix(name: str, level: Level, irrelevant: dict[str, str] | None = None) -
 RECORDINGS = [
     _matrix("p2p_4_gpus.txt", Level.PASS, P2P),
     _matrix("p2p_4_gpus_slow_link.txt", Level.FAIL),
-    _matrix("nvbandwidth_4_gpus.txt", Level.PASS, NVBANDWIDTH),
-    _matrix("nvbandwidth_host.txt", Level.PASS, HOST),
     _matrix("nodes.csv", Level.PASS),
     _matrix("nodes_slow.csv", Level.FAIL),
     _matrix("nodes_long.csv", Level.PASS),
