@@ -57,7 +57,7 @@ check: lint
 	.ci/tests $(BIN)/python -m "alone and not long" --durations=10 $(PYTEST)
 
 # Folders whose tests compute: no server, no torchrun, nothing that is waited for.
-PURE := $(addprefix tests/checks/,culprit documents explain facts judge seed_report test_merge.py test_policy.py) \
+PURE := $(addprefix tests/checks/,culprit documents explain facts judge test_merge.py test_policy.py) \
         $(addprefix tests/tasks/,gate gate_file paging render/test_golden.py render/test_terminal.py)
 
 quick: .venv/all

@@ -10,7 +10,6 @@ from typing import Any
 
 RECORDINGS = Path(__file__).parent / "recordings"
 HEALTHY = RECORDINGS / "second_opinion" / "p5_two_nodes.json"
-P5 = ("--instance-type", "p5.48xlarge", "--nodes", "2")
 # A report is JSON of any depth: a test takes it apart by its keys.
 Document = dict[str, Any]
 

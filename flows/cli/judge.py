@@ -31,9 +31,7 @@ from tasks.reports.read import (
     InputError,
     JudgedFile,
     judge_file,
-    opinion_document,
     policy_of,
-    stated_declaration,
 )
 from tasks.reports.store_argument import report_named, typed_store
 from tasks.store.base import StoreError
@@ -61,17 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         type=Path,
         metavar="FILE",
         help="a baseline (from prelaunch baseline learn): a value that is worse is a WARN",
-    )
-    parser.add_argument(
-        "--instance-type",
-        metavar="TYPE",
-        help="the instance type (p5.48xlarge, ml.p5.48xlarge), for a report of another tool that does not name it",
-    )
-    parser.add_argument(
-        "--nodes",
-        type=int,
-        metavar="N",
-        help="the number of nodes that there must be, for a report of another tool",
     )
     parser.add_argument(
         "--hours",
@@ -106,7 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments)
         policy = policy_of(arguments.policy)
         baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
-        stated = stated_declaration(arguments.instance_type, arguments.nodes)
         terms = command_line_terms(arguments.hours, arguments.usd_per_node_hour)
     except TermsError as error:
         return report_rejection(arguments.format, InputError(error.file, error.message, error.key))
@@ -116,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     for file in arguments.reports:
         try:
             with report_named(file, arguments.store, os.environ) as at:
-                judged = judge_file(at.path, policy, baseline, stated, terms, arguments.as_kept)
+                judged = judge_file(at.path, policy, baseline, terms, arguments.as_kept)
                 results.append(at.with_address(judged))
         except InputError as error:
             results.append(error)
@@ -159,8 +145,8 @@ def _page(result: JudgedFile, form: str) -> str:
 
 
 def _document(result: JudgedFile) -> dict[str, object]:
-    """The verdict; for another tool's report with that tool's own verdict beside it."""
-    own = dict(opinion_document(result.opinion)) if result.opinion else {}
+    """The verdict, and beside it what the gate itself decided, where that is kept."""
+    own = {}
     if result.kept is not None:
         own["own_decision"] = own_decision_json(result.kept, result.verdict, result.context.own_decision)
     return {

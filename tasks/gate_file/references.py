@@ -31,7 +31,10 @@ KINDS = (
     (VERDICT, frozenset({"answer", "findings", "digests"})),
     ("a policy", frozenset({"instance_types", "on_warn", "checks"})),
     ("a gate file", frozenset({"cluster", "policy", "training"})),
-    ("a report of another tool", frozenset({"cluster_info", "cluster_summary", "nodes"})),
+    (
+        "a report of another tool, which prelaunch explain reads",
+        frozenset({"cluster_info", "cluster_summary", "nodes"}),
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 """The merged report with the additional tables that readers of sagemaker-training-jobs-cluster-health-check expect (pure).
 
-`cluster_info`, `cluster_summary` and `nodes.node_N` have the keys, types and units of that tool (checks/seed_report/shape.py:
+`cluster_info`, `cluster_summary` and `nodes.node_N` have the keys, types and units of that tool (scripts/train.py:
 `*_gb` are 2^30 bytes, `*_mb` MiB, `*_gbps` 10^9 bytes/s). A number that was not measured has no key, and nothing is called true
 that was not measured. Our complete report is under `prelaunch_report`, where `prelaunch judge` finds it.
 """

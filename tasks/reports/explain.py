@@ -17,10 +17,10 @@ from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.reading import judge, unread
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.policy import Policy
-from checks.seed_report.detect import TABLES, TOOL
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation
+from tasks.reports import seed_report
 from tasks.reports.gate_folder.decision import KeptBeside
 from tasks.reports.large_log import (
     LargeLog,
@@ -30,9 +30,7 @@ from tasks.reports.large_log import (
     search_large_log,
 )
 from tasks.reports.read import (
-    NOTHING_STATED,
     InputError,
-    StatedDeclaration,
     default_policy_of,
     judge_data,
     read_input,
@@ -80,9 +78,7 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
                 return _explained_large(file, found_large, head, kind, policy, asked)
     name, data = read_input(file)
     text = _text(data)
-    if kind in (None, Kind.REPORT) and is_foreign_report(text):
-        return _anothers(file, name, data, policy, asked)
-    if kind is Kind.REPORT or (kind is None and is_report(text)):
+    if (kind is Kind.REPORT and not seed_report.detect(text)) or (kind is None and is_report(text)):
         found = judge_data(file, name, data, policy)
         title = "a report of Prelaunch"
         return Explanation(
@@ -92,31 +88,21 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
     return explain_text(file, name, data, kind, policy, asked)
 
 
-def _anothers(file: str, name: str, data: bytes, policy: Policy | None, asked: ReadOptions) -> Explanation:
-    """The report of another tool, as `prelaunch judge` judges it."""
-    stated = (
-        StatedDeclaration(asked.declared.instance_type, asked.declared.nodes)
-        if asked.declared
-        else NOTHING_STATED
-    )
-    found = judge_data(file, name, data, policy, stated=stated)
-    left_out = found.opinion.not_judged if found.opinion else ()
-    title = f"a report of {TOOL}"
-    return Explanation(
-        file, found.name, Kind.REPORT, title, found.verdict, (), left_out, found.policy, found.report
-    )
-
-
 def explain_text(
     file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: ReadOptions
 ) -> Explanation:
     """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
-    text, found, parts, told = _text(data), kind, tuple[Part, ...](), tuple[DecodedTable, ...]()
+    text, parts, told = _text(data), tuple[Part, ...](), tuple[DecodedTable, ...]()
+    is_seed = kind in (None, Kind.REPORT) and seed_report.detect(text)
+    found = kind = Kind.REPORT if is_seed else kind
     try:
         _require_text(data, text, kind)
-        module = module_of(kind) if kind else claimed_by(text)
-        found = kind or only_kind(module)
-        reading = read(module, text, asked, kind)
+        if is_seed:
+            reading = seed_report.read(text, asked)
+        else:
+            module = module_of(kind) if kind else claimed_by(text)
+            found = kind or only_kind(module)
+            reading = read(module, text, asked, kind)
     except ExplainError as error:
         rules, chosen = _policy(policy, found, asked)
         judged = unread(_why(error, found), rules, builtin(), data, error.remedy)
@@ -166,11 +152,6 @@ def _explained_large(
 def is_report(text: str) -> bool:
     """Whether it is a report of ours, or the beginning of one."""
     return _REPORT.match(text) is not None or ('"schema_version"' in text and '"gate_id"' in text)
-
-
-def is_foreign_report(text: str) -> bool:
-    """Whether it may be the report of another tool."""
-    return text.lstrip()[:1] == "{" and all(f'"{key}"' in text for key in TABLES) and not is_report(text)
 
 
 def _text(data: bytes) -> str:

@@ -1,8 +1,5 @@
 """Reads reports as a command line names them: a file, a folder that holds one, or "-" for stdin.
 
-The report of another tool is recognised by its shape and read as ours; that tool's own verdict is shown to people and given to
-programs.
-
 If a gate judged nothing, the verdict says that nobody can tell, and why, so that no page of an earlier run stays in its place.
 
 InputError          there is no such report, or no policy to judge it by: exit 2
@@ -12,26 +9,23 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from checks.documents.decode import parse_json
 from checks.documents.report import REPORT_BYTES, digest, dump_plain, load
 from checks.facts import own_machine
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts, not_for, unknown_type
+from checks.facts.instances import not_for, unknown_type
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
-from checks.seed_report.detect import TABLES, recognised
 from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, cost_of
 from tasks.gate_file.references import (
-    SHIPPED,
     VERDICT,
     PolicyError,
     default_policy,
@@ -52,78 +46,12 @@ from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
 
-if TYPE_CHECKING:
-    from checks.seed_report.read import ImportedReport, OwnVerdict
-
-POLICY = SHIPPED / "seed-report.toml"
-SHOWN = 8
 DEFAULT = ".prelaunch"  # the store of a gate file that names none
 MOST_NODES = 100_000
 # For a report that cannot be read, where no policy was named: it holds nothing and lets nothing through.
 NO_POLICY = Policy("none", (), OnWarn.REFUSE, 0.0, {})
 AS_KEPT = "This is the gate's own verdict, as it was kept; prelaunch judge judges the report again."
 REMEDY = "Correct the problem and run the gate again. This does not mean that any machine is broken."
-
-
-@dataclass(frozen=True)
-class StatedDeclaration:
-    """What the command line says of a report that does not declare itself; None if it says nothing."""
-
-    instance_type: str | None = None
-    nodes: int | None = None
-
-    @property
-    def anything(self) -> bool:
-        """Whether the command line states anything about the report."""
-        return self.instance_type is not None or self.nodes is not None
-
-
-NOTHING_STATED = StatedDeclaration()
-
-
-def opinion_of(data: bytes, facts: Facts, stated: StatedDeclaration) -> ImportedReport | None:
-    """The report as ours; None for what is no such report. Raises DecodeError for one that declares nothing."""
-    if not all(f'"{key}"'.encode() in data for key in TABLES):
-        return None
-    try:
-        value = parse_json(data, REPORT_BYTES)
-    except DecodeError:
-        return None  # said already, by the reader of our own
-    if not recognised(value):
-        return None
-    from checks.seed_report.read import read
-
-    return read(value, facts, stated.instance_type, stated.nodes)
-
-
-def headline_name(path: str, own: OwnVerdict) -> str:
-    """Such as "health_check_metrics.json, which says PASS"."""
-    return f"{Path(path).name}, which says {own.overall or 'nothing about the result'}"
-
-
-def opinion_lines(opinion: ImportedReport) -> tuple[str, ...]:
-    """Lines for people: the tool's own verdict, and what was not judged."""
-    by_word: dict[str, list[str]] = {}
-    for name, word in opinion.own.nodes.items():
-        by_word.setdefault(word or "nothing", []).append(name)
-    words = [
-        f"{'every node' if len(by_word) == 1 else _listed(names)} {word}" for word, names in by_word.items()
-    ]
-    lines = ["; ".join((f"the tool's own result: {opinion.own.overall or 'nothing'}", *words))]
-    if opinion.not_judged:
-        lines.append(f"not judged: {_listed(list(opinion.not_judged))}")
-    return tuple(lines)
-
-
-def opinion_document(opinion: ImportedReport) -> Mapping[str, object]:
-    """What the JSON document has beside the verdict's own keys."""
-    own = {"overall": opinion.own.overall, "nodes": dict(opinion.own.nodes)}
-    return {"own_verdict": own, "not_judged": list(opinion.not_judged)}
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 class InputError(Exception):
@@ -138,8 +66,8 @@ class InputError(Exception):
 class JudgedFile:
     """One report and its verdict; `report` is None for one that cannot be read. `name` is for headlines.
 
-    `policy` names the policy that was chosen for it and its file, "" if one was given; `rules` is the policy itself. `opinion` is set
-    for the report of another tool, `kept` where a gate's verdict lies beside the report.
+    `policy` names the policy that was chosen for it and its file, "" if one was given; `rules` is the policy itself. `kept` is set
+    where a gate's verdict lies beside the report.
     """
 
     file: str
@@ -148,7 +76,6 @@ class JudgedFile:
     verdict: Verdict
     policy: str = ""
     context: VerdictContext = NO_CONTEXT
-    opinion: ImportedReport | None = None
     rules: Policy | None = None
     kept: KeptBeside | None = None
 
@@ -166,17 +93,16 @@ def judge_file(
     file: str,
     policy: Policy | None,
     baseline: Baseline | None = None,
-    stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
     """The verdict on one report. Raises InputError if there is none to judge, or nothing to judge it by.
 
-    `stated` is for the report of another tool; one of ours declares itself. `terms` are for the cost beside the verdict. `as_kept`: if
+    `terms` are for the cost beside the verdict. `as_kept`: if
     a gate kept its verdict beside the report, and neither policy nor baseline is named, it is that verdict; how the gate ended is
     added by `as_kept`.
     """
-    return judge_data(file, *read_input(file), policy, baseline, stated, terms, as_kept)
+    return judge_data(file, *read_input(file), policy, baseline, terms, as_kept)
 
 
 def judge_data(
@@ -185,7 +111,6 @@ def judge_data(
     data: bytes,
     policy: Policy | None,
     baseline: Baseline | None = None,
-    stated: StatedDeclaration = NOTHING_STATED,
     terms: CostTerms = NOTHING_SAID,
     as_kept: ShownEnd | None = None,
 ) -> JudgedFile:
@@ -194,13 +119,7 @@ def judge_data(
     try:
         report = load(data)
     except DecodeError as error:
-        return _another(file, path, data, policy, baseline, stated, terms) or _unreadable(
-            file, path, data, policy, error
-        )
-    if stated.anything:
-        raise InputError(
-            file, "a report of Prelaunch already names its machines. Leave out --instance-type and --nodes."
-        )
+        return _unreadable(file, path, data, policy, error)
     kept = kept_beside(path, data)
     own = policy is None and baseline is None
     if own and as_kept is not None and kept is not None and kept.whole is not None:
@@ -210,7 +129,7 @@ def judge_data(
     shown = verdict_context(report, rules, verdict, cost=cost_of(report, verdict, terms), facts=facts)
     shown = replace(shown, own_decision=own_decision(kept, verdict, chosen or rules.name))
     name = (kept.name if kept is not None else "") or report.gate_id or path
-    made = _with_doubts(JudgedFile(file, name, report, verdict, chosen, shown, None, rules, kept))
+    made = _with_doubts(JudgedFile(file, name, report, verdict, chosen, shown, rules, kept))
     return made if as_kept is None else as_kept(made)
 
 
@@ -236,7 +155,7 @@ def _as_kept(
     measured = measured_before(kept.judged_s, moment(report.measured_at))
     shown = replace(shown, own_decision=AS_KEPT, measured=measured)
     name = kept.name or report.gate_id or path
-    return JudgedFile(file, name, report, verdict, policy_name(kept), shown, None, kept.policy, kept)
+    return JudgedFile(file, name, report, verdict, policy_name(kept), shown, kept.policy, kept)
 
 
 def _rules_for(report: Report, policy: Policy | None, kept: KeptBeside | None) -> tuple[Policy, str]:
@@ -246,32 +165,6 @@ def _rules_for(report: Report, policy: Policy | None, kept: KeptBeside | None) -
     if kept is not None and kept.policy is not None:
         return kept.policy, policy_name(kept)
     return default_policy_of(report.declared.instance_type, report.declared)
-
-
-def _another(
-    file: str,
-    path: str,
-    data: bytes,
-    policy: Policy | None,
-    baseline: Baseline | None,
-    stated: StatedDeclaration,
-    terms: CostTerms,
-) -> JudgedFile | None:
-    """The verdict on the report of another tool; None for what is none."""
-    try:
-        opinion = opinion_of(data, builtin(), stated)
-    except DecodeError as error:
-        return _unreadable(file, path, data, policy, error)
-    if opinion is None:
-        return None
-    rules, chosen = (policy, "") if policy else _shipped(POLICY)
-    report = opinion.report
-    verdict = decide(report, rules, opinion.facts, baseline, report_digest=digest(data))
-    cost = cost_of(report, verdict, terms)
-    shown = verdict_context(
-        report, rules, verdict, said=opinion_lines(opinion), cost=cost, facts=opinion.facts
-    )
-    return JudgedFile(file, headline_name(path, opinion.own), report, verdict, chosen, shown, opinion)
 
 
 def _unreadable(file: str, path: str, data: bytes, policy: Policy | None, error: DecodeError) -> JudgedFile:
@@ -293,12 +186,6 @@ def not_a_report(data: bytes, error: DecodeError) -> str:
     if found and found != "a report":
         return f"it is {found}"
     return one_line(str(error), 500).rstrip(".")
-
-
-def _shipped(path: Path) -> tuple[Policy, str]:
-    policy = policy_of(path)
-    assert policy is not None  # noqa: S101 - a path was given
-    return policy, f"{policy.name} ({path})"
 
 
 def policy_of(path: Path | None) -> Policy | None:
@@ -324,15 +211,6 @@ def declared_of(instance_type: str, nodes: int) -> Declared:
         raise InputError("--instance-type", f"{said}.", "", near)
     gpus = known[instance_type].gpus
     return Declared(instance_type, nodes, gpus, max(gpus, 1))
-
-
-def stated_declaration(instance_type: str | None, nodes: int | None) -> StatedDeclaration:
-    """What the command line says of another tool's report, "ml." or not. Raises InputError for an unknown type."""
-    if nodes is not None and not 1 <= nodes <= MOST_NODES:
-        raise InputError("command line", f"{nodes} is not between 1 and {MOST_NODES}.", "--nodes")
-    if instance_type is None:
-        return StatedDeclaration(None, nodes)
-    return StatedDeclaration(declared_of(instance_type.removeprefix("ml."), 1).instance_type, nodes)
 
 
 def require_policy_for(declared: Declared, policy: Policy, path: Path) -> None:

@@ -174,7 +174,7 @@ REPLAYED = [
 
 
 # Lists of lines of many machines, which are no logs: each is read alone in tests/checks/kernel. Reports of another tool are
-# spoilt key by key in tests/checks/secondopinion.
+# spoilt in tests/tasks/reports/test_seed_report.py.
 ALONE = {
     "kernel/faults.txt",
     "kernel/public_lines.txt",

@@ -12,7 +12,6 @@ from checks.model import Answer, Cause, Level, Verdict
 from checks.probes.compute import sdc
 from checks.probes.dcgm import diag
 from tasks.reports.explain import explain_text
-from tasks.reports.read import StatedDeclaration, judge_data
 from tests import second_opinion
 from tests.corpus import compute_machines as machines
 from tests.corpus import dcgm_cases, efa_cases
@@ -97,13 +96,8 @@ def answered(verdict: Verdict) -> Verdict:
 
 
 def reported(document: second_opinion.Document, instance_type: str = P5) -> Judged:
-    """By `prelaunch judge`, which has to recognise the tool's own report."""
-
-    def judge(tmp_path: Path) -> Verdict:
-        data, stated = json.dumps(document).encode(), StatedDeclaration(instance_type, 2)
-        return judge_data("-", "health_check_metrics.json", data, None, stated=stated).verdict
-
-    return judge
+    """By `prelaunch explain`, which has to recognise the tool's own report."""
+    return explained(json.dumps(document), instance_type, 2)
 
 
 NO_GO, CANNOT_TELL, GO = Answer.NO_GO, Answer.CANNOT_TELL, Answer.GO
@@ -116,7 +110,9 @@ RAISED = second_opinion.put(
     "nodes.node_1.nccl.communication_tests.distributed_all_reduce",
     {"success": False, "error": "NCCL error 6"},
 )
-NO_TABLE = second_opinion.without("nodes.node_1.dcgm.diagnostics.extended.raw_output")
+NO_TABLE = second_opinion.put(
+    "nodes.node_1.dcgm.diagnostics.extended", {"success": True, "parsed_output": {"overall_status": "Pass"}}
+)
 HANGS = [Reply(dcgm_cases.text_of("diag_4_r2.json"), "diag", seconds=3600, part=0.5)]
 OUTPUTS = (
     Defect(
@@ -259,11 +255,11 @@ OUTPUTS = (
     Defect(
         "its own report: all_reduce raised, in a flag that nobody reads",
         TRAIN, "PASS",
-        reported(second_opinion.spoilt(RAISED)), NO_GO, "NCCL error 6",
+        reported(second_opinion.spoilt(RAISED)), CANNOT_TELL, "the tool says that it failed",
     ),
     Defect(
         "its own report, without the raw output of DCGM",
         TRAIN, "PASS",
-        reported(second_opinion.spoilt(NO_TABLE)), CANNOT_TELL, "raw_output",
+        reported(second_opinion.spoilt(NO_TABLE)), CANNOT_TELL, "raw output is missing",
     ),
 )  # fmt: skip

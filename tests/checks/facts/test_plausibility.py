@@ -28,13 +28,11 @@ UNBOUNDED: Mapping[str, str] = {
 # Floors that nothing else stands beside, and why they are let through: (policy, check).
 _UNPUBLISHED = "nobody has published it by size for these types; nccl.all_reduce holds the same links"
 _CONTROL = "a path that carries control traffic at all; slow_ratio compares the links"
-_SMALL = "the tool runs 1 KiB to 128 MiB and one number a size: it proves a transport, no rate"
 COARSE: Mapping[tuple[str, str], str] = {
     ("nvidia", "nccl.alltoall"): _UNPUBLISHED,
     ("nvidia", "nccl.sendrecv"): _UNPUBLISHED,
     ("nvidia", "network.pairs"): _CONTROL,
     ("neuron", "network.pairs"): _CONTROL,
-    ("second-opinion", "nccl.all_reduce"): _SMALL,
 }
 
 

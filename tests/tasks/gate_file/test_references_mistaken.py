@@ -31,7 +31,7 @@ BASELINE = dump(Baseline(1, "0.1.0", "", (), (), ()))
         ((ROOT / "deployments/policies/local.toml").read_bytes(), "a policy"),
         (
             (ROOT / "tests/recordings/second_opinion/p5_two_nodes.json").read_bytes(),
-            "a report of another tool",
+            "a report of another tool, which prelaunch explain reads",
         ),
     ],
 )

@@ -1,0 +1,175 @@
+"""Reads the tools' raw outputs inside a report of brunopistone/sagemaker-training-jobs-cluster-health-check, with the parsers of these
+tools. Pure.
+
+The report's own results are no evidence of health: one that is worse than the raw output, and a test without its raw output, are
+"cannot tell". Numbers without raw output are not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from checks.check import CheckError
+from checks.documents.decode import parse_json
+from checks.explain.reading import Broken, ExplainError, Kind, Part, Reading, ReadOptions
+from checks.explain.registry import claimed_by
+from checks.explain.registry import read as read_output
+from checks.model import Value
+from checks.probes.efa.fi_pingpong import DATAGRAM, HEADER, parse
+from checks.value_types import DecodeError
+
+TOOL = "sagemaker-training-jobs-cluster-health-check"
+OURS = (
+    "prelaunch_report"  # a report of Prelaunch with the tool's tables beside it (tasks/render/seed_report.py)
+)
+TABLES = ("cluster_info", "cluster_summary", "nodes")
+SIZE_BYTES = 64 << 20
+OUTPUT_CHARACTERS = 256 << 10  # sixteen times the output of dcgmi diag -r 3 for eight GPUs
+MOST_UNREAD = 64
+REMEDY = "Test the node with prelaunch check, or give the whole report."
+RAW = ("raw_output", "stdout")
+BAD = ("FAIL", "WARN", "ERROR")
+NODE = re.compile(r"(nodes\.node_)\d+")
+NUMBERS = "numbers without a raw output: the report has only the tool's own (gpu, system, network, nccl)"
+
+
+@dataclass
+class _Found:
+    """What the walk through the report finds."""
+
+    outputs: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+
+def detect(text: str) -> bool:
+    """Whether it may be a report of the tool."""
+    begins = text.lstrip()[:1] == "{" and f'"{OURS}"' not in text
+    return begins and all(f'"{key}"' in text for key in TABLES)
+
+
+def read(text: str, asked: ReadOptions) -> Reading:
+    """All raw outputs together. Raises Broken."""
+    try:
+        report = parse_json(text.encode(), SIZE_BYTES)
+    except DecodeError as error:
+        raise Broken(str(error)) from error
+    nodes = report.get("nodes") if isinstance(report, Mapping) else None
+    if not isinstance(report, Mapping) or not isinstance(nodes, Mapping) or not nodes:
+        raise Broken("it has no table of nodes")
+    found = _Found()
+    _walk(report, "", found)
+    readings = [_reading(path, output, asked, found) for path, output in found.outputs.items()]
+    parts = tuple(part for reading in readings for part in reading.parts)
+    unread = [*_about_nodes(report, nodes, asked, found), *found.unread]
+    more = [f"{len(unread) - MOST_UNREAD} more are not shown"] if len(unread) > MOST_UNREAD else []
+    left_out = [line for reading in readings for line in reading.left_out]
+    title = f"a report of {TOOL}, {len(found.outputs)} raw outputs of {len(nodes)} nodes"
+    return Reading(
+        Kind.REPORT,
+        title,
+        parts,
+        (*unread[:MOST_UNREAD], *more),
+        left_out=tuple(dict.fromkeys([*left_out, NUMBERS])),
+        driver=next((reading.driver for reading in readings if reading.driver), ""),
+        remedy=REMEDY,
+        unreported=tuple(pair for reading in readings for pair in reading.unreported),
+    )
+
+
+def _walk(value: object, path: str, found: _Found) -> None:
+    """Collects the raw outputs below the path, what the tool itself calls failed, and tests without a raw output."""
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            _walk(item, f"{path}[{place}]", found)
+    if not isinstance(value, Mapping):
+        return
+    found.unread += [f"{path}: {why}" for why in _failures(value)]
+    outputs = {str(value[key]): key for key in RAW if isinstance(value.get(key), str) and value[key].strip()}
+    found.outputs |= {f"{path}.{key}": output for output, key in outputs.items()}
+    if not outputs and ("parsed_output" in value or any(key in value for key in RAW)):
+        found.unread.append(f"{path}: its raw output is missing")
+    for key, item in value.items():
+        _walk(item, f"{path}.{key}".lstrip("."), found)
+
+
+def _failures(table: Mapping[str, object]) -> Iterator[str]:
+    """What the tool itself says against the table."""
+    if table.get("success") is False or table.get("exit_code_zero") is False:
+        yield "the tool says that it failed"
+    if table.get("skipped") is True:
+        yield "it was skipped"
+    for key, word in table.items():
+        if key not in RAW and isinstance(word, str) and word.strip().upper().startswith(BAD):
+            yield f"the tool says {word.strip()[:40]} of {key[:40]}"
+    if table.get("issues"):
+        yield f"the tool lists issues: {str(table['issues'])[:300]}"
+    if table.get("data_completeness", "complete") != "complete":
+        yield f"its data is {str(table['data_completeness'])[:40]}"
+
+
+def _reading(path: str, output: str, asked: ReadOptions, found: _Found) -> Reading:
+    """The raw output at the path, each line of it with the path. One that cannot be read is added to `unread`."""
+    try:
+        if len(output) > OUTPUT_CHARACTERS:
+            raise Broken(f"it has {len(output)} characters, more than the {OUTPUT_CHARACTERS} that are read")
+        is_pingpong = any(map(HEADER.match, output.splitlines()))
+        reading = _pingpong(output) if is_pingpong else read_output(claimed_by(output), output, asked)
+    except ExplainError as error:
+        found.unread.append(f"{path}: {error}")
+        return Reading(Kind.REPORT, path, ())
+    found.unread += [f"{path}: {why}" for why in reading.unread]
+    return replace(reading, parts=tuple(_placed(part, path) for part in reading.parts))
+
+
+def _pingpong(output: str) -> Reading:
+    """The output of fi_pingpong -p efa, which the tool runs over its default endpoint. Raises Broken."""
+    try:
+        tables = parse(output, DATAGRAM)
+    except CheckError as error:
+        raise Broken(str(error)) from error
+    metrics: dict[str, Value] = {
+        "pairs": tuple(f"table {number}" for number in range(1, len(tables) + 1)),
+        "failures": ("ok",) * len(tables),
+        "acks_missing": tuple(table.acks_missing for table in tables),
+    }
+    return Reading(Kind.FI_PINGPONG, "fi_pingpong", (Part("efa.pingpong", metrics, {}, output),))
+
+
+def _placed(part: Part, path: str) -> Part:
+    """The part with the path before each of its lines."""
+    lines = {metric: _with_path(text, path) for metric, text in part.lines.items()}
+    return replace(part, lines=lines, evidence=_with_path(part.evidence, path))
+
+
+def _with_path(text: str, path: str) -> str:
+    return "\n".join(f"{path} {line}" for line in text.splitlines())
+
+
+def _about_nodes(
+    report: Mapping[str, object], nodes: Mapping[str, object], asked: ReadOptions, found: _Found
+) -> Iterator[str]:
+    """Nodes that are missing or twice, and those without a raw output that others have."""
+    info = report.get("cluster_info")
+    topology = info.get("cluster_topology") if isinstance(info, Mapping) else None
+    total = topology.get("total_nodes") if isinstance(topology, Mapping) else None
+    wanted = asked.declared.nodes if asked.declared else total
+    if wanted != len(nodes):
+        yield f"it has tables of {len(nodes)} nodes, and {str(wanted)[:20]} are declared"
+    hosts = [_host(table) for table in nodes.values()]
+    if len(set(hosts)) < len(hosts):
+        yield "two of its tables are of one machine, or do not say of which"
+    kinds = dict.fromkeys(NODE.sub(r"\1*", path) for path in found.outputs)
+    for name in nodes:
+        own = {kind.replace("nodes.node_*", f"nodes.{name}", 1) for kind in kinds}
+        for path in sorted(own - found.outputs.keys()):
+            yield f"{path} is missing, which another node has"
+    if not kinds:
+        yield "it holds no raw output of a tool"
+
+
+def _host(table: object) -> str:
+    """The name of the node's host; "" if the table has none."""
+    info = table.get("node_info") if isinstance(table, Mapping) else None
+    return str(info.get("hostname", "")) if isinstance(info, Mapping) else ""
