@@ -366,7 +366,7 @@ def _log_in_mlflow(session: Session, judged: JudgedReport) -> None:
     table = session.setting.gate.mlflow
     try:
         made = run_of(judged.report, judged.verdict, session.setting.policy, session.gate_id)
-        LOG.info("logged in MLflow: %s", export(made, table.uri, table.experiment_name, os.environ))
+        LOG.info("logged in MLflow: %s", export(made, table.uri, table.experiment_name))
     except Exception as error:  # noqa: BLE001 - whatever another program does, the verdict is in the store already
         LOG.warning("the report is stored, but not in MLflow: %s", error)
 

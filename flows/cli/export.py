@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT --mlflow-uri URI --mlflow-experiment-name NAME --policy FILE --format text|json."""
     parser.description = (
         "Judges a report and logs it as a run of an experiment of MLflow: parameters, metrics (a value that was not measured is not "
-        "logged), and the report as health_check_metrics.json. The same gate again is the same run. An http(s) server needs no "
-        "package; MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are used if they are set. The "
-        "ARN of a tracking server of SageMaker needs the extra mlflow. Exit codes: 0 logged, 2 rejected, 5 the server failed."
+        "logged), and the report as health_check_metrics.json. The same gate again is the same run. It needs the extra mlflow, whose "
+        "client also takes MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, from the environment. "
+        "Exit codes: 0 logged, 2 rejected, 5 the server failed."
     )
     parser.add_argument("report", metavar="REPORT", help="a report, a folder that holds one, or - for stdin")
     parser.add_argument(
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         declared = judged.report.declared
         rules = policy or judged.rules or default_policy_of(declared.instance_type, declared)[0]
         made = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
-        place = export(made, uri, arguments.mlflow_experiment_name, os.environ, SECONDS)
+        place = export(made, uri, arguments.mlflow_experiment_name, SECONDS)
     except ExportRejected as error:
         return report_rejection(arguments.format, InputError("--mlflow-uri", str(error)))
     except InputError as error:

@@ -1,7 +1,7 @@
 """A tracking server of MLflow on loopback HTTP: it accepts and refuses as the real one does, and holds the runs.
 
     with mlflow_server() as server:
-        export(run, server.uri, "experiment", {})
+        export(run, server.uri, "experiment")
         server.runs[0].metrics
 
 It is a stand-in: tests/tasks/reports/mlflow/test_real_server.py runs the same against MLflow itself. Limits and error codes are those
@@ -17,6 +17,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -88,6 +89,13 @@ def _answer(
         assert (run.experiment, "artifacts") == (experiment, folder)
         run.artifacts[name] = body
         return {}
+    if path == ARTIFACTS.rstrip("/"):
+        artifacts = _run(server, query["path"][0].split("/")[1]).artifacts
+        return {
+            "files": [
+                {"path": name, "is_dir": False, "file_size": len(artifacts[name])} for name in artifacts
+            ]
+        }
     table = json.loads(body) if body else {}
     call = path.removeprefix(API)
     if call == "experiments/get-by-name":
@@ -108,12 +116,12 @@ def _answer(
         ]
         return {"runs": [{"info": {"run_id": r.run_id}} for r in found]} if found else {}
     if call == "runs/create":
-        run_id = f"{len(server.runs):032x}"
+        run_id = uuid.uuid4().hex
         tags = {tag["key"]: tag["value"] for tag in table["tags"]}
         server.runs.append(Run(run_id, table["experiment_id"], table["run_name"], tags))
-        place = f"mlflow-artifacts:/{table['experiment_id']}/{run_id}/artifacts"
-        place = "s3://elsewhere/artifacts" if server.failure is Failure.NO_ARTIFACTS else place
-        return {"run": {"info": {"run_id": run_id, "artifact_uri": place}}}
+        return {"run": {"info": _info(server, server.runs[-1])}}
+    if call == "runs/get":
+        return {"run": {"info": _info(server, _run(server, query["run_id"][0]))}}
     if call == "runs/log-batch":
         _log(_run(server, table["run_id"]), table)
         return {}
@@ -121,6 +129,17 @@ def _answer(
         _run(server, table["run_id"]).status = table["status"]
         return {"run_info": {}}
     raise _Refusal(404, "ENDPOINT_NOT_FOUND", path)
+
+
+def _info(server: MlflowServer, run: Run) -> dict[str, str]:
+    place = f"mlflow-artifacts:/{run.experiment}/{run.run_id}/artifacts"
+    place = "/srv/mlruns/artifacts" if server.failure is Failure.NO_ARTIFACTS else place
+    return {
+        "run_id": run.run_id,
+        "experiment_id": run.experiment,
+        "status": run.status,
+        "artifact_uri": place,
+    }
 
 
 def _run(server: MlflowServer, run_id: str) -> Run:

@@ -83,20 +83,20 @@ def test_what_was_not_measured_is_not_zero() -> None:
 
 def test_a_run_is_logged_completely(server: MlflowServer) -> None:
     """Experiment, parameters, metrics, the report as it is judged again, and an end; where it is, is said."""
-    place = export(run(), server.uri, "checks", {})
+    place = export(run(), server.uri, "checks")
     (made,) = server.runs
 
     assert {"checks": "1"} == server.experiments
     assert ("FINISHED", "health-check-2026-11-21-08-00") == (made.status, made.name)
     assert (run().params, run().metrics) == (made.params, made.metrics)
     assert report().gate_id == load(made.artifacts[ARTIFACT]).gate_id
-    assert f"{server.uri}/#/experiments/1/runs/{made.run_id}" == place
+    assert f"{server.uri} experiment checks, run {made.run_id}" == place
 
 
 def test_a_gate_that_is_exported_again_has_one_run(server: MlflowServer) -> None:
     """A step of a flow may run twice; another gate has its own."""
-    assert export(run(), server.uri, "checks", {}) == export(run(), server.uri, "checks", {})
-    export(run("g-2"), server.uri, "checks", {})
+    assert export(run(), server.uri, "checks") == export(run(), server.uri, "checks")
+    export(run("g-2"), server.uri, "checks")
 
     assert ["g-1", "g-2"] == [made.tags["prelaunch.gate_id"] for made in server.runs]
 
@@ -104,7 +104,7 @@ def test_a_gate_that_is_exported_again_has_one_run(server: MlflowServer) -> None
 def test_many_metrics_go_in_several_calls(server: MlflowServer) -> None:
     """At most a thousand each, as MLflow takes them."""
     many = replace(run(), metrics={f"m/{place}": float(place) for place in range(2500)})
-    export(many, server.uri, "checks", {})
+    export(many, server.uri, "checks")
 
     assert 2500 == len(server.runs[0].metrics)
     assert 4 == sum("log-batch" in call for call in server.calls)
@@ -112,15 +112,18 @@ def test_many_metrics_go_in_several_calls(server: MlflowServer) -> None:
 
 @pytest.mark.parametrize("failure", list(Failure))
 @pytest.mark.parametrize("at", ["get-by-name", "runs/create", "log-batch", "mlflow-artifacts"])
-def test_a_server_that_fails_is_an_error_in_time(server: MlflowServer, failure: Failure, at: str) -> None:
+def test_a_server_that_fails_is_an_error_in_time(
+    server: MlflowServer, monkeypatch: pytest.MonkeyPatch, failure: Failure, at: str
+) -> None:
     """Whatever it does, and wherever: an error with the address and no secret, within the time; no run is called finished."""
     if at != "runs/create" and failure is Failure.NO_ARTIFACTS:
         return
     if at in ("log-batch", "mlflow-artifacts") and failure in (Failure.EMPTY, Failure.HTML, Failure.NOT_JSON):
         return  # the answers to these have no content that is used
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "hunter22-of-the-test")
     server.failure, server.at = failure, at
     with pytest.raises(ExportError) as caught:
-        export(run(), server.uri, "checks", {"MLFLOW_TRACKING_TOKEN": "hunter22-of-the-test"}, 1.0)
+        export(run(), server.uri, "checks", 1.0)
 
     assert "hunter22" not in str(caught.value)
     assert "FINISHED" not in [made.status for made in server.runs]
@@ -129,24 +132,28 @@ def test_a_server_that_fails_is_an_error_in_time(server: MlflowServer, failure: 
 def test_a_server_that_is_not_there_is_an_error() -> None:
     """With what to look at."""
     with pytest.raises(ExportError, match="Check that it runs"):
-        export(run(), f"http://127.0.0.1:{free_port()}", "checks", {})
+        export(run(), f"http://127.0.0.1:{free_port()}", "checks")
 
 
 def test_a_proxy_that_cannot_be_used_is_an_error(
     server: MlflowServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of `ssh -D` in all_proxy: the HTTP client has no package for it."""
+    """That of `ssh -D` in all_proxy, where nothing listens."""
+    monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(ExportError, match="proxy variables"):
-        export(run(), server.uri, "checks", {})
+        export(run(), server.uri, "checks")
 
 
-def test_a_token_is_sent_and_a_missing_one_is_said(server: MlflowServer) -> None:
+def test_a_token_is_sent_and_a_missing_one_is_said(
+    server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As MLflow's own client takes it from the environment."""
     server.token = "hunter22-of-the-test"
     with pytest.raises(ExportError, match="MLFLOW_TRACKING_TOKEN"):
-        export(run(), server.uri, "checks", {})
-    export(run(), server.uri, "checks", {"MLFLOW_TRACKING_TOKEN": server.token})
+        export(run(), server.uri, "checks")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", server.token)
+    export(run(), server.uri, "checks")
 
     assert ["FINISHED"] == [made.status for made in server.runs]
 
@@ -159,7 +166,7 @@ def test_a_token_is_sent_and_a_missing_one_is_said(server: MlflowServer) -> None
 def test_an_address_that_cannot_be_used_is_rejected(uri: str) -> None:
     """Before anybody is asked, and without repeating a password."""
     with pytest.raises(ExportRejected) as caught:
-        export(run(), uri, "checks", {})
+        export(run(), uri, "checks")
 
     assert "hunter22" not in str(caught.value)
 
@@ -170,4 +177,4 @@ def test_an_arn_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sagemaker_mlflow", None)
 
     with pytest.raises(ExportRejected, match=r"pip install 'prelaunch\[mlflow\]'"):
-        export(run(), ARN, "checks", {})
+        export(run(), ARN, "checks")

@@ -59,9 +59,9 @@ def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 def test_the_real_server_takes_a_run_once(uri: str) -> None:
     """All parameters and metrics, the report as its artifact, and an end; exported again it is the same run."""
-    place = export(run(), uri, "checks", {}, 60.0)
-    again = export(run(), uri, "checks", {}, 60.0)
-    run_id = place.rpartition("/")[2]
+    place = export(run(), uri, "checks", 60.0)
+    again = export(run(), uri, "checks", 60.0)
+    run_id = place.rpartition(" ")[2]
     found: dict[str, Any] = httpx.get(
         f"{uri}/api/2.0/mlflow/runs/get", params={"run_id": run_id}, timeout=30
     ).json()
