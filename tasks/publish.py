@@ -38,8 +38,7 @@ from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
 from tasks.render.markdown import escape, fenced, markdown
-from tasks.render.picture.canvas import PictureUnavailable
-from tasks.render.picture.picture import picture
+from tasks.render.picture import PictureUnavailable, picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
@@ -272,7 +271,7 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     rows = keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.setting, gate_id, judged, shown)
-    png = _picture(judged, name, shown)
+    png = _picture(judged, name)
     drawn = _kept_picture(session, png)
     index_record(session, record, rows)
     fleet = keep_fleet_page(session)
@@ -328,9 +327,9 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         return Past(problems=(said,), unknown=said)
 
 
-def _picture(judged: JudgedReport, name: str, shown: VerdictContext) -> bytes:
+def _picture(judged: JudgedReport, name: str) -> bytes:
     try:
-        return picture(judged.report, judged.verdict, name, shown)
+        return picture(judged.report, judged.verdict, name)
     except PictureUnavailable as error:
         LOG.info("the report has no picture: %s", error)
         return b""
@@ -389,7 +388,7 @@ def add_picture(session: Session, outcome: Outcome, page: Notification) -> Notif
     if judged is None or not {"slack", "apprise"} & set(notify.notifiers):
         return page
     try:
-        drawn = picture(judged.report, judged.verdict, session.setting.gate.name, judged.context)
+        drawn = picture(judged.report, judged.verdict, session.setting.gate.name)
     except PictureUnavailable as error:
         return replace(page, no_picture=str(error))
     return replace(page, picture=drawn)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checks.judge.cost.cost import Cost
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
@@ -23,7 +23,6 @@ from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
-from tasks.render.page_template import page_template
 from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
 from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
 from tasks.render.views.expectations import floors_said, held_from
@@ -42,6 +41,7 @@ from tasks.text.inert import clean, one_line
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
 
 HERE = Path(__file__).parent
 FINDINGS, EVIDENCE = 100, 4
@@ -354,3 +354,18 @@ def security(style: str, script: str = "") -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def page_template(path: Path, **filters: Callable[..., Any]) -> Template:
+    """The template of a page, which may use these filters and begins with head.html: a report is only ever a value in it."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(filters)
+    return environment.from_string(path.read_text(encoding="utf-8"))

@@ -10,8 +10,7 @@ from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import LEAST_CHANGE
 from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.version import ENGINE
-from tasks.render.html import security
-from tasks.render.page_template import page_template
+from tasks.render.html import page_template, security
 from tasks.render.trend_text import budget_text, course_text, fleet_text, growth_text, still, trend_headline
 from tasks.text.inert import one_line
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,9 @@ from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.orchestration.run_state import run_is_final
-from tasks.render.picture import picture
-from tasks.render.picture.canvas import Sheet
 from tests.flows.gates import processes_below
 
 Play = Callable[[str], None]
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
-)
 
 
 @pytest.fixture
@@ -55,48 +49,13 @@ def open_session(request: GateRequest, flow_run_id: str, resumed: bool = False) 
     )
 
 
-class Blank(Sheet):
-    """A sheet on which nothing is drawn: a picture of it takes no matplotlib, and is one white pixel.
-
-    To draw one for each gate was a fifth of these tests' own time. tests/tasks/render/picture look at what is drawn.
-    """
-
-    def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self._known = dict.fromkeys((False, True), frozenset(range(32, 127)))
-
-    def _nothing(self, *of: Any, **more: Any) -> None:
-        """Draw nothing."""
-
-    box = line = shape = dot = cells = text = _nothing
-
-    def width_of(self, text: str, size: float, bold: bool = False) -> float:
-        """About as wide as it would be."""
-        return 0.6 * size * len(text)
-
-    def png(self) -> bytes:
-        """One pixel."""
-        return PIXEL
-
-
-SHEET: list[type[Sheet]] = [Blank]
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pictures of a test's gates are drawn."""
-    monkeypatch.setattr("tests.flows.driving.SHEET", [Sheet])
-
-
 async def run(request: GateRequest) -> tuple[Any, Outcome]:
     """Run the flow: its final state and its outcome."""
     from flows.gate import gate
 
     shown = LiveProgress(None)
     LISTENER.set(shown)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(picture, "Sheet", SHEET[0])
-        state = await gate(request, return_state=True)
+    state = await gate(request, return_state=True)
     if shown.outcome is None:
         await state.aresult(raise_on_failure=True)
     assert shown.outcome is not None

@@ -10,8 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from checks.version import ENGINE
-from tasks.render.html import security
-from tasks.render.page_template import page_template
+from tasks.render.html import page_template, security
 from tasks.render.trend_page import Panel, panels
 from tasks.render.trend_text import still
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState

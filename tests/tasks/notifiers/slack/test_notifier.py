@@ -90,15 +90,13 @@ def test_the_picture_is_in_the_thread(slack: SlackServer, setup: NotifierSetup) 
     """With a text for whoever cannot see it; without one the message says why and links."""
     setup.notifier.send(replace(REFUSED, picture=b"\x89PNG"))
     setup.notifier.send(
-        replace(
-            REFUSED, gate_id="p5-2", no_picture="matplotlib is missing: pip install 'prelaunch[picture]'."
-        )
+        replace(REFUSED, gate_id="p5-2", no_picture="Pillow is missing: pip install 'prelaunch[picture]'.")
     )
 
     first, second = slack.posted()
     assert [(file.name, file.alt) for file in slack.pictures(first)] == [("p5-1.png", HEAD)]
     assert slack.pictures(second) == []
-    assert "No picture in the thread: matplotlib is missing" in second.shown
+    assert "No picture in the thread: Pillow is missing" in second.shown
 
 
 def test_a_go_calls_nobody(slack: SlackServer, setup: NotifierSetup) -> None:

@@ -14,7 +14,6 @@ from checks.model import Observation, Outcome, Report, Value, rank_subject
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.picture.picture import picture
 from tasks.render.views import rails
 from tasks.render.views.pairs import inside_map, node_map, settled
 from tasks.render.views.rails import MAPS, first_map, rail_strip, views
@@ -186,15 +185,13 @@ def test_a_thousand_nodes_of_eight_rails_stay_small() -> None:
 
 
 def test_every_form_names_the_suspect() -> None:
-    """Page, Markdown, table and picture."""
+    """Page, Markdown and table."""
     verdict, decoded = with_shown(12, BAD)
     report = fleet(12, peers=False)
-    nobody = replace(decoded, shown=())
 
     assert f'<span class="tag fail">node</span>{EIGHT}' in html(report, verdict, "x", decoded)
     assert f"| node {EIGHT} |" in markdown(report, verdict, "x", decoded)
     assert f"node {EIGHT}" == suspect_table(decoded)[0]["suspect"]
-    assert picture(report, verdict, "x", decoded) != picture(report, verdict, "x", nobody)
 
 
 def test_without_a_matrix_nothing_is_said() -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tasks.render.picture import colours
+from tasks.render.picture import STYLE, light
 
 Colour = tuple[float, float, float]
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (IEEE TVCG 2009),
@@ -63,16 +63,20 @@ def contrast(one: str, other: str) -> float:
 
 def dark() -> dict[str, str]:
     """The colours of the dark scheme: the light one's, but for what the style sheet changes."""
-    text = (
-        colours.STYLE.read_text(encoding="utf-8")
-        .partition("prefers-color-scheme: dark")[2]
-        .partition("\n}")[0]
+    text = STYLE.read_text(encoding="utf-8").partition("prefers-color-scheme: dark")[2].partition("\n}")[0]
+    return light() | dict(re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", text))
+
+
+def shades() -> list[tuple[str, str]]:
+    """(fill, ink) of each step of a heat map, the slowest first."""
+    rules = re.findall(
+        r"\.h(\d) \{ --fill: (#[0-9a-f]{6}); --ink: (#[0-9a-f]{6}); \}", STYLE.read_text("utf-8")
     )
-    return colours.light() | dict(re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", text))
+    return [(fill, ink) for _, fill, ink in sorted(rules)]
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("scheme", [colours.light(), dark()], ids=["light", "dark"])
+@pytest.mark.parametrize("scheme", [light(), dark()], ids=["light", "dark"])
 def test_no_two_verdicts_look_alike(scheme: dict[str, str], sight: str) -> None:
     """Ten times what is just noticeable between any two; a cell that was skipped is apart from all of them."""
     fills = {tone: scheme[f"{tone}-fill"] for tone in (*TONES, "skipped")}
@@ -87,18 +91,18 @@ def test_no_two_verdicts_look_alike(scheme: dict[str, str], sight: str) -> None:
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_the_shades_of_a_heat_map_stay_in_their_order(sight: str) -> None:
     """Darker is slower for every eye, and neighbours differ."""
-    seen = [_seen(fill, sight)[0] for fill, _ in colours.shades()]
-    fills = [fill for fill, _ in colours.shades()]
+    seen = [_seen(fill, sight)[0] for fill, _ in shades()]
+    fills = [fill for fill, _ in shades()]
 
     assert sorted(seen) == seen and len(seen) == 6
     assert min(distance(a, b, sight) for a, b in itertools.pairwise(fills)) > 4 * NOTICEABLE
 
 
-@pytest.mark.parametrize("scheme", [colours.light(), dark()], ids=["light", "dark"])
+@pytest.mark.parametrize("scheme", [light(), dark()], ids=["light", "dark"])
 def test_every_ink_can_be_read_on_its_fill(scheme: dict[str, str]) -> None:
     """4.5 to 1 at least (WCAG AA)."""
     pairs = [(scheme[f"{tone}-ink"], scheme[f"{tone}-fill"]) for tone in (*TONES, "skipped")]
-    pairs += [(ink, fill) for fill, ink in colours.shades()]
+    pairs += [(ink, fill) for fill, ink in shades()]
     pairs += [(scheme[tone], scheme["page"]) for tone in (*TONES, "text", "quiet", "focus")]
 
     assert [] == [pair for pair in pairs if contrast(*pair) < 4.5]
