@@ -51,11 +51,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Step:
-    """One shade of the key; `short` is its bound that is the worse one."""
+    """One shade of the key."""
 
     step: int
     text: str
-    short: str
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,7 @@ class HeatMap:
     """`rows` are (name, cells) of as many names as a table can show; `paths` draw all of `names`, a path a step.
 
     In a path one cell is one unit, and step -1 is what was not measured. `hidden` names fit into neither. `marks` are
-    the middles of bad cells. `steps` are the same cells as numbers, None on the diagonal and where nothing was to be
-    measured. `decoded` maps come from the decoder: their crosses are bad tests; others' are what findings name.
+    the middles of bad cells. `decoded` maps come from the decoder: their crosses are bad tests; others' are what findings name.
     """
 
     title: str
@@ -78,9 +76,7 @@ class HeatMap:
     hidden: int
     said: str
     condemned: frozenset[str]
-    steps: tuple[tuple[int | None, ...], ...]
     of: str
-    lower: bool
     decoded: bool
 
 
@@ -97,7 +93,7 @@ def heat_map(matrix: Matrix) -> HeatMap:
     return HeatMap(
         matrix.title, matrix.unit, names, shown, rows, paths, marks, _key(matrix, full), len(ordered) - len(names),
         matrix.said or _said(len(names), known, matrix.unit), matrix.condemned,
-        tuple(tuple(_shade(cell) for cell in row) for row in grid), matrix.of, matrix.lower, matrix.sparse,
+        matrix.of, matrix.sparse,
     )  # fmt: skip
 
 
@@ -113,13 +109,12 @@ def _key(matrix: Matrix, full: float) -> tuple[Step, ...]:
         bounds = [full * STEPS / (i + 1) for i in range(STEPS)]
         ranges = [f"above {bounds[0]:.3g}", *(f"{b:.3g} to {a:.3g}" for a, b in itertools.pairwise(bounds))]
         ranges[-1] = f"up to {bounds[-2]:.3g}"
-        shorts = [f"> {bounds[0]:.3g}", *(f"{bound:.3g}" for bound in bounds[:-1])]
-        return tuple(Step(i, text, short) for i, (text, short) in enumerate(zip(ranges, shorts, strict=True)))
+        return tuple(Step(i, text) for i, text in enumerate(ranges))
     bounds = [full * i / STEPS for i in range(STEPS + 1)]
     texts = [f"{a:.3g} to {b:.3g}" for a, b in itertools.pairwise(bounds)]
     if matrix.usual is not None:
         texts[-1] = f"{bounds[-2]:.3g} or more"
-    return tuple(Step(i, text, f"{bounds[i]:.3g}") for i, text in enumerate(texts))
+    return tuple(Step(i, text) for i, text in enumerate(texts))
 
 
 def _worst_together(matrix: Matrix) -> tuple[str, ...]:

@@ -140,11 +140,6 @@ def views(shown: Sequence[DecodedMatrix]) -> Views:
     return Views(tuple(maps[:MAPS]), tuple(strips), max(0, len(maps) - MAPS))
 
 
-def first_map(shown: Sequence[DecodedMatrix]) -> HeatMap | None:
-    """The map to draw if there is room for one."""
-    return next(_maps(shown), None)
-
-
 def _maps(shown: Sequence[DecodedMatrix]) -> Iterator[HeatMap]:
     wanted = sorted(
         (one for one in shown if _is_worth(one)), key=lambda one: (not suspected(one), not one.decoded.bad)

@@ -14,9 +14,8 @@ from checks.model import Observation, Outcome, Report, Value, rank_subject
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.views import rails
 from tasks.render.views.pairs import inside_map, node_map, settled
-from tasks.render.views.rails import MAPS, first_map, rail_strip, views
+from tasks.render.views.rails import MAPS, rail_strip, views
 from tasks.render.views.suspects import DecodedMatrix, matrix_rows, said_of, suspect_rows
 from tasks.render.views.tables import suspect_table
 from tests.catalogue_reports import policy_of
@@ -114,7 +113,7 @@ def test_a_late_pair_is_dark() -> None:
     late = shown(replace(one.matrix, what="latency", unit="us", better=Better.LOWER, values=times))
     made = node_map(late)
 
-    assert made is not None and made.lower
+    assert made is not None
     ((first, _),) = [(one, cell) for one, row in made.rows for cell in row if cell.step == 0]
     assert ("ip-10-0-0-11", "ip-10-0-0-12") == (first, made.names[0])
     assert {0, 5} == {cell.step for _, row in made.rows for cell in row if cell.text}
@@ -147,23 +146,6 @@ def test_one_rail_is_no_strip() -> None:
     """The map says it already."""
     assert rail_strip(between(8), None) is None
     assert rail_strip(None, None) is None
-
-
-def test_the_map_with_a_suspect_is_the_one_for_a_small_screen() -> None:
-    """Of several the one that names somebody."""
-    made = first_map([GOOD, inside(6, 4, bad=[(5, 3)])])
-
-    assert made is not None and "inside" in made.title
-
-
-def test_the_map_for_a_small_screen_is_the_only_one_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No strip of rails and no second map, because nobody would see them."""
-    monkeypatch.setattr(rails, "rail_strip", lambda *of: 1 / 0)
-    monkeypatch.setattr(rails, "inside_map", lambda *of: 1 / 0)
-
-    found = first_map([inside(6, 4), BAD])
-
-    assert found is not None and EIGHT in found.condemned
 
 
 def test_a_page_has_room_for_a_few_maps() -> None:
