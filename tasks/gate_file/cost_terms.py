@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.documents.columns import by_check
-from checks.facts.failures import Span, builtin_failures
+from checks.facts.failures import builtin_failures
 from checks.facts.prices import Price, Purchase, builtin_prices, load_prices, price_of
 from checks.facts.provenance import Kind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
@@ -42,7 +42,6 @@ class CostTerms:
 
     hours: float | None = None
     checkpoint_hours: float | None = None
-    checkpoint_write_hours: float | None = None
     replacement_hours: float | None = None
     usd_per_node_hour: float | None = None
     purchase: Purchase = Purchase.EC2
@@ -69,7 +68,6 @@ def job_of(declared: Declared, terms: CostTerms, check_hours: float | None = Non
         terms.checkpoint_hours,
         terms.replacement_hours,
         check_hours,
-        terms.checkpoint_write_hours,
     )
 
 
@@ -78,11 +76,10 @@ def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:
     said, training = gate.cost, gate.training
     if said.prices and said.usd_per_node_hour is not None:
         raise TermsError(file, "cost", '"prices" would be ignored beside "usd_per_node_hour": leave one out')
-    minutes, write = training.checkpoint_minutes, training.checkpoint_write_minutes
+    minutes = training.checkpoint_minutes
     return CostTerms(
         training.expected_hours,
         None if minutes is None else minutes / 60,
-        None if write is None else write / 60,
         said.replacement_hours,
         said.usd_per_node_hour,
         Purchase(said.purchase),
@@ -142,9 +139,6 @@ def cost_json(made: Cost | None) -> Mapping[str, object] | None:
     if made is None:
         return None
     usd = made.usd_per_unit_hour
-    span = {
-        "launching": made.launching, "waiting": made.waiting, "background": made.background,
-    }  # fmt: skip
     return {
         "unit": made.unit,
         "units": made.units,
@@ -159,13 +153,10 @@ def cost_json(made: Cost | None) -> Mapping[str, object] | None:
                 "low_usd": made.usd(value.low),
                 "high_usd": made.usd(value.high),
             }
-            for name, value in span.items()
+            for name, value in (("launching", made.launching), ("waiting", made.waiting))
         },
         "checking": made.checking,
-        "mttf_hours": _span_json(made.mttf_hours),
-        "best_checkpoint_interval_hours": _span_json(made.best_interval_hours),
-        "worth_waiting_hours": _span_json(made.worth_waiting_hours),
-        "break_even_probability": _span_json(made.break_even),
+        "worth_waiting_hours": {"low": made.worth_waiting_hours.low, "high": made.worth_waiting_hours.high},
         "losses": [
             {
                 "level": loss.level.value, "cause": loss.cause.value, "check": loss.check,
@@ -177,7 +168,3 @@ def cost_json(made: Cost | None) -> Mapping[str, object] | None:
         ],
         "unknown": list(made.unknown),
     }  # fmt: skip
-
-
-def _span_json(span: Span | None) -> dict[str, float] | None:
-    return None if span is None else {"low": span.low, "high": span.high}

@@ -207,9 +207,8 @@ class Training(Table):
 
     `command` runs on every node: behind torchrun, by itself, or as the ranks of one mpirun. `{here}` is the gate file's
     folder, `{python}` the interpreter, `{out}` the job's output folder (it is copied: keep it small). `{nodes}`,
-    `{node_rank}`, `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours`,
-    `checkpoint_minutes` (the interval) and `checkpoint_write_minutes` are for the cost that is shown with a verdict: they
-    end nothing.
+    `{node_rank}`, `{ranks_per_node}`, `{master_addr}` and `{master_port}` are filled in on the node. `expected_hours` and
+    `checkpoint_minutes` (the interval) are for the cost that is shown with a verdict: they end nothing.
 
     `image`, `request` and `model_trainer` are for launchers that start containers: the training's own image ("" is the
     checks'), keys of the engine's own request, and "package.module:object", a sagemaker.train.ModelTrainer that replaces
@@ -224,7 +223,6 @@ class Training(Table):
     max_attempts: Annotated[int, Field(ge=1, le=30)] = 3
     expected_hours: Hours | None = None
     checkpoint_minutes: Annotated[float, Field(gt=0, le=60 * 24 * 7)] | None = None
-    checkpoint_write_minutes: Annotated[float, Field(gt=0, le=60 * 24)] | None = None
     distributed: Literal["torchrun", "mpi", "none"] = "torchrun"
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         default_factory=dict

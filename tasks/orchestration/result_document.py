@@ -109,12 +109,8 @@ class CostDocument:
     price_source: str | None
     launching: UnitHours
     waiting: UnitHours
-    background: UnitHours
     checking: float | None
-    mttf_hours: SpanDocument | None
-    best_checkpoint_interval_hours: SpanDocument | None
-    worth_waiting_hours: SpanDocument | None
-    break_even_probability: SpanDocument | None
+    worth_waiting_hours: SpanDocument
     losses: tuple[LossDocument, ...]
     unknown: tuple[str, ...]
 

@@ -17,12 +17,9 @@ from checks.facts.failures import Failures, Fault, Span
 from checks.facts.prices import Price
 from checks.judge.cost.failure_model import (
     any_of,
-    break_even_probability,
     fault_of,
-    job_mttf_hours,
     lost_per_failure,
     lost_to_straggler,
-    young_interval_hours,
 )
 from checks.model import CLUSTER, LINK, Cause, Finding, Level, Verdict, node_of
 
@@ -40,7 +37,6 @@ class Job:
     checkpoint_hours: float | None = None
     replacement_hours: float | None = None
     check_hours: float | None = None
-    checkpoint_write_hours: float | None = None
 
     @property
     def units(self) -> int:
@@ -75,24 +71,6 @@ class Model:
         detect = self.failures.span("detect_hang_hours" if fault is Fault.HANG else "detect_crash_hours")
         interval = min(self.checkpoint, self.horizon)
         return lost_per_failure(self.job.units, detect, self.failures.span("restart_hours"), interval)
-
-    def mttf(self) -> Span:
-        """The mean time to failure of this many healthy nodes, at the greatest and the smallest published rate."""
-        rates = [rate.per_1000_node_days for rate in self.failures.rates.values()]
-        return Span(job_mttf_hours(self.job.nodes, max(rates)), job_mttf_hours(self.job.nodes, min(rates)))
-
-    def best_interval(self) -> Span | None:
-        """Young's checkpoint interval for both rates."""
-        write, mttf = self.job.checkpoint_write_hours, self.mttf()
-        if write is None:
-            return None
-        return Span(young_interval_hours(write, mttf.low), young_interval_hours(write, mttf.high))
-
-    def background(self) -> Span:
-        """What failures of healthy nodes cost over the horizon."""
-        mttf = self.mttf()
-        failed = Span(self.horizon / mttf.high, self.horizon / mttf.low)
-        return self.capped(failed.times(self.failure(Fault.CRASH)))
 
     def losses(self, findings: Sequence[Finding]) -> tuple[Loss, ...]:
         """One loss for each check, level, cause and fault, the greatest first."""
@@ -179,11 +157,8 @@ class Cost:
     """The costs for `units` (GPUs or nodes) over `horizon_hours`; `usd_per_unit_hour` is None if no price is known.
 
     `launching`: what is lost by launching with these findings. `waiting`: the cost of the whole idle cluster until a node is
-    replaced. `checking`: what the check itself took, None if it was not timed. `background`: what healthy nodes lose over the
-    horizon at published failure rates. `worth_waiting_hours`: a wait of up to this length costs no more than launching.
-    `break_even`: the probability of a bad node from which the check pays off, against one failure. `mttf_hours`: the mean time
-    between failures of this many healthy nodes. `best_interval_hours`: the checkpoint interval that loses least at that rate, None
-    if it was not declared how long a checkpoint takes to write.
+    replaced. `checking`: what the check itself took, None if it was not timed. `worth_waiting_hours`: a wait of up to this length
+    costs no more than launching.
     """
 
     unit: str
@@ -196,11 +171,7 @@ class Cost:
     launching: Span
     waiting: Span
     checking: float | None
-    background: Span
     worth_waiting_hours: Span
-    break_even: Span | None
-    mttf_hours: Span
-    best_interval_hours: Span | None
     unknown: tuple[str, ...]
 
     def usd(self, hours: float) -> float | None:
@@ -218,13 +189,7 @@ def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) ->
     waits = failures.span("replacement_hours")
     if job.replacement_hours is not None:
         waits = Span(job.replacement_hours, job.replacement_hours)
-    failure = model.failure(Fault.CRASH)
     checking = None if job.check_hours is None else job.check_hours * job.units
-    pays = None
-    if checking is not None:
-        pays = Span(
-            break_even_probability(checking, failure.high), break_even_probability(checking, failure.low)
-        )
     return Cost(
         unit="GPU-hours" if job.gpus_per_node else "node-hours",
         units=job.units,
@@ -236,11 +201,7 @@ def cost(verdict: Verdict, job: Job, price: Price | None, failures: Failures) ->
         launching=launching,
         waiting=waits.scaled(job.units),
         checking=checking,
-        background=model.background(),
         worth_waiting_hours=launching.scaled(1 / job.units),
-        break_even=pays,
-        mttf_hours=model.mttf(),
-        best_interval_hours=model.best_interval(),
         unknown=_unknown(job, price),
     )
 

@@ -4,14 +4,12 @@ The effect of a finding follows from a closed table, by the check that found it.
 effect. Wrong values corrupt the job, whichever check saw them, and a rate that is too low slows it; the metric in the message tells
 both. Everything else follows from the family of the check.
 
-The formulas: times are hours; losses are accelerator-hours (or node-hours). Sources: Young 1974 and Daly 2006 (checkpoint interval);
-arXiv:2410.21680, section on effective training time (its mean time to failure, and its expected share of productive time); the
-formulas for losses are derived from these.
+The formulas: times are hours; losses are accelerator-hours (or node-hours). Source: arXiv:2410.21680, section on
+effective training time (its expected share of productive time), from which the formulas for losses are derived.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -95,19 +93,6 @@ def family_of(check: str) -> Family | None:
     return max(fitting, key=lambda family: len(family.start), default=None)
 
 
-def job_mttf_hours(nodes: int, per_1000_node_days: float) -> float:
-    """1 / (N r): 2,048 nodes with 6.5 failures per 1,000 node-days fail every 1.80 h (arXiv:2410.21680).
-
-    Small jobs fail more often than this formula says: for 128 nodes it gives 28.8 h, and 7.9 h were measured.
-    """
-    return 24 * 1000 / (nodes * per_1000_node_days)
-
-
-def young_interval_hours(write_hours: float, mttf_hours: float) -> float:
-    """The checkpoint interval that loses least, sqrt(2 w M): Young's first order, for writes w far shorter than M."""
-    return math.sqrt(2 * write_hours * mttf_hours)
-
-
 def lost_per_failure(units: int, detect: Span, restart: Span, checkpoint_hours: float) -> Span:
     """N (t_detect + t_restart + dt/2): all nodes wait, then half a checkpoint interval is computed again.
 
@@ -124,11 +109,3 @@ def lost_to_straggler(units: int, hours: float, slowdown: Span) -> Span:
 def any_of(nodes: int, probability: float) -> float:
     """1 - (1 - p)^N: the probability that at least one of N nodes is bad, if each is bad with probability p."""
     return float(1 - (1 - probability) ** nodes)
-
-
-def break_even_probability(cost_of_check: float, loss: float) -> float:
-    """The probability of a bad node above which the check is cheaper: p L > cost, so p = cost / L, at most 1.
-
-    A check of 15 min, compared with a run that is down for 6 h: 4.2 %.
-    """
-    return min(1.0, cost_of_check / loss) if loss > 0 else 1.0

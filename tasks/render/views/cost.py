@@ -51,17 +51,6 @@ def cost_notes(made: Cost) -> tuple[str, ...]:
     """What the numbers are based on, and what was not known."""
     worth = made.worth_waiting_hours
     notes = [f"A wait of {_span(worth, 'h')} costs no more than starting anyway."]
-    notes.append(
-        f"Healthy nodes fail as well, one of them every {_span(made.mttf_hours, 'h')} at published rates: "
-        f"{_amount(made, made.background)} over the same time."
-    )
-    if made.best_interval_hours is not None:
-        notes.append(f"A checkpoint every {_span(made.best_interval_hours, 'h')} would lose least.")
-    if made.break_even is not None:
-        low, high = (f"{value:.2%}" for value in (made.break_even.low, made.break_even.high))
-        notes.append(
-            f"The check pays from a probability of a bad node of {low} to {high}, against one failure."
-        )
     if made.price is not None:
         notes.append(
             f"Price: {made.price.usd_per_node_hour:,.2f} USD per node and hour{price_note(made.price)}, {made.price.provenance}."
