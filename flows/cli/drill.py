@@ -1,249 +1,91 @@
-"""`prelaunch drill NAME GATE_FILE --node N`: makes a fault on a node, and measures when it is detected, paged and mended."""
+"""`prelaunch drill NAME GATE_FILE --node N`: makes a fault on a free node, keeps it while gates run, and undoes it."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import shlex
-import sys
-import time
-import uuid
-from functools import partial
-from pathlib import Path
+import socket
 
-from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
-from checks.value_types import DecodeError
 from flows.cli.machines import opened, require_node_name
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.output import write_stderr
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
-from tasks.drills.catalog import DRILLS, list_text
-from tasks.drills.drive import DrillRun
-from tasks.drills.gate_process import start_gate
-from tasks.drills.interruption import Interruption
-from tasks.drills.model import (
-    Drill,
-    DrillEnd,
-    DrillLimits,
-    DrillRefused,
-    DrillResult,
-    FaultOptions,
-    Milestone,
-    NodeUnreachable,
-    expected,
-)
-from tasks.drills.node_commands import commands_for, is_this_machine
-from tasks.drills.report import report_table, report_text
-from tasks.drills.watch import Watch
-from tasks.gate_file.folder import typed_path
-from tasks.gate_file.model import Gate
-from tasks.gate_file.references import PolicyError, read_policy
-from tasks.remediation.model import Mode
-from tasks.remediation.records import JournalError
-from tasks.remediation.settings import settings_of
+from tasks.drills.drive import DrillRun, Interruption, commands_for
+from tasks.drills.faults import DRILLS, DrillRefused, FaultOptions
 from tasks.reports.read import InputError
-from tasks.store.base import StoreError
-
-CODES = {
-    DrillEnd.IN_TIME: Exit.GO,
-    DrillEnd.FAILED: Exit.NO_GO,
-    DrillEnd.CANNOT_TELL: Exit.CANNOT_TELL,
-    DrillEnd.INTERRUPTED: Exit.INTERRUPTED,
-}
-MOST_S = 7 * 86_400.0
-LIMIT_OPTIONS = {
-    Milestone.DETECTED: "--detect-within",
-    Milestone.PAGED: "--page-within",
-    Milestone.ACTED: "--act-within",
-    Milestone.RETURNED: "--return-within",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """NAME FILE --node N, how to reach the node, what is expected and when, and the options of the faults."""
+    """NAME FILE --node N, how to reach the node, and the options of the faults."""
     parser.description = (
-        "Makes a fault on a node, watches that it is detected (a gate refuses because of it), paged, acted upon (the records "
-        "of remediation) and that the node is returned, each within its limit, and then undoes the fault, also after Ctrl-C, "
-        "SIGTERM or a closed terminal. It is refused on a node that runs a job, does not serve, or whose state the engine does "
-        "not tell. Exit codes: 0 everything happened in time, 1 it did not, or the fault could not be undone, 2 rejected, and "
-        "nothing was changed, 3 it is not known whether it happened, 130 and 143 interrupted, after the fault was undone."
+        "Makes a fault on a node, so that you can run a gate and see whether it, the engine and remediation notice it, and undoes "
+        "it after --keep, Ctrl-C, SIGTERM or a closed terminal. It is refused on a node that runs a job, does not serve, or whose "
+        "state the engine does not tell. Exit codes: 0 the fault was made and is undone, 1 it is not known that it is undone, "
+        "2 rejected, and nothing was changed, 3 the fault could not be made, 130 and 143 interrupted before it was made."
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help=", ".join(DRILLS))
-    parser.add_argument(
-        "file", metavar="FILE", nargs="?", default="", help="the gate file of the cluster, or its name in the folder of gate files"
-    )  # fmt: skip
-    parser.add_argument("--list", action="store_true", help="list the drills, and what has to follow each")
-    parser.add_argument("--node", default="", metavar="N", help="the node, as the engine names it")
-    parser.add_argument(
-        "--watch-only", action="store_true",
-        help="start no gate: wait for one that somebody else starts (default: prelaunch gate FILE --check-only is started)",
-    )  # fmt: skip
-    parser.add_argument(
+    add = parser.add_argument
+    drills = "; ".join(f"{name}: {one.summary}" for name, one in DRILLS.items())
+    add("name", metavar="NAME", choices=tuple(DRILLS), help=drills)
+    add("file", metavar="FILE", help="the gate file of the cluster, or its name in the folder of gate files")
+    add("--node", required=True, metavar="N", help="the node, as the engine names it")
+    add("--keep", type=_seconds, default=900.0, metavar="S", help="how long the fault stays (default 900)")
+    add(
         "--through", default="", metavar="COMMAND",
         help='what runs a command on the node, such as "ip netns exec n1" (default: nothing if the node is this machine, else ssh N); '
         "srun cannot reach a node any more once that is fenced",
     )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
-    _add_limits(parser)
-    _add_faults(parser)
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what has to happen, in seconds from the injection")
-    group.add_argument(
-        "--expect", type=_milestones, default=(), metavar="A,B",
-        help=f"some of {','.join(Milestone)} (default: what the drill promises, without acts if [remediation] mode is off or plan)",
-    )  # fmt: skip
-    group.add_argument(
-        "--undo-after", choices=("detected", "paged", "acted", "end"), default=None,
-        help="when the fault is undone, so that the node can be returned (default: the drill's own)",
-    )  # fmt: skip
-    defaults = DrillLimits()
-    for milestone, option in LIMIT_OPTIONS.items():
-        group.add_argument(
-            option, type=_seconds, default=defaults.within_s[milestone], metavar="S",
-            help=f"limit for {milestone.value} (default {defaults.within_s[milestone]:g})",
-        )  # fmt: skip
-    group.add_argument(
-        "--clean-within", type=_seconds, default=defaults.clean_s, metavar="S",
-        help=f"how long a node that does not answer is tried to be cleaned up (default {defaults.clean_s:g})",
-    )  # fmt: skip
-    group.add_argument(
-        "--poll", type=_seconds, default=defaults.poll_s, metavar="S",
-        help=f"how often store and engine are read; times are as exact as this (default {defaults.poll_s:g})",
-    )  # fmt: skip
-
-
-def _add_faults(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("faults")
-    group.add_argument(
-        "--kernel-log", default="", metavar="PATH",
+    add(
+        "--kernel-log", default=os.environ.get(FILE_VARIABLE, ""), metavar="PATH",
         help="xid-*: a file on the node instead of /dev/kmsg, such as /var/log/messages (default: PRELAUNCH_KERNEL_LOG, if it is "
         "set here); the line in it is overwritten afterwards, while one in /dev/kmsg stays until the node restarts",
     )  # fmt: skip
-    group.add_argument("--pci", default="0000:b9:00", help="xid-*: the GPU's address (default 0000:b9:00)")
-    group.add_argument("--gpu", type=int, default=0, help="dcgm-xid: DCGM's number of the GPU (default 0)")
-    group.add_argument(
-        "--process", default="",
-        help='killed-daemon, frozen-process: its name (default slurmd); "checks" freezes the checks\' own process',
-    )  # fmt: skip
-    group.add_argument("--pid-file", default="", help="the file with its number, where several have the name")
-    group.add_argument(
-        "--start", default="", metavar="COMMAND",
-        help="killed-daemon: what starts it again (default: systemctl start NAME)",
-    )  # fmt: skip
-    group.add_argument("--interface", default="", help="shaped-link: default is that of the default route")
-    group.add_argument("--rate", default="10mbit", help="shaped-link: tc's rate (default 10mbit)")
-    group.add_argument("--folder", default="", help="full-disk: the folder whose file system is filled")
-    group.add_argument(
-        "--leave", type=int, default=4, metavar="MIB", help="full-disk: what stays free (default 4)"
-    )
+    add("--process", default="slurmd", help="killed-daemon, frozen-process: its name (default slurmd)")
+    add("--pid-file", default="", help="the file with its number, where several have the name")
+    add("--start", default="", metavar="COMMAND", help="what starts it again (default: systemctl start NAME)")
+    add("--interface", default="", help="shaped-link: default is that of the default route")
+    add("--rate", default="10mbit", help="shaped-link: tc's rate (default 10mbit)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the drill, and print its report."""
-    if arguments.list:
-        write_stdout(list_text())
-        return int(Exit.GO)
+    """Run the drill; returns the exit code. A fault that is not known to be undone is never a success."""
     with Interruption() as stop:
         try:
             drill_run = _prepared(arguments, stop)
-            result = drill_run.run()
+            drill_run.run()
         except InputError as error:
-            return report_rejection(arguments.format, error)
+            return report_rejection("text", error)
         except DrillRefused as error:
-            return report_rejection(arguments.format, InputError("drill", str(error)))
-        except StoreError as error:
-            return failed(arguments.format, error)
-        except (NodeUnreachable, JournalError, DecodeError) as error:
-            if arguments.format == "json":
-                write_stdout(json_text(rejection(None, None, str(error))))
-            write_stderr(f"prelaunch: nothing was injected: {error}")
-            return int(Exit.CANNOT_TELL)
-        _show(arguments.format, result)
-        return _code(result)
-
-
-def _show(form: str, result: DrillResult) -> None:
-    write_stdout(json_text(report_table(result)) if form == "json" else report_text(result))
-
-
-def _code(result: DrillResult) -> int:
-    if result.end is DrillEnd.INTERRUPTED and result.signal != 2:
-        return int(Exit.TERMINATED)
-    return int(CODES[result.end])
+            return report_rejection("text", InputError("drill", str(error)))
+    if not drill_run.is_undone:
+        return int(Exit.NO_GO)
+    if drill_run.is_made:
+        return int(Exit.GO)
+    if not stop.number:
+        return int(Exit.CANNOT_TELL)
+    return int(Exit.INTERRUPTED if stop.number == 2 else Exit.TERMINATED)
 
 
 def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
     """The drill that the command line names. Raises InputError."""
-    if arguments.name not in DRILLS:
-        near = nearest(arguments.name, list(DRILLS))
-        said = f"{arguments.name!r:.40} is no drill. The drills are: {', '.join(DRILLS)}."
-        raise InputError("command line", said, "NAME", near)
-    if not arguments.file or not arguments.node:
-        raise InputError("command line", "name the gate file of the cluster, and the node with --node.")
-    require_node_name(arguments.node)
-    drill = DRILLS[arguments.name]
-    gate, machines, records = opened(arguments.file)
-    require_refusal(drill, gate, Path(typed_path(arguments.file)))
-    here = is_this_machine(arguments.node) or gate.cluster.launcher == "local"
+    node = arguments.node
+    require_node_name(node)
+    gate, machines, _ = opened(arguments.file)
+    here = node in (socket.gethostname(), socket.gethostname().partition(".")[0])
     try:
-        commands = commands_for(arguments.node, arguments.through, here)
+        commands = commands_for(node, arguments.through, here or gate.cluster.launcher == "local")
         start = tuple(shlex.split(arguments.start))
     except ValueError as error:
-        raise InputError(
-            "command line", f"--through or --start has quotes that do not match: {error}."
-        ) from error
-    kernel_log = arguments.kernel_log or os.environ.get(FILE_VARIABLE, "")
+        message = f"--through or --start has quotes that do not match: {error}."
+        raise InputError("command line", message) from error
     options = FaultOptions(
-        uuid.uuid4().hex[:8], arguments.node, kernel_log, arguments.pci, arguments.interface, arguments.rate,
-        arguments.folder, arguments.leave, arguments.process, arguments.pid_file, start, arguments.gpu,
+        node, arguments.kernel_log, arguments.interface, arguments.rate, arguments.process, arguments.pid_file, start
     )  # fmt: skip
-    own = drill.undo_after.value if drill.undo_after else "end"
-    undo_after = arguments.undo_after or own
-    argv = (
-        sys.executable,
-        "-m",
-        "flows.cli.main",
-        "gate",
-        str(Path(typed_path(arguments.file))),
-        "--check-only",
-    )
-    mode = settings_of(gate).mode
-    watch = Watch(
-        records.store, records, machines, drill, arguments.node, acted_on=mode not in (Mode.OFF, Mode.PLAN)
-    )
     return DrillRun(
-        drill, options, commands, machines, watch, expected(drill, mode, arguments.expect), _limits(arguments), stop, time.monotonic,
-        None if arguments.watch_only else partial(start_gate, argv),
-        None if undo_after == "end" else Milestone(undo_after), lambda text: write_stderr(f"prelaunch: {text}"),
+        DRILLS[arguments.name], options, commands, machines, arguments.keep, stop,
+        lambda text: write_stderr(f"prelaunch: {text}"),
     )  # fmt: skip
-
-
-def require_refusal(drill: Drill, gate: Gate, file: Path) -> None:
-    """Require that somebody acts on the fault: HyperPod, or a gate with its answers to Xids. Raises InputError, DrillRefused."""
-    if drill.overlay is None or gate.remediation.machines == "hyperpod":
-        return
-    try:
-        line = read_policy(file.resolve().parent / gate.policy.file).checks.get("kernel.xid")
-    except PolicyError as error:
-        raise InputError(str(error.file), error.message, error.path, error.nearest) from error
-    used = line.overlay.value if line else "none"
-    if line is None or line.overlay is not drill.overlay:
-        raise DrillRefused(
-            f"{drill.name} is for clusters on which the answers of {drill.overlay.value} to Xids are used, and the policy "
-            f"{gate.policy.file} uses those of {used}: there this Xid is only a warning, for which no gate refuses a node. Run the "
-            f'drill xid-79, or set overlay = "{drill.overlay.value}" for kernel.xid in the policy.'
-        )
-
-
-def _limits(arguments: argparse.Namespace) -> DrillLimits:
-    within = {one: getattr(arguments, option[2:].replace("-", "_")) for one, option in LIMIT_OPTIONS.items()}
-    return DrillLimits(within, arguments.clean_within, arguments.poll)
 
 
 def _seconds(text: str) -> float:
@@ -251,15 +93,6 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds <= MOST_S:
-        raise argparse.ArgumentTypeError(
-            f"{text!r:.40} is not a number of seconds above 0, at most {MOST_S:g}"
-        )
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of seconds above 0, at most 86400")
     return seconds
-
-
-def _milestones(text: str) -> tuple[Milestone, ...]:
-    words = text.split(",")
-    if not set(words) <= {one.value for one in Milestone}:
-        raise argparse.ArgumentTypeError(f"{text!r:.80} is not a list of {', '.join(Milestone)}")
-    return tuple(Milestone(word) for word in words)

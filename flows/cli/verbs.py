@@ -55,7 +55,7 @@ VERBS = {
     ),
     "drill": (
         "flows.cli.drill",
-        "make a fault on a node, and measure when it is detected, paged, acted upon and mended",
+        "make a fault on a free node, to see whether it is noticed, and undo it",
     ),
     "monitoring": (
         "flows.cli.monitoring",
