@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from flows.cli.main import main
 from tests.tasks.parallelcluster.clusters import VARIABLES
 
 ROOT = Path(__file__).parents[3]
-OPTIONS = ("--subnet", "subnet-0123456789abcdef0", "--scripts", "s3://my-bucket/prelaunch")
-PASSES = '{"package": "3.16.1", "schema": [], "rules": {"error": [], "warning": ["R: dear"], "passed": ["P"], "unasked": ["A"]}}'
-REFUSES = '{"package": "3.16.1", "schema": ["Scheduling: Unknown field."], "rules": null}'
+PASSES = '{"package": "3.16.1", "refused": []}'
+REFUSES = '{"package": "3.16.1", "refused": ["Scheduling: Unknown field."]}'
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -32,11 +30,13 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 
     def runner(*words: object, says: str | None = None) -> tuple[int, str, str]:
         if says is not None:
-            python = tmp_path / "python"
-            python.write_text(f"#!/bin/sh\necho {shlex.quote(says)}\n")
-            python.chmod(0o755)
-            words = (*words, "--pcluster-python", python)
-        code = main(["cluster-config", *OPTIONS, *map(str, words)])
+            folder = tmp_path.parent / f"{tmp_path.name}-bin"
+            folder.mkdir()
+            for name in ("python", "pcluster"):
+                (folder / name).write_text(f"#!/bin/sh\necho {shlex.quote(says)}\n")
+                (folder / name).chmod(0o755)
+            monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        code = main(["cluster-config", *map(str, words)])
         out, err = capfd.readouterr()
         return code, out, err
 
@@ -47,7 +47,7 @@ def test_a_configuration_that_was_validated_is_written_and_the_commands_are_prin
     run: Run, tmp_path: Path
 ) -> None:
     """stdout is a script for a shell: comments and commands; what was and was not validated is on stderr."""
-    code, out, err = run("--rollback-on-failure", "false", says=PASSES)
+    code, out, err = run(says=PASSES)
     shell = subprocess.run(("sh", "-n"), input=out, text=True, check=False)
 
     assert (0, 0) == (code, shell.returncode)
@@ -58,9 +58,8 @@ def test_a_configuration_that_was_validated_is_written_and_the_commands_are_prin
         "\npcluster create-cluster -n ml-cluster -c ml-cluster.yaml -r us-west-2 --rollback-on-failure false\n"
         in out
     )
-    assert "The schema of aws-parallelcluster 3.16.1 and 1 of its rules accept it" in err
-    assert "R: dear" in err
-    assert "drained and idle" in err
+    assert "the schema of aws-parallelcluster 3.16.1 accepts it" in err
+    assert "drained and idle" in (tmp_path / "ml-cluster.yaml").read_text()
 
 
 def test_a_configuration_that_is_refused_is_not_written(run: Run, tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_a_configuration_that_is_refused_is_not_written(run: Run, tmp_path: Path
     assert (1, "", "old") == (code, out, (tmp_path / "c.yaml").read_text())
     assert "aws-parallelcluster 3.16.1 refuses: Scheduling: Unknown field." in err
     assert "c.yaml was not written. The file of that name is an older one." in err
-    assert {"c.yaml", "python"} == {path.name for path in tmp_path.iterdir()}
+    assert {"c.yaml"} == {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("says", [None, "", "{}"])
@@ -82,7 +81,7 @@ def test_a_configuration_that_nothing_validated_is_written_with_an_exit_code_of_
     code, _, err = run("--out", "c.yaml", says=says)
 
     assert 3 == code
-    assert "It was NOT validated" in err
+    assert "was NOT validated" in err
     assert (tmp_path / "c.yaml").is_file()
 
 
@@ -90,37 +89,22 @@ def test_a_configuration_that_nothing_validated_is_written_with_an_exit_code_of_
     ("words", "unset", "name"),
     [
         ((), "INSTANCE", "INSTANCE is not set"),
-        (("--nodes", "5"), None, "--nodes is '5', and NUM_INSTANCES is '4'"),
-        (("--without", "monitoring"), None, "AMPREMOTEWRITEURL is set"),
-        (("--pcluster-python", "/nowhere"), None, "--pcluster-python"),
         (("--out", "/proc/c.yaml"), None, "/proc/c.yaml"),
+        (("nowhere.yaml",), None, "nowhere.yaml"),
+        (("--name", "0cluster"), None, "--name"),
     ],
 )
 def test_a_value_that_is_wrong_is_refused_before_anything_is_written(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], unset: str | None, name: str
 ) -> None:  # fmt: skip
-    """The document says the same in JSON."""
+    """With a line that names it."""
     if unset:
         monkeypatch.delenv(unset)
     code, out, err = run(*words)
-    again, document, _ = run(*words, "--format", "json")
 
-    assert (2, "", 2) == (code, out, again)
+    assert (2, "") == (code, out)
     assert name in err
-    assert name in json.dumps(json.loads(document)["error"])
     assert [] == list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("says", "state", "code"), [(PASSES, "passed", 0), (REFUSES, "refused", 1), ("", "not_validated", 3)]
-)
-def test_json_has_one_document_for_every_answer(run: Run, says: str, state: str, code: int) -> None:
-    """The commands by what they are for."""
-    found, out, _ = run("--format", "json", says=says)
-    document = json.loads(out)
-
-    assert (code, state, None) == (found, document["validation"]["state"], document["error"])
-    assert (document["written"] is None) == (not document["commands"]) == (state == "refused")
 
 
 @pytest.mark.parametrize("variables", [{"KEY_PAIR_NAME": b'\xff"\n'}, {"INSTANCE": b"p5.48xlarge\nOs: x"}])
@@ -134,7 +118,7 @@ def test_hostile_variables_are_refused_in_one_line_each(
     }
     environment |= {name.encode(): value for name, value in variables.items()} | {b"PYTHONPATH": bytes(ROOT)}
     done = subprocess.run(
-        (sys.executable, "-m", "flows.cli.main", "cluster-config", *OPTIONS), cwd=tmp_path, env=environment,
+        (sys.executable, "-m", "flows.cli.main", "cluster-config"), cwd=tmp_path, env=environment,
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
 

@@ -1,11 +1,8 @@
-"""Variables and options of a cluster, for tests."""
+"""Variables of a cluster, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from tasks.parallelcluster.settings import INPUTS, ClusterSettings, Part, cluster_settings
+from tasks.parallelcluster.template import TEMPLATE, filled
 
 WORKSPACE = "ws-01234567-89ab-cdef-0123-456789abcdef"
 VARIABLES = {
@@ -15,25 +12,12 @@ VARIABLES = {
     "NUM_INSTANCES": "4",
     "AMPREMOTEWRITEURL": f"https://aps-workspaces.us-west-2.amazonaws.com/workspaces/{WORKSPACE}/api/v1/remote_write",
     "AWS_REGION": "us-west-2",
-}
-OPTIONS: Mapping[str, str | None] = {
-    "subnet": "subnet-0123456789abcdef0",
-    "scripts": "s3://my-bucket/prelaunch",
+    "SUBNET_ID": "subnet-0123456789abcdef0",
+    "SCRIPTS_BUCKET": "my-bucket",
 }
 SHA256 = "0" * 64
 
 
-def cluster(
-    more: Mapping[str, str] = MappingProxyType({}),
-    /,
-    without: frozenset[Part] = frozenset(),
-    capacity_block: bool = False,
-    **options: str,
-) -> ClusterSettings:
-    """The settings with these options; the variable of an option that is given, or of a part that is lacking, is not set."""
-    given = {**OPTIONS, **more, **options}
-    unset = {item.variable for item in INPUTS if item.part in without or item.field in {**more, **options}}
-    if Part.SCRIPTS in without:
-        del given["scripts"]
-    environment = {name: value for name, value in VARIABLES.items() if name not in unset}
-    return cluster_settings(given, environment, without, capacity_block)
+def configuration(template: str = "", **variables: str) -> str:
+    """The text that is written for these variables, of the shipped template or another."""
+    return filled(template or TEMPLATE.read_text(), {**VARIABLES, **variables}, SHA256)
