@@ -150,7 +150,7 @@ endif
 	@touch $@
 
 .venv/all: .venv/core
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,kubernetes,postgresql,docs,test,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[torch,sagemaker,kubernetes,docs,test,dev]'
 	@# A dependency of sagemaker installs its own tests/ as a top-level package, which would hide ours.
 	@rm -rf .venv/lib/python*/site-packages/tests
 	@touch $@

@@ -12,7 +12,7 @@
     world.run(run), world.wait_log(run, "..."), world.artifacts(run), world.events("prefect.flow-run.", run), world.resume(run, {...})
     world.environment()      for a subprocess that is to speak to the server (a CLI, `prefect deploy`)
     world.api                httpx.Client of the REST API: world.api.post("/flow_runs/filter", json={...}).json()
-    world.server.restart() / kill() / start(); world.url, world.ui_url, world.index_url (PostgreSQL, empty), world.log
+    world.server.restart() / kill() / start(); world.url, world.ui_url, world.log
 
 One server serves all tests of a process: name deployments, pools, clusters and automations after the test. With xdist, all
 files that import this module go to one worker (tests/conftest.py). What is told to the processes comes from
@@ -38,7 +38,7 @@ from tasks.orchestration.server.server import drain_client
 from tasks.orchestration.server.settings import client_environment, server_environment
 from tests.prefect_backend import _settings
 from tests.tasks.store.postgres import Postgres
-from tests.world_postgres import INDEX_DATABASE, POOL, migrated, of_database
+from tests.world_postgres import POOL, migrated, of_database
 from tests.world_processes import Server, Worker, end_marked, tail, until, worker_argv
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,6 @@ class World:
         self.folder, self.database, self.server = folder, database, server
         self.url, self.log = server.url, server.log
         self.ui_url = server.url.removesuffix("/api")
-        self.index_url = database.database(INDEX_DATABASE)
         self.auth = auth
         self.mark = mark
         self._workers = itertools.count()

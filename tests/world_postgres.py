@@ -19,14 +19,13 @@ from tests.tasks.store.postgres import Postgres, binary, postgres
 from tests.world_processes import PREFECT, Server
 
 SERVER_DATABASE = "prefect"
-INDEX_DATABASE = "prelaunch"
 POOL = "prelaunch"
 POOL_FILE = Path(__file__).parents[1] / "deployments" / "server" / "pool.json"
 
 
 @contextlib.contextmanager
 def migrated(cache: Path, environment: Mapping[str, str]) -> Iterator[tuple[Postgres, Path]]:
-    """A server that holds Prefect's tables, the pool "prelaunch", and an empty database for the index, and a home folder for Prefect.
+    """A server that holds Prefect's tables, the pool "prelaunch", and a home folder for Prefect.
 
     The home is the template's: it must be copied. `environment` is what Prefect's server gets to migrate with.
     """
@@ -39,7 +38,7 @@ def _template(cache: Path, environment: Mapping[str, str]) -> Path:
     """Its folder; made first where there is none. One process makes it, the others wait."""
     installed = Path(binary("postgres")).parent.parent.name
     pool = hashlib.sha256(POOL_FILE.read_bytes()).hexdigest()[:8]
-    folder = cache / f"world-postgresql-{installed}-prefect-{version('prefect')}-{pool}"
+    folder = cache / f"world-of-postgresql-{installed}-prefect-{version('prefect')}-{pool}"
     with open(cache / "world.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "finished").exists():
@@ -57,8 +56,7 @@ def _make(folder: Path, environment: Mapping[str, str]) -> None:
     home.mkdir()
     with postgres(keep=folder / "data") as running:
         with psycopg.connect(running.url.replace("+psycopg", ""), autocommit=True) as connection:
-            for name in (SERVER_DATABASE, INDEX_DATABASE):
-                connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {SERVER_DATABASE}")
         server = Server(folder, {**environment, **of_database(running), "PREFECT_HOME": str(home)})
         try:
             server.start(timeout_s=100)

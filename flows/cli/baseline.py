@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import cast
 
@@ -73,15 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _learn(arguments: argparse.Namespace) -> int:
     require_free(arguments.out, arguments.force)
     try:
-        require_reports(arguments.reports, os.environ)
+        require_reports(arguments.reports)
     except NoReports as error:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
     cases, bad = cases_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
     again = ("baseline", "learn", "STORE", "--out", str(arguments.out))
-    for note in cluster_notes(arguments.reports, os.environ, arguments.cluster, *again):
+    for note in cluster_notes(arguments.reports, arguments.cluster, *again):
         write_stderr(f"prelaunch: {note}")
-    for line in () if arguments.policy else policy_notes(arguments.reports, os.environ):
+    for line in () if arguments.policy else policy_notes(arguments.reports):
         write_stderr(line)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")

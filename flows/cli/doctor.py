@@ -39,7 +39,6 @@ from tasks.orchestration.server.settings import configured_api_url
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
 from tasks.store.folder import LOCK
-from tasks.store.index import IndexFailed
 from tasks.store.layout import probe_key
 from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
@@ -124,7 +123,6 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
     note = "" if setting is None else relative_note(setting)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
         ("the store", lambda: _store(store, address, note)),
-        ("the index", lambda: _index(setting)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: look_at_notifiers(setting, arguments.send_test)),
         ("deployments", look_at_deployments),
@@ -233,17 +231,6 @@ def _remove(root: Path, key: str, new: list[Path]) -> None:
                 one.unlink()
         for folder in new:
             folder.rmdir()
-
-
-def _index(setting: GateContext | None) -> Iterator[PreflightCheck]:
-    """The database that `[store] index` names; the default is a file of the store's folder, which a gate makes anew."""
-    if setting is None or not setting.gate.store.index:
-        return
-    try:
-        setting.index.probe()
-        yield ok("index", f"{setting.index.name}: tables could be written")
-    except IndexFailed as error:
-        yield missing("index", f"{error} Until then verdicts are stored, and are not in the index.")
 
 
 def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[Explanation | InputError] = []
     for file in arguments.files:
         try:
-            with report_named(file, arguments.store, os.environ) as at:
+            with report_named(file, arguments.store) as at:
                 results.append(at.with_address(explain_input(at.path, kind, policy, asked)))
         except InputError as error:
             results.append(error)

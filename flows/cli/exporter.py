@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 
 from checks.exit_codes import Exit
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve; returns only if it could not."""
     try:
         host, port = _place(arguments.listen)
-        named = open_named_store(arguments.store, os.environ)
+        named = open_named_store(arguments.store)
     except InputError as error:
         return report_rejection("text", error)
     from tasks.monitoring.fleet_pages import FleetPages

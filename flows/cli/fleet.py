@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
+from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.reports.command_line import OutputError, write_file
@@ -30,7 +29,6 @@ from tasks.reports.store_argument import (
 )
 from tasks.store.base import StoreError
 from tasks.store.history import kept_gates
-from tasks.store.index import IndexFailed
 
 if TYPE_CHECKING:
     from tasks.gate_file.model import Gate
@@ -82,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.html is not None:
             write_file(arguments.html, None)
         gate = _gate(arguments.store) if arguments.notify else None
-        named = open_named_store(arguments.store, os.environ)
+        named = open_named_store(arguments.store)
         cluster = chosen_cluster(named, arguments.cluster if gate is None else gate.cluster.name)
         found = read(arguments, named, cluster)
         if arguments.html is not None:
@@ -95,8 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    except IndexFailed as error:
-        return index_failed(arguments.format, error)
     if arguments.format == "json":
         write_stdout(json_text({**fleet_document(found), "error": None}))
     else:
@@ -140,7 +136,7 @@ def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
 
 
 def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, node: str = "") -> Fleet:
-    """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError, IndexFailed."""
+    """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
     engine = engine_of(arguments.store)
     seen_s = getattr(arguments, "unseen", SEEN_S)
@@ -159,14 +155,6 @@ def say_cluster(named: NamedStore, asked: str | None, *words: str) -> None:
     """That a gate file shows its cluster alone, and the command that shows everything, on stderr."""
     if note := cluster_note(named, asked, *words):
         write_stderr(f"prelaunch: {note}")
-
-
-def index_failed(form: str, error: IndexFailed) -> int:
-    """The exit code of an index that could not be opened."""
-    if form == "json":
-        write_stdout(json_text(rejection(None, None, str(error))))
-    write_stderr(f"prelaunch: {error}")
-    return int(Exit.NO_CAPACITY)
 
 
 def _days(text: str) -> float:

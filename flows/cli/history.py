@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 
-from flows.cli.fleet import add_store, index_failed, read, say_cluster, say_problems
+from flows.cli.fleet import add_store, read, say_cluster, say_problems
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
@@ -25,7 +24,6 @@ from tasks.reports.store_argument import (
     whole_store,
 )
 from tasks.store.base import StoreError
-from tasks.store.index import IndexFailed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         _require_node(arguments.node)
         if arguments.html is not None:
             write_file(arguments.html, None)
-        named = open_named_store(arguments.store, os.environ)
+        named = open_named_store(arguments.store)
         found = read(arguments, named, chosen_cluster(named, None), arguments.node)
         found = _with_failures(named, found)
         nodes = [*found.nodes, *found.replaced]
@@ -60,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    except IndexFailed as error:
-        return index_failed(arguments.format, error)
     if arguments.format == "json":
         machines = [node_document(node, whole=True) for node in found.nodes]
         earlier = [node_document(node, whole=True) for node in found.replaced]

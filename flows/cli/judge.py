@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from checks.exit_codes import Exit
@@ -101,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
-            with report_named(file, arguments.store, os.environ) as at:
+            with report_named(file, arguments.store) as at:
                 judged = judge_file(at.path, policy, baseline, terms, arguments.as_kept)
                 results.append(at.with_address(judged))
         except InputError as error:

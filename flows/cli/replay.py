@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from checks.exit_codes import Exit
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay, one report in memory at a time; lines appear as they are found."""
     try:
-        kept = open_named_store(arguments.store, os.environ)
+        kept = open_named_store(arguments.store)
         file = arguments.policy or kept.policy
         policy = policy_of(file)
         baseline = read_baseline(arguments.baseline) if arguments.baseline else None

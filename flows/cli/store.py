@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from datetime import UTC, datetime
@@ -59,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
     parser.description = (
         "Lists, indexes and removes what is in a store. STORE is a folder, s3://bucket/prefix, or the gate file that names "
-        "one; PRELAUNCH_INDEX is the "
-        "URL of its index where no gate file says it. Exit codes: 0 done, 2 rejected, 3 something could not be read and is "
+        "one. Exit codes: 0 done, 2 rejected, 3 something could not be read and is "
         "named, 5 the store or the index failed."
     )
     show = actions.add_parser("list", help="list every verdict, oldest first", allow_abbrev=False)
@@ -109,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List, index or prune."""
     try:
-        kept = open_named_store(arguments.store, os.environ)
+        kept = open_named_store(arguments.store)
         require_gates(kept)
         return int(arguments.run_action(arguments, kept))
     except InputError as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
-from flows.cli.fleet import index_failed
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
@@ -20,7 +18,6 @@ from tasks.reports.read import DEFAULT, InputError, policy_of
 from tasks.reports.store_argument import cluster_notes, typed_store
 from tasks.reports.trend import dated_of, kept_trend, trend_code
 from tasks.store.base import StoreError
-from tasks.store.index import IndexFailed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,8 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    except IndexFailed as error:
-        return index_failed(arguments.format, error)
     text = _text(made, arguments.format)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + count} files could not be read"
@@ -79,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_stdout(text)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
-    for note in cluster_notes(arguments.reports, os.environ, arguments.cluster, "trend", "STORE"):
+    for note in cluster_notes(arguments.reports, arguments.cluster, "trend", "STORE"):
         write_stderr(f"prelaunch: {note}")
     return trend_code(made, bad)
 

@@ -47,7 +47,7 @@ from tasks.reports.baseline import read_baseline
 from tasks.reports.read import InputError
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
-from tasks.store.index import FILE, Index, IndexFailed
+from tasks.store.index import FILE, Index
 from tasks.store.open import absolute, is_remote, open_store
 
 WORK = ".prelaunch"
@@ -231,10 +231,7 @@ def _kept_in(file: str, gate: Gate, override: str) -> tuple[Store, str, Path, In
     except StoreError as error:
         where = ("store", "") if override else (file, "store.path")
         raise GateFileError(*where, str(error).rstrip(".")) from error
-    try:
-        return store, address, local, Index(gate.store.index, local / FILE)
-    except IndexFailed as error:
-        raise GateFileError(file, "store.index", str(error)) from error
+    return store, address, local, Index(local / FILE)
 
 
 def _shown(path: Path) -> str:

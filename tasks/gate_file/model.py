@@ -47,7 +47,6 @@ LOCKED: dict[str, str] = {
     "remediation": "it decides what is done to machines",
     "store.path": "it is a path",
     "store.work": "it is a path",
-    "store.index": "it may contain a password",
     "mlflow": "it decides where reports are sent",
 }
 # Launchers bring their own options; those that name files or programs are known by the end of their key.
@@ -295,14 +294,12 @@ class StoreTable(Table):
     """Where reports, verdicts and locks are stored: a folder, or s3://bucket/prefix.
 
     `work` is the folder on this machine for what is no evidence: copies, the local launcher's jobs, the embedded Prefect
-    server. It is the store's own folder if the store is one, else ".prelaunch". `index` is the URL of a PostgreSQL
-    (postgresql+psycopg://user@host/database; the password may come from PGPASSWORD or ~/.pgpass) or SQLite database;
-    without one it is the file index.sqlite in `work`. It is checked where it is opened, so that no error repeats it.
+    server, and the index, a file with which commands find verdicts faster. It is the store's own folder if the store is one, else
+    ".prelaunch".
     """
 
     path: Text = ".prelaunch"
     work: Annotated[str, Field(max_length=4096)] = ""
-    index: Annotated[str, Field(repr=False)] = ""
 
 
 class MlflowTable(Table):

@@ -14,7 +14,7 @@ from tasks.reports.fleet.links import report_links
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.reading import FRESH_S, read_fleet
 from tasks.store.base import Store, StoreError
-from tasks.store.index import Index, IndexFailed
+from tasks.store.index import Index
 from tasks.text.inert import one_line
 
 NODES = "/nodes/"
@@ -39,7 +39,7 @@ class FleetPages:
             return limited(self._seconds, lambda: self._made(node))
         except TimeoutError:
             return _failed(f"it did not answer within {self._seconds:g} s")
-        except (StoreError, IndexFailed) as error:
+        except StoreError as error:
             return _failed(str(error))
         finally:
             self._making.release()

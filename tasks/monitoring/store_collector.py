@@ -20,7 +20,7 @@ from tasks.monitoring.gate_history import ClusterHistory, NodeNames, histories
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
 from tasks.store.history import listed
-from tasks.store.index import Index, IndexFailed
+from tasks.store.index import Index
 from tasks.text.inert import one_line
 
 # Below Prometheus' own limit of 10 to 15 s, so that a slow store is a sample and no scrape that failed.
@@ -89,11 +89,11 @@ class StoreCollector(Collector):
             return *limited(end - time.monotonic(), read), ""
         except TimeoutError:
             return [], 0, f"it did not answer completely within {self._seconds:g} s"
-        except (StoreError, IndexFailed) as error:
+        except StoreError as error:
             return [], 0, one_line(str(error), 500)
 
     def _read(self) -> tuple[list[Row], int]:
-        """Raises StoreError, IndexFailed."""
+        """Raises StoreError."""
         found = listed(self._store, self._index())
         if found.problems:
             raise StoreError(

@@ -38,7 +38,7 @@ def cases_of(
     """
     cases: list[ReportCase] = []
     bad: list[UnreadableReport] = []
-    for one in inputs_of(files, os.environ, cluster):
+    for one in inputs_of(files, cluster):
         try:
             report = load_report(one.data)
         except DecodeError as error:

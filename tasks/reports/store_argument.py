@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -31,7 +31,6 @@ from tasks.store.layout import GATES, RECORDS, REPORT_FILE, gate_of, record_key,
 from tasks.store.open import absolute, is_remote, open_store
 from tasks.store.records import is_gate_id
 
-URL_VARIABLE = "PRELAUNCH_INDEX"
 ID_FORM = re.compile("[a-z0-9][a-z0-9-]{0,200}")
 NEWEST = 3  # of so many gates the ids are named, where another one is not there
 NAME_STORE = f"--store STORE names another store (default {DEFAULT})."
@@ -50,7 +49,6 @@ class NamedStore:
 
     address: str
     store: Store
-    url: str
     local: Path
     argument: str = ""
     path: str = ""
@@ -58,8 +56,8 @@ class NamedStore:
     policy: Path | None = None
 
     def index(self) -> Index:
-        """The index. Raises IndexFailed."""
-        return Index(self.url, self.local / FILE)
+        """The index."""
+        return Index(self.local / FILE)
 
 
 @dataclass(frozen=True)
@@ -104,9 +102,9 @@ def typed_store(word: str) -> str:
     return typed_path(word) if is_name(word) and not Path(word).exists() else word
 
 
-def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStore:
-    """The store that `argument` names; PRELAUNCH_INDEX is the index's URL where no gate file says it. Raises InputError."""
-    url, work, path, cluster = environment.get(URL_VARIABLE, ""), "", "", ""
+def open_named_store(argument: str) -> NamedStore:
+    """The store that `argument` names. Raises InputError."""
+    work, path, cluster = "", "", ""
     address, policy = argument, None
     if argument.endswith(".toml"):
         from tasks.gate_file.read import (
@@ -119,7 +117,7 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
         except GateFileError as error:
             raise InputError(error.file, error.message, error.path, error.nearest) from error
         table, cluster = gate.store, gate.cluster.name
-        address, url, work, path = table.path, table.index or url, table.work, table.path
+        address, work, path = table.path, table.work, table.path
         policy = Path(argument).resolve().parent / gate.policy.file
     try:
         where = absolute(address)
@@ -127,7 +125,7 @@ def open_named_store(argument: str, environment: Mapping[str, str]) -> NamedStor
         local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, url, local, argument, path, cluster, policy)
+    return NamedStore(where, store, local, argument, path, cluster, policy)
 
 
 def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:
@@ -144,18 +142,16 @@ def cluster_note(named: NamedStore, asked: str | None, *words: str) -> str:
     return f"cluster {named.cluster} alone; all of its store: {whole_store(named, *words)}"
 
 
-def cluster_notes(
-    arguments: Sequence[str], environment: Mapping[str, str], asked: str | None, *words: str
-) -> tuple[str, ...]:
+def cluster_notes(arguments: Sequence[str], asked: str | None, *words: str) -> tuple[str, ...]:
     """The `cluster_note` of each gate file among the arguments. Raises InputError."""
     files = [one for one in arguments if one.endswith(".toml")]
-    notes = (cluster_note(open_named_store(one, environment), asked, *words) for one in files)
+    notes = (cluster_note(open_named_store(one), asked, *words) for one in files)
     return tuple(note for note in notes if note)
 
 
-def policy_notes(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
     """The name and the file of the policy of each gate file among the arguments. Raises InputError."""
-    files = [open_named_store(one, environment).policy for one in arguments if one.endswith(".toml")]
+    files = [open_named_store(one).policy for one in arguments if one.endswith(".toml")]
     # A gate file may name its policy by the folder beside its own ("../policies").
     named = ((policy_of(file), os.path.normpath(file)) for file in files if file is not None)
     return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
@@ -167,7 +163,7 @@ def whole_store(named: NamedStore, *words: str) -> str:
 
 
 @contextmanager
-def report_named(word: str, store: str | None, environment: Mapping[str, str]) -> Iterator[NamedReport]:
+def report_named(word: str, store: str | None) -> Iterator[NamedReport]:
     """The report that `word` names: a path, or the id of a gate in `store` (as it was typed; None for the default one). What exists
     here goes before an id. Raises InputError for an id that the store does not have; StoreError.
     """
@@ -175,7 +171,7 @@ def report_named(word: str, store: str | None, environment: Mapping[str, str]) -
     if not formed or (store is None and not is_gate_id(word)):
         yield NamedReport(word)
         return
-    named = open_named_store(DEFAULT if store is None else store, environment)
+    named = open_named_store(DEFAULT if store is None else store)
     key = _report_of(named, word)
     if not is_remote(named.address):
         yield NamedReport(named.store.place(key))
@@ -231,9 +227,7 @@ def is_store(argument: str) -> bool:
     return any((Path(argument) / name).is_dir() for name in (RECORDS, GATES))
 
 
-def inputs_of(
-    arguments: Sequence[str], environment: Mapping[str, str], asked: str | None = None
-) -> Iterator[ReportInput]:
+def inputs_of(arguments: Sequence[str], asked: str | None = None) -> Iterator[ReportInput]:
     """Each report: one per file, and of a store every report that a verdict was made of, oldest first. `asked` is the cluster whose
     gates are read, as in `chosen_cluster`.
 
@@ -245,7 +239,7 @@ def inputs_of(
                 raise InputError(argument, "it is no store, and only a store has clusters.", "--cluster")
             yield ReportInput(*read_input(argument))
             continue
-        named = open_named_store(argument, environment)
+        named = open_named_store(argument)
         require_gates(named)
         found = listed(named.store, named.index())
         if found.problems:
@@ -262,11 +256,11 @@ def inputs_of(
             yield ReportInput(named.store.place(key), data, named.policy)
 
 
-def require_reports(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+def require_reports(arguments: Sequence[str]) -> None:
     """Raise NoReports if what the arguments name is there and holds no report; what is not there is left to whoever reads it."""
     for argument in arguments:
         if is_store(argument):
-            named = open_named_store(argument, environment)
+            named = open_named_store(argument)
             declared = argument.endswith(".toml") or Path(named.address).is_dir()
             empty = declared and not named.store.list(RECORDS) and not named.store.list(GATES)
             place = named.address

@@ -6,7 +6,6 @@ result, so that nobody takes a short history for the complete one. The command a
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -247,11 +246,11 @@ def kept_trend(argument: str, asked: str | None = None) -> Trend | None:
     """The trend of a store by the rows that it keeps of each node: the first and the newest gates of each machine. None for what is no
     store, or keeps no rows of some of its gates, whose reports have to be read then. `asked` as in `chosen_cluster`.
 
-    Raises InputError, StoreError, IndexFailed.
+    Raises InputError, StoreError.
     """
     if not is_store(argument):
         return None
-    named = open_named_store(argument, os.environ)
+    named = open_named_store(argument)
     require_gates(named)
     index = named.index()
     found = listed(named.store, index)
@@ -265,7 +264,7 @@ def dated_of(
     """The reports, and what is none; policy and cluster as in `cases_of`. Raises InputError for what is not there, StoreError."""
     dated: list[DatedReport] = []
     bad: list[UnreadableReport] = []
-    for one in inputs_of(files, os.environ, cluster):
+    for one in inputs_of(files, cluster):
         try:
             report = load(one.data)
         except DecodeError as error:

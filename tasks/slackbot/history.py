@@ -5,7 +5,6 @@ HistoryError        there is no such verdict, or the store cannot be read; the m
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from tasks.reports.store_argument import open_named_store
 from tasks.slackbot.config import Allowed
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.index import IndexFailed
 from tasks.store.layout import verdict_key
 from tasks.store.records import Record, load_whole, stamped_at
 
@@ -77,9 +75,9 @@ def fleet_of(allowed: Allowed) -> tuple[str, Fleet | str]:
     """The cluster of a gate, and its fleet as its store has it, or why there is none. The scheduler is not asked."""
     try:
         cluster = allowed.gate().cluster.name
-        named = open_named_store(str(allowed.file), os.environ)
+        named = open_named_store(str(allowed.file))
         return cluster, read_fleet(named.store, named.index, time.time(), cluster=cluster)
-    except (GateFileError, InputError, StoreError, IndexFailed) as error:
+    except (GateFileError, InputError, StoreError) as error:
         return allowed.name, f"The nodes cannot be read: {error}"
 
 

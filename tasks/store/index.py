@@ -1,323 +1,292 @@
-"""The index: rows per verdict, node and finding in SQLite or PostgreSQL, through SQLAlchemy. It is a cache: everything in it can be
-made again from the store, and no verdict depends on it.
+"""The index: one SQLite file with a row per verdict, node and finding. It is a cache: everything in it can be made again from the
+store, and no verdict depends on it. A file that is damaged, or that another version made, is replaced by an empty one.
 
-IndexFailed         it could not be read or written; carries the remedy, and never a password
-`- IndexOfAnotherVersion   its tables were made by another version
+IndexFailed         it could not be read or written; carries the remedy
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from checks.documents.decode import decode
 from checks.documents.report import plain
-from tasks.store.records import Record
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-
-    from tasks.store.node_rows import GateNodes, NodeHistory
+from checks.judge.trend.numbers import NodeIdentity, NodeNumbers
+from checks.model import Cause, Level
+from checks.runner.deadline import limited
+from checks.value_types import DecodeError
+from tasks.store.node_rows import (
+    FIRST,
+    NEWEST,
+    GateNodes,
+    NodeFinding,
+    NodeHistory,
+    NodeKey,
+    NodeRow,
+    NodeTotal,
+    Standing,
+    digest_of,
+    findings_in_turn,
+    in_turn,
+    with_nodes,
+)
+from tasks.store.records import KeptFinding, Record
 
 T = TypeVar("T")
 FILE = "index.sqlite"
+# 3: documents beside the columns that queries choose by. The former ones, of SQLAlchemy, recorded no user_version.
+SCHEMA = 3
 # A gate waits no longer than this for its row; then it says so and goes on.
 WRITE_S = 15.0
 # Reading every node of a large fleet, and making all rows anew.
 READ_S, REBUILD_S = 60.0, 600.0
 BUSY_S = 10.0
-ATTEMPTS = 4
 REBUILD = "prelaunch store index --rebuild STORE"
-BATCH = 500
-# What SQLite says of a file that no statement mends: overwritten, cut, or with tables that somebody changed.
-BROKEN = (
-    "is not a database",
-    "malformed",
-    "disk I/O error",
-    "no such column",
-    "no column named",
-    "no such table",
+BATCH = 50
+# What reading a document raises that somebody overwrote.
+DAMAGE = (zlib.error, ValueError, KeyError, TypeError, DecodeError)
+TABLES = (
+    "CREATE TABLE verdicts (store, gate_id, judged_at, document, PRIMARY KEY (store, gate_id)) WITHOUT ROWID",
+    "CREATE TABLE gates (store, gate_id, document, PRIMARY KEY (store, gate_id))",
+    "CREATE TABLE nodes (store, cluster, node, identity, judged_at, gate_id, standing, checks, "
+    "PRIMARY KEY (store, cluster, node, identity, judged_at, gate_id)) WITHOUT ROWID",
+    "CREATE TABLE findings (store, cluster, node, identity, judged_at, gate_id, kind, document)",
+    "CREATE TABLE shared (digest PRIMARY KEY, document) WITHOUT ROWID",
+    f"PRAGMA user_version = {SCHEMA}",
 )
-DIGESTS = ("report", "policy", "facts", "baseline")
-NOT_A_COLUMN = ("schema_version", "digests", "condemned")
 
 
 class IndexFailed(Exception):
     """The index could not be read or written. The message says what, where, and the remedy."""
 
 
-class IndexOfAnotherVersion(IndexFailed):
-    """The index's tables were made by another version."""
-
-
 class Index:
-    """The rows of one database; `store` distinguishes the rows of several stores. Every call opens a new connection."""
+    """The rows of one file; `store` distinguishes the rows of several stores. Every call opens a new connection."""
 
-    def __init__(self, url: str, file: Path) -> None:
-        """`url` as SQLAlchemy takes it, "" for the SQLite file. Raises IndexFailed for a URL that is none of ours."""
-        self._url, self._file = url, file
-        if url:
-            self.name = _shown(url)
-        else:
-            self.name = str(file)
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.name = str(file)
 
     def __repr__(self) -> str:
-        """The index without its password."""
         return f"Index({self.name})"
 
     def write(self, store: str, records: Iterable[Record]) -> None:
         """Set these rows; writing one again changes nothing. Raises IndexFailed."""
-        rows = [_row(store, record) for record in records]
-        self._in_time(lambda connection: _upsert(connection, rows))
+        rows = [(store, one.gate_id, one.judged_at, _json(one)) for one in records]
+        statement = "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)"
+        self._in_time(lambda connection: connection.executemany(statement, rows))
 
-    def rows(self, store: str, cluster: str = "", since: str = "") -> tuple[Record, ...]:
-        """The rows of a store, oldest first; of one cluster, judged at `since` or later. Raises IndexFailed."""
-        return self._in_time(lambda connection: _selected(connection, store, cluster, since))
+    def rows(self, store: str) -> tuple[Record, ...]:
+        """The rows of a store, oldest first. Raises IndexFailed."""
+        query = "SELECT document FROM verdicts WHERE store = ? ORDER BY judged_at, gate_id"
 
-    def write_nodes(self, store: str, gates: Iterable[GateNodes], seconds: float = WRITE_S) -> None:
+        def read(connection: sqlite3.Connection) -> tuple[Record, ...]:
+            return tuple(decode(Record, json.loads(row[0])) for row in connection.execute(query, (store,)))
+
+        return self._in_time(read, READ_S, "BEGIN")
+
+    def write_nodes(self, store: str, gates: Sequence[GateNodes], seconds: float = WRITE_S) -> None:
         """Set the rows of the nodes of these gates. Raises IndexFailed."""
-        self._in_time(lambda connection: _nodes().write(connection, store, gates), seconds)
+        self._in_time(lambda connection: _write_nodes(connection, store, gates), seconds)
 
     def gates_with_nodes(self, store: str) -> frozenset[str]:
         """The ids of the gates whose nodes are in the index. Raises IndexFailed."""
-        found: frozenset[str] = self._in_time(lambda connection: _nodes().gate_ids(connection, store))
-        return found
+        return self._in_time(lambda connection: _gate_ids(connection, store), READ_S, "BEGIN")
 
     def nodes(self, store: str, cluster: str | None = None, node: str = "") -> NodeHistory:
         """What is known of every node, of one cluster (None for all), and of one name ("" for all). Raises IndexFailed."""
-        found: NodeHistory = self._in_time(
-            lambda connection: _nodes().history(connection, store, cluster, node), READ_S
+        return self._in_time(
+            lambda connection: _Reader(connection, store).history(cluster, node), READ_S, "BEGIN"
         )
-        return found
-
-    def probe(self) -> None:
-        """Find out whether rows could be written now; nothing of it stays. Raises IndexFailed."""
-        new = self._new_file()
-        try:
-            self._in_time(lambda connection: _probed(connection, self.name), versioned=False)
-        finally:
-            if new is not None:
-                new.unlink(missing_ok=True)
 
     def forget(self, store: str, gate_ids: Sequence[str]) -> None:
         """Remove rows. Raises IndexFailed."""
-        self._in_time(lambda connection: _removed(connection, store, gate_ids), REBUILD_S)
+        self._in_time(lambda connection: _delete(connection, store, gate_ids), REBUILD_S)
 
     def rebuild(self, store: str, records: Sequence[Record], nodes: Iterable[GateNodes] = ()) -> None:
-        """Make the store's rows these and no others; tables of another version, or a file that is broken, are replaced.
-
-        `nodes` may be an iterator that reads the store: each gate is written when it was read. Raises IndexFailed.
+        """Make the store's rows these and no others. `nodes` may be an iterator that reads the store: each gate is written when it was
+        read. Raises IndexFailed.
         """
-        rows = [_row(store, record) for record in records]
-
-        def made(connection: Connection) -> None:
-            _nodes().require_columns(connection)
-            _removed(connection, store, None)
-            _upsert(connection, rows)
-
-        try:
-            self._in_time(made, REBUILD_S)
-        except IndexOfAnotherVersion:
-            self._in_time(_drop, REBUILD_S, versioned=False)
-            self._in_time(made, REBUILD_S)
-        except IndexFailed as error:
-            if self._url or not any(word in str(error) for word in BROKEN):
-                raise
-            self._file.unlink(missing_ok=True)
-            self._in_time(made, REBUILD_S)
-        for some in _batches(nodes):
+        self._in_time(lambda connection: _delete(connection, store, None), REBUILD_S)
+        self.write(store, records)
+        gates = iter(nodes)
+        while some := list(islice(gates, BATCH)):
             self.write_nodes(store, some, REBUILD_S)
 
     def _in_time(
-        self, work: Callable[[Connection], T], seconds: float = WRITE_S, versioned: bool = True
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        seconds: float = WRITE_S,
+        begin: str = "BEGIN IMMEDIATE",
     ) -> T:
-        """Do the work in a transaction, in a thread that is left behind if a server never answers. Raises IndexFailed."""
-        done: list[T] = []
-        failed: list[Exception] = []
-
-        def run() -> None:
-            try:
-                done.append(self._tried(work, time.monotonic() + seconds, versioned))
-            except Exception as error:  # noqa: BLE001 - handed to the caller
-                failed.append(error)
-
-        thread = threading.Thread(target=run, name="index", daemon=True)
-        thread.start()
-        thread.join(seconds)
-        if done:
-            return done[0]
-        if failed:
-            raise failed[0]
-        raise IndexFailed(
-            f"the index {self.name} did not answer in {seconds:g} s. Fix it, then run: {REBUILD}."
-        )
-
-    def _tried(self, work: Callable[[Connection], T], end: float, versioned: bool) -> T:
-        from sqlalchemy.exc import OperationalError, SQLAlchemyError
-
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self._once(work, versioned)
-            except OperationalError as error:  # busy, or too many connections: both pass
-                if attempt == ATTEMPTS or time.monotonic() + attempt > end:
-                    raise self._explained(error) from None
-                time.sleep(0.3 * attempt)
-            except (SQLAlchemyError, OSError, ImportError, ValueError) as error:
-                raise self._explained(error) from None
-
-    def _once(self, work: Callable[[Connection], T], versioned: bool) -> T:
-        engine = self._engine()
+        """Do the work in a transaction, in a thread that is left behind if a mount never answers. Raises IndexFailed."""
         try:
-            if versioned and not _is_current(engine):
-                with engine.begin() as connection:
-                    _create(connection)
-            with engine.begin() as connection:
-                if versioned:
-                    _require_version(connection, self.name)
-                return work(connection)
-        finally:
-            engine.dispose()
+            return limited(seconds, lambda: self._repaired(work, begin))
+        except TimeoutError:
+            reason = f"it did not answer in {seconds:g} s"
+        except (sqlite3.Error, OSError, *DAMAGE) as error:
+            reason = " ".join(str(error).split())[:300]
+        raise IndexFailed(f"the index {self.name} failed: {reason}. When that is fixed, run: {REBUILD}.")
 
-    def _engine(self) -> Engine:
-        from tasks.store.index_tables import engine_of
+    def _repaired(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        """A damaged file is removed, and the work done on a new one. That a file is busy, full or read-only is no damage."""
+        try:
+            return self._once(work, begin)
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith(("disk I/O error", "no such")):
+                raise
+        except (sqlite3.DatabaseError, *DAMAGE):
+            pass
+        for name in (f"{self._file}-journal", self._file):
+            Path(name).unlink(missing_ok=True)
+        return self._once(work, begin)
 
-        if not self._url:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-        return engine_of(self._url, self._file, BUSY_S)
+    def _once(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self._file, timeout=BUSY_S, isolation_level=None)) as connection:
+            if _version(connection) != SCHEMA:
+                _create(connection)
+            connection.execute(begin)
+            result = work(connection)
+            connection.execute("COMMIT")
+            return result
 
-    def _new_file(self) -> Path | None:
-        """The file of SQLite that the first connection would make; None where it is there, or for a server."""
-        from sqlalchemy import make_url
 
-        made = make_url(self._url) if self._url else None
-        if made is not None and made.get_backend_name() != "sqlite":
-            return None
-        file = self._file if made is None else Path(made.database or self._file)
-        return None if file.exists() else file
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
-    def _explained(self, error: Exception) -> IndexFailed:
-        if isinstance(error, ImportError):
-            return IndexFailed(
-                f"the index {self.name} needs a driver that is not installed ({error.name}). "
-                "Remedy: pip install 'prelaunch[postgresql]'"
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Replace the tables of another version, unless another process has done it meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    if _version(connection) != SCHEMA:
+        names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (name,) in connection.execute(names).fetchall():
+            connection.execute(f'DROP TABLE "{name}"')
+        for statement in TABLES:
+            connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def _delete(connection: sqlite3.Connection, store: str, gate_ids: Sequence[str] | None) -> None:
+    """Remove the rows of these gates of a store; None for all of them."""
+    for table in ("verdicts", "gates", "nodes", "findings"):
+        chosen = "?2 IS NULL OR gate_id IN (SELECT value FROM json_each(?2))"
+        given = None if gate_ids is None else json.dumps(gate_ids)
+        connection.execute(f"DELETE FROM {table} WHERE store = ?1 AND ({chosen})", (store, given))  # noqa: S608 - of our own texts
+
+
+def _gate_ids(connection: sqlite3.Connection, store: str) -> frozenset[str]:
+    return frozenset(
+        row[0] for row in connection.execute("SELECT gate_id FROM gates WHERE store = ?", (store,))
+    )
+
+
+def _write_nodes(connection: sqlite3.Connection, store: str, gates: Sequence[GateNodes]) -> None:
+    present = _gate_ids(connection, store)
+    for gate in gates:
+        if gate.gate_id in present:
+            continue
+        shared: dict[str, str] = {}
+        values = {node.name: [node.values, node.sums, node.parts] for node in gate.numbers.nodes}
+        checks = [_share(shared, one) for one in gate.checks]
+        rows, findings, nodes = [], [], []
+        for row in gate.nodes:
+            identity = "" if row.identity is None else _share(shared, row.identity)
+            key = (store, gate.cluster, row.node, identity, gate.judged_at, gate.gate_id)
+            rows.append((*key, row.standing.value, checks[row.checks]))
+            for one in row.findings:
+                findings.append((*key, _json([one.check, one.subject, one.metric, one.cause]), _json(one)))
+            own = values.get(row.node)
+            nodes.append([row.node, row.standing, row.measured_at, row.checks, row.findings, identity, own])
+        head = replace(gate, nodes=(), numbers=replace(gate.numbers, nodes=()))
+        document = zlib.compress(_json([head, nodes]).encode(), 1)
+        connection.executemany("INSERT OR REPLACE INTO shared VALUES (?, ?)", shared.items())
+        connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?, ?)", findings)
+        connection.execute("INSERT INTO gates VALUES (?, ?, ?)", (store, gate.gate_id, document))
+
+
+MINE = "store = :store AND (:cluster IS NULL OR cluster = :cluster) AND (:node = '' OR node = :node)"
+TOTALS = f"""SELECT cluster, node, identity, standing, checks, count(*), min(judged_at), max(judged_at) FROM nodes
+WHERE {MINE} GROUP BY cluster, node, identity, standing, checks"""  # noqa: S608 - of our own texts
+FINDINGS = f"""SELECT cluster, node, identity, gate_id, judged_at, document FROM
+(SELECT *, max(judged_at) OVER (PARTITION BY cluster, node, identity, kind) AS newest FROM findings WHERE {MINE})
+WHERE judged_at = newest"""  # noqa: S608 - of our own texts
+OF_KEY = (
+    "SELECT gate_id FROM nodes WHERE store = ?1 AND cluster = ?2 AND node = ?3 AND identity = ?4 ORDER BY"
+)
+GATES_OF = f"""SELECT * FROM ({OF_KEY} judged_at, gate_id LIMIT {FIRST}) UNION
+SELECT * FROM ({OF_KEY} judged_at DESC, gate_id DESC LIMIT {NEWEST})"""  # noqa: S608 - of our own texts
+
+
+class _Reader:
+    """One reading of the index; what is shared is decoded once."""
+
+    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
+        self._connection, self._store = connection, store
+        self._texts: dict[str, str] = dict(connection.execute("SELECT digest, document FROM shared"))
+        self._identities: dict[str, NodeIdentity | None] = {"": None}
+
+    def history(self, cluster: str | None, node: str) -> NodeHistory:
+        """What is kept of every node, of one cluster (None for all), and of one name ("" for all)."""
+        mine = {"store": self._store, "cluster": cluster, "node": node}
+        totals, gates, keys = [], dict[str, set[str]](), set[tuple[str, str, str]]()
+        for *key, standing, checks, count, first, last in self._connection.execute(TOTALS, mine):
+            names = tuple(json.loads(self._texts[checks]))
+            totals.append(NodeTotal(self._key(*key), Standing(standing), names, count, first, last))
+            keys.add(tuple(key))
+        for name in keys:
+            for (gate_id,) in self._connection.execute(GATES_OF, (self._store, *name)):
+                gates.setdefault(gate_id, set()).add(name[1])
+        findings = [
+            NodeFinding(self._key(*key), gate_id, judged_at, _finding(json.loads(document)))
+            for *key, gate_id, judged_at, document in self._connection.execute(FINDINGS, mine)
+        ]
+        found = [with_nodes(self._gate(gate_id), nodes) for gate_id, nodes in gates.items()]
+        found.sort(key=lambda gate: (gate.judged_at, gate.gate_id))
+        return NodeHistory(in_turn(totals), findings_in_turn(findings), tuple(found))
+
+    def _gate(self, gate_id: str) -> GateNodes:
+        query = "SELECT document FROM gates WHERE store = ? AND gate_id = ?"
+        ((data,),) = self._connection.execute(query, (self._store, gate_id))
+        head, rows = json.loads(zlib.decompress(data))
+        gate = decode(GateNodes, head)
+        nodes, values = [], []
+        for name, standing, at, checks, findings, digest, own in rows:
+            identity = self._identity(digest)
+            nodes.append(
+                NodeRow(name, Standing(standing), at, checks, tuple(map(_finding, findings)), identity)
             )
-        said = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-        return IndexFailed(f"the index {self.name} failed: {said}. When that is fixed, run: {REBUILD}.")
+            if own and identity is not None:
+                values.append(NodeNumbers(name, identity, *map(tuple, own)))
+        return replace(gate, nodes=tuple(nodes), numbers=replace(gate.numbers, nodes=tuple(values)))
+
+    def _key(self, cluster: str, node: str, digest: str) -> NodeKey:
+        return NodeKey(cluster, node, self._identity(digest))
+
+    def _identity(self, digest: str) -> NodeIdentity | None:
+        if digest not in self._identities:
+            self._identities[digest] = decode(NodeIdentity, json.loads(self._texts[digest]))
+        return self._identities[digest]
 
 
-def _shown(url: str) -> str:
-    """The URL without user, password and options. Raises IndexFailed."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    forms = "sqlite:////folder/index.sqlite or postgresql+psycopg://user@host/database"
-    try:
-        made = make_url(url)
-    except (ArgumentError, ValueError):
-        raise IndexFailed(f"the index's URL cannot be read: it is of the form {forms}") from None
-    if made.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
-        raise IndexFailed(f"an index in {made.drivername[:40]!r} is not supported: it is of the form {forms}")
-    port = f":{made.port}" if made.port else ""
-    return f"{made.get_backend_name()}://{made.host or ''}{port}/{made.database or ''}"
+def _finding(table: dict[str, Any]) -> KeptFinding:
+    return KeptFinding(**{**table, "level": Level(table["level"]), "cause": Cause(table["cause"])})
 
 
-def _is_current(engine: Engine) -> bool:
-    """Whether there is nothing to create: the tables are of this version, or of one that this does not know."""
-    from sqlalchemy import inspect
-
-    from tasks.store import index_tables
-
-    with engine.connect() as connection:
-        if not {index_tables.META, index_tables.VERDICTS} <= set(inspect(connection).get_table_names()):
-            return False
-        return index_tables.version(connection) not in (None, *index_tables.UPGRADES)
+def _share(shared: dict[str, str], value: object) -> str:
+    name = digest_of(value)
+    shared[name] = _json(value)
+    return name
 
 
-def _create(connection: Connection) -> None:
-    from tasks.store import index_tables
-
-    _nodes()  # its tables belong to the same metadata
-    index_tables.lock(connection)
-    index_tables.METADATA.create_all(connection)
-    index_tables.set_version(connection)
-
-
-def _probed(connection: Connection, name: str) -> None:
-    """Make the tables, where they are not there, in a transaction that is not committed."""
-    _create(connection)
-    _require_version(connection, name)
-    connection.rollback()
-
-
-def _drop(connection: Connection) -> None:
-    from tasks.store import index_tables
-
-    _nodes()
-    index_tables.lock(connection)
-    index_tables.METADATA.drop_all(connection)
-
-
-def _require_version(connection: Connection, name: str) -> None:
-    from tasks.store import index_tables
-
-    found = index_tables.version(connection)
-    if found != index_tables.SCHEMA:
-        raise IndexOfAnotherVersion(
-            f"the index {name} has schema version {found}, this reads {index_tables.SCHEMA}. Rebuild it: {REBUILD}."
-        )
-
-
-def _row(store: str, record: Record) -> dict[str, object]:
-    names = [field.name for field in dataclasses.fields(record) if field.name not in NOT_A_COLUMN]
-    row = {name: plain(getattr(record, name)) for name in names}
-    digests = {f"{name}_digest": getattr(record.digests, name) for name in DIGESTS}
-    return {**row, **digests, "store": store, "condemned": json.dumps(record.condemned)}
-
-
-def _record(row: dict[str, object]) -> Record:
-    digests = {name: row.pop(f"{name}_digest") for name in DIGESTS}
-    row.pop("store")
-    condemned = json.loads(str(row.pop("condemned")))
-    return decode(Record, {**row, "schema_version": 1, "digests": digests, "condemned": condemned})
-
-
-def _upsert(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
-    from tasks.store.index_tables import upsert
-
-    for begin in range(0, len(rows), BATCH):
-        upsert(connection, rows[begin : begin + BATCH])
-
-
-def _selected(connection: Connection, store: str, cluster: str, since: str) -> tuple[Record, ...]:
-    from tasks.store.index_tables import selected
-
-    return tuple(_record(row) for row in selected(connection, store, cluster, since))
-
-
-def _removed(connection: Connection, store: str, gate_ids: Sequence[str] | None) -> None:
-    from tasks.store.index_tables import delete_rows
-
-    delete_rows(connection, store, gate_ids)
-    _nodes().delete_rows(connection, store, gate_ids)
-
-
-def _nodes() -> ModuleType:
-    from tasks.store import index_nodes
-
-    return index_nodes
-
-
-def _batches(nodes: Iterable[GateNodes]) -> Iterator[list[GateNodes]]:
-    """Few enough gates for one transaction, and for the memory."""
-    held = iter(nodes)
-    while some := list(islice(held, 50)):
-        yield some
+def _json(value: object) -> str:
+    return json.dumps(plain(value), separators=(",", ":"))

@@ -105,7 +105,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store, index = FolderStore(folder / "store"), Index("", folder / "store" / FILE)
+        store, index = FolderStore(folder / "store"), Index(folder / "store" / FILE)
         sample = FolderStore(folder / "sample")
         record = record_for(0, healthy(), keep(sample, 0, healthy()))
         write(folder / "store", made_up(arguments.nodes, arguments.gates, time.time()), record)

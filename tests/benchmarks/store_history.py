@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _history(folder: Path) -> dict[str, object]:
-    store, index = FolderStore(folder), Index("", folder / FILE)
+    store, index = FolderStore(folder), Index(folder / FILE)
     verdict = keep(store, 0, healthy())
     one = record_for(0, healthy(), verdict)
     (folder / "records").mkdir(exist_ok=True)
@@ -58,7 +58,7 @@ def _history(folder: Path) -> dict[str, object]:
         "write_one_s": round(statistics.median(writes), 4),
         "rebuild_s": round(_seconds(lambda: rebuild(store, index, sample_policy)), 2),
         "list_s": round(_seconds(lambda: listed(store, index)), 2),
-        "list_without_s": round(_seconds(lambda: listed(store, Index("", folder / "other.sqlite"))), 2),
+        "list_without_s": round(_seconds(lambda: listed(store, Index(folder / "other.sqlite"))), 2),
     }
 
 

@@ -69,7 +69,7 @@ def test_a_gate_keeps_everything_in_s3(tmp_path: Path, server: Flaky) -> None:
     assert {"health_check_metrics.json", "verdict.json", "report.html", "outcome.json", "node-0.log"} <= kept
     assert () == store.list("leases")
     assert not (tmp_path / "store" / "gates").exists()
-    (found,) = listed(store, Index("", tmp_path / "store" / "index.sqlite")).records
+    (found,) = listed(store, Index(tmp_path / "store" / "index.sqlite")).records
     assert (outcome.gate_id, "test", "test", Level.PASS) == (
         found.gate_id,
         found.gate,
@@ -122,7 +122,7 @@ def test_an_index_that_fails_changes_nothing_and_is_said(
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert "the verdict is stored, but not in the index" in caplog.text
-    found = listed(open_store(str(tmp_path / "store")), Index("", tmp_path / "other.sqlite"))
+    found = listed(open_store(str(tmp_path / "store")), Index(tmp_path / "other.sqlite"))
     assert [outcome.gate_id] == [record.gate_id for record in found.records]
 
 
@@ -130,9 +130,7 @@ def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, engine: Engine) 
     """What a list shows of it."""
     engine.parts = ["wrong"]
     _, outcome = gate_it(fake_gate(tmp_path))
-    (found,) = listed(
-        open_store(str(tmp_path / "store")), Index("", tmp_path / "store" / "index.sqlite")
-    ).records
+    (found,) = listed(open_store(str(tmp_path / "store")), Index(tmp_path / "store" / "index.sqlite")).records
 
     assert (1, ("node-1",)) == (outcome.code, found.condemned)
     assert found.finding.startswith("FAIL node-1, rank 3 computes wrong sums")

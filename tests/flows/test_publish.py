@@ -157,7 +157,7 @@ def test_what_the_verdict_says_of_each_node_is_kept(tmp_path: Path, engine: Engi
     engine.parts = ["wrong"]
     _, outcome = gate_it(fake_gate(tmp_path))
     store = FolderStore(tmp_path / "store")
-    index = Index("", tmp_path / "store" / FILE)
+    index = Index(tmp_path / "store" / FILE)
     (gate_id,) = index.gates_with_nodes(identity(store))
     rows = node_rows.read(store, gate_id)
 

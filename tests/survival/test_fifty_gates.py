@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tasks.store.index import Index
+from tasks.store.index import FILE, Index
 from tests.flows.gates import processes_below, write_gate
 from tests.world import FINAL, WORLD_MARK, World
 from tests.world_processes import marked
@@ -74,7 +74,7 @@ def test_fifty_gates_at_once_lose_nothing(new_world: Callable[..., World], tmp_p
     assert {name: PLAYED[part] for name, part in parts.items()} == {
         name: run["state_name"] for name, run in ended.items()
     }, f"{_messages(ended, parts)}\n{_trouble(world)}"
-    index = Index(world.index_url, tmp_path / "unused")
+    index = Index(tmp_path / "store" / FILE)
     rows = {row.cluster: row.level.value for row in index.rows(_store_id(tmp_path))}
     assert {name: LEVELS[part] for name, part in parts.items()} == rows
     assert GATES == len(list((tmp_path / "store").glob("gates/*/verdict.json")))
@@ -93,7 +93,7 @@ def _gate_file(world: World, folder: Path, number: int) -> Path:
     path = write_gate(folder / name, checks_minutes=10, training_minutes=10)
     text = path.read_text().replace('name = "test"', f'name = "{name}"')
     text = text.replace(json.dumps(str(folder / name / "store")), json.dumps(str(folder / "store")))
-    path.write_text(f"{text.rstrip()}\nindex = {json.dumps(world.index_url)}\n")
+    path.write_text(text)
     return path
 
 

@@ -155,23 +155,6 @@ def test_the_store_is_tried_with_a_probe(tmp_path: Path, kind: type[FolderStore]
     assert ["gates"] == [path.name for path in (tmp_path / "old").iterdir() if path.is_dir()]
 
 
-def test_an_index_that_is_named_has_to_be_there(tmp_path: Path) -> None:
-    """A gate would say GO and be in no list; the default, a file of the store, needs no look."""
-
-    def looked(index: str) -> list[PreflightCheck]:
-        path = write_gate(tmp_path, fake=False)
-        text = path.read_text()
-        path.write_text(text.replace("[store]\n", f'[store]\nindex = "{index}"\n'))
-        return list(doctor._index(open_gate_context(GateRequest(gate_file=str(path)))))
-
-    absent = looked("postgresql+psycopg://prefect@127.0.0.1:9/prelaunch")
-    there = looked(f"sqlite:///{tmp_path}/index.sqlite")
-
-    assert ["MISSING", "OK"] == words([*absent, *there])
-    assert "postgresql://127.0.0.1:9/prelaunch" in absent[0].message
-    assert [] == list(doctor._index(None)) == list(doctor._index(setting(tmp_path)))
-
-
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     """It is missing, with the remedy of the store itself."""
     (tmp_path / "file").write_text("")

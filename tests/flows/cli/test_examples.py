@@ -18,7 +18,6 @@ NAMED = (
     "prefect.yaml",
     "server/prelaunch-worker.service",
     "server/runner.env",
-    "server/index-database.sql",
     "examples/train_tiny.py",
     "github/action.yml",
     "github/gate-then-train.yml",

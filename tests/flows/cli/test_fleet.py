@@ -284,13 +284,3 @@ def test_a_scheduler_that_does_not_answer_is_named_in_the_first_line(
     assert 1 == main(["fleet", gate_file(tmp_path, store, "c"), *LONG])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.endswith("; NOT COMPLETE: the scheduler did not answer")
-
-
-def test_an_index_that_cannot_be_opened_is_a_service_error(
-    store: FolderStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Exit code 5."""
-    monkeypatch.setenv("PRELAUNCH_INDEX", "mysql://me:hunter22@h/d")
-
-    assert 5 == main(["fleet", str(store.root)])
-    assert 5 == main(["history", str(store.root), "node-1"])

@@ -90,24 +90,7 @@ def test_a_folder_with_a_colon_further_on_is_a_folder(tmp_path: Path, path: str)
     assert Path(path).name == Path(opened(tmp_path, f'path = "{path}"').address).name
 
 
-@pytest.mark.parametrize("url", ["mysql://me:hunter22@h/d", "hunter22", "hunter22" * 600])
-def test_an_index_of_another_kind_is_rejected_without_its_password(tmp_path: Path, url: str) -> None:
-    """The key is named, its value is not."""
-    with pytest.raises(GateFileError, match=r"store\.index") as caught:
-        opened(tmp_path, f'index = "{url}"')
-
-    assert "hunter22" not in str(caught.value)
-
-
-def test_a_password_is_in_no_text_of_a_setting(tmp_path: Path) -> None:
-    """Whatever is logged of it."""
-    setting = opened(tmp_path, 'index = "postgresql://me:hunter22@h/d"')
-
-    assert "postgresql://h/d" == setting.index.name
-    assert "hunter22" not in repr(setting)
-
-
-@pytest.mark.parametrize("key", ["path", "work", "index"])
+@pytest.mark.parametrize("key", ["path", "work"])
 def test_none_of_it_can_be_overridden(tmp_path: Path, key: str) -> None:
     """Whoever may start a gate may not say where its leases lie."""
     with pytest.raises(GateFileError, match="cannot be set here") as caught:

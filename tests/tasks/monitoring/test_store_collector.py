@@ -47,7 +47,7 @@ def scraped(store: FolderStore, **named: float) -> Scraped:
     made = Scraped(store, collector=None)  # type: ignore[arg-type]
     made.collector = StoreCollector(
         store,
-        lambda: Index("", store.root / FILE),
+        lambda: Index(store.root / FILE),
         made.log.append,
         seconds=float(named.get("seconds", 8.0)),
         most_series=int(named.get("most_series", 20_000)),

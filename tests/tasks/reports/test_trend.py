@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def index(tmp_path: Path) -> Index:
     """An SQLite file that nobody has written yet."""
-    return Index("", tmp_path / "index.sqlite")
+    return Index(tmp_path / "index.sqlite")
 
 
 def _day(number: int, report: Report) -> Report:
@@ -161,10 +161,10 @@ def test_every_page_says_whether_a_finding_is_known(store: Store, index: Index) 
 
 def test_an_index_that_fails_does_not_shorten_the_history(store: Store, tmp_path: Path) -> None:
     """The store is believed."""
-    (tmp_path / "broken.sqlite").write_bytes(b"no database" * 200)
+    (tmp_path / "broken.sqlite").mkdir()
     for number in range(3):
         keep(store, number, _slower(number))
-    past = past_of(store, Index("", tmp_path / "broken.sqlite"), _this(2, _slower(2)))
+    past = past_of(store, Index(tmp_path / "broken.sqlite"), _this(2, _slower(2)))
 
     assert 3 == len(past.gates)
     assert any("index" in line for line in past.problems)

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> FolderStore:
 @pytest.fixture
 def index(tmp_path: Path) -> Index:
     """Its own."""
-    return Index("", tmp_path / FILE)
+    return Index(tmp_path / FILE)
 
 
 def ids(store: FolderStore, index: Index) -> list[str]:
@@ -92,13 +92,13 @@ def test_who_may_only_read_may_list(
 
 
 def test_an_index_that_fails_is_said_and_nothing_is_missing(store: FolderStore, tmp_path: Path) -> None:
-    """The records are read one by one."""
+    """The records are read one by one. A folder has the name of its file."""
     keep(store, 0, healthy())
-    (tmp_path / "broken").write_bytes(b"no database\n" * 500)
-    found = listed(store, Index("", tmp_path / "broken"))
+    (tmp_path / "broken").mkdir()
+    found = listed(store, Index(tmp_path / "broken"))
 
     assert ([gate_id(0)], ()) == ([record.gate_id for record in found.records], found.problems)
-    assert "not a database" in found.index_problem
+    assert "unable to open database file" in found.index_problem
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema_version":9}'])

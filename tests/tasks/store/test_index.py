@@ -1,15 +1,13 @@
-"""The index: rows that nobody loses, on SQLite and on a real PostgreSQL, and failures that are said in time."""
+"""The index: rows that nobody loses, a file that is damaged or of another version, and failures that are reported in time."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +15,8 @@ import pytest
 
 from checks.model import Answer, Level, Profile
 from tasks.store import index as indexes
-from tasks.store.index import Index, IndexFailed, IndexOfAnotherVersion
+from tasks.store.index import SCHEMA, Index, IndexFailed
 from tasks.store.records import Record, RecordDigests
-from tests.tasks.store.postgres import PASSWORD, Postgres, postgres
 
 ROOT = Path(__file__).parents[3]
 STORE = "a" * 32
@@ -48,54 +45,10 @@ def record(number: int = 0, cluster: str = "c", **changes: object) -> Record:
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """A PostgreSQL for this file's tests."""
-    with postgres() as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
-    """An index without this store's rows."""
-    if request.param == "sqlite":
-        return Index("", tmp_path / "made" / "index.sqlite")
-    made = Index(request.getfixturevalue("server").url, tmp_path / "unused")
-    made.rebuild(STORE, ())
-    return made
-
-
-def test_a_probe_leaves_nothing(server: Postgres, tmp_path: Path) -> None:
-    """No table on a server, no file for SQLite; and tables of another version are found."""
-    from sqlalchemy import NullPool, create_engine, inspect, text
-
-    url = server.url.rpartition("/")[0] + "/probed"
-    admin = create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    with admin.connect() as connection:
-        connection.execute(text("CREATE DATABASE probed"))
-    file = tmp_path / "index.sqlite"
-    Index(url, tmp_path / "unused").probe()
-    Index(f"sqlite:///{file}", tmp_path / "unused").probe()
-
-    with create_engine(url, poolclass=NullPool).connect() as connection:
-        assert [] == inspect(connection).get_table_names()
-    assert [] == list(tmp_path.iterdir())
-    Index("", file).write(STORE, (record(),))
-    Index("", file).probe()
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE prelaunch_index SET schema_version = 99")
-    with pytest.raises(IndexOfAnotherVersion, match="schema version 99"):
-        Index("", file).probe()
-
-
-def test_a_probe_finds_what_is_missing(tmp_path: Path) -> None:
-    """A server that is not there, a database that has nobody, a folder that is not there."""
-    for url in (
-        "postgresql+psycopg://prefect@127.0.0.1:9/prelaunch",
-        f"sqlite:///{tmp_path}/none/index.sqlite",
-    ):
-        with pytest.raises(IndexFailed, match="failed"):
-            Index(url, tmp_path / "unused").probe()
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    """An index without a file yet."""
+    return Index(tmp_path / "made" / "index.sqlite")
 
 
 def test_rows_come_back_as_they_were(index: Index) -> None:
@@ -109,14 +62,6 @@ def test_rows_come_back_as_they_were(index: Index) -> None:
     index.write(STORE, records[:2])
 
     assert records == index.rows(STORE)
-
-
-def test_rows_are_chosen_by_cluster_and_time(index: Index) -> None:
-    """`since` is included."""
-    index.write(STORE, (record(1), record(2, "other"), record(3)))
-
-    assert (record(3),) == index.rows(STORE, cluster="c", since=record(2).judged_at)
-    assert (record(2, "other"),) == index.rows(STORE, cluster="other")
 
 
 def test_stores_that_share_an_index_do_not_see_each_other(index: Index) -> None:
@@ -138,27 +83,13 @@ def test_rebuilding_makes_the_rows_these_and_no_others(index: Index) -> None:
     assert (record(2),) == index.rows(STORE)
 
 
-def test_tables_of_another_version_are_named_and_made_anew(index: Index) -> None:
-    """Nothing is read from, or written to, what this version does not know."""
-    index.write(STORE, (record(1),))
-    index._in_time(
-        lambda connection: connection.exec_driver_sql("UPDATE prelaunch_index SET schema_version = 9")
-    )
-
-    with pytest.raises(IndexOfAnotherVersion, match=r"schema version 9, this reads 2.*store index --rebuild"):
-        index.write(STORE, (record(2),))
-    index.rebuild(STORE, (record(3),))
-
-    assert (record(3),) == index.rows(STORE)
-
-
 WRITER = """
 import sys
 from pathlib import Path
 from tasks.store.index import Index
 from tests.tasks.store.test_index import STORE, record
-url, file, first = sys.argv[1:]
-index = Index(url, Path(file))
+file, first = sys.argv[1:]
+index = Index(Path(file))
 for number in range(int(first), int(first) + 5):
     index.write(STORE, (record(number),))
 """
@@ -167,44 +98,20 @@ for number in range(int(first), int(first) + 5):
 def test_eight_processes_lose_nothing_on_sqlite(tmp_path: Path) -> None:
     """They make the tables and write at the same time."""
     file = tmp_path / "index.sqlite"
-    argv = (sys.executable, "-c", WRITER, "", str(file))
+    argv = (sys.executable, "-c", WRITER, str(file))
     writers = [
         subprocess.Popen((*argv, str(5 * number)), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         for number in range(8)
     ]
 
     assert [0] * 8 == [writer.wait(100) for writer in writers]
-    assert tuple(record(number) for number in range(40)) == Index("", file).rows(STORE)
-
-
-def test_fifty_writers_at_once_lose_nothing_on_postgresql(server: Postgres, tmp_path: Path) -> None:
-    """Each with a connection of its own, on a database without tables."""
-    index = Index(server.url, tmp_path / "unused")
-    index._in_time(indexes._drop, versioned=False)
-    start, failures = threading.Barrier(50), list[Exception]()
-
-    def write(number: int) -> None:
-        start.wait(60)
-        try:
-            index.write(STORE, (record(number),))
-        except IndexFailed as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-
-    assert [] == failures
-    assert 50 == len(index.rows(STORE))
+    assert tuple(record(number) for number in range(40)) == Index(file).rows(STORE)
 
 
 def test_a_locked_file_is_said_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds it for longer than a gate waits."""
     monkeypatch.setattr(indexes, "BUSY_S", 0.1)
-    monkeypatch.setattr(indexes, "ATTEMPTS", 1)
-    index = Index("", tmp_path / "index.sqlite")
+    index = Index(tmp_path / "index.sqlite")
     index.write(STORE, ())
     holder = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -214,96 +121,81 @@ def test_a_locked_file_is_said_in_time(tmp_path: Path, monkeypatch: pytest.Monke
     holder.close()
 
 
-def test_a_file_that_is_no_database_is_said_and_can_be_made_anew(tmp_path: Path) -> None:
-    """It is a cache: nothing in it is worth keeping."""
-    file = tmp_path / "index.sqlite"
-    file.write_bytes(b"something else\n" * 1000)
-
-    with pytest.raises(IndexFailed, match="not a database"):
-        Index("", file).write(STORE, (record(),))
-    Index("", file).rebuild(STORE, (record(),))
-
-    assert (record(),) == Index("", file).rows(STORE)
-
-
-@pytest.mark.parametrize("harm", ["pages overwritten", "cut", "a column gone"])
-def test_a_database_that_no_statement_mends_is_made_anew(harm: str, tmp_path: Path) -> None:
-    """The remedy that every message names has to work."""
-    file = tmp_path / "index.sqlite"
-    Index("", file).write(STORE, (record(),))
-    if harm == "a column gone":
-        with contextlib.closing(sqlite3.connect(file)) as connection:
-            connection.execute("ALTER TABLE prelaunch_verdicts DROP COLUMN finding")
-    else:
-        data = file.read_bytes()
-        file.write_bytes(data[:3000] if harm == "cut" else data[:200] + b"\xff" * 5800 + data[6000:])
-    with pytest.raises(IndexFailed):
-        Index("", file).rows(STORE)
-    Index("", file).rebuild(STORE, (record(),))
-
-    assert (record(),) == Index("", file).rows(STORE)
-
-
 def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
     """A file is in the way of the folder."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(IndexFailed, match=r"file/index\.sqlite failed"):
-        Index("", tmp_path / "file" / "index.sqlite").write(STORE, (record(),))
-
-
-def test_a_server_that_stops_answering_is_left_behind(
-    server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its kernel still takes what is sent to it: only our own clock ends that."""
-    index = Index(server.url, tmp_path)
-    index.write(STORE, ())
-    monkeypatch.setattr(indexes, "BUSY_S", 5)
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(IndexFailed, match=r"did not answer in 0\.5 s") as caught:
-            index._in_time(lambda connection: None, 0.5)
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-
-    assert PASSWORD not in str(caught.value)
-
-
-@pytest.mark.parametrize("change", [("@127.0.0.1", "wrong@127.0.0.1"), (f":{PASSWORD}", ":not-the-password")])
-def test_a_refusal_bears_no_password(
-    server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str]
-) -> None:
-    """The message names host and database, and what the server said."""
-    monkeypatch.setattr(indexes, "ATTEMPTS", 1)
-    index = Index(server.url.replace(*change), tmp_path)
-
-    with pytest.raises(IndexFailed, match="authentication failed") as caught:
-        index.rows(STORE)
-
-    shown = f"{caught.value} {index!r} {index.name}"
-    assert not [word for word in (PASSWORD, "not-the-password") if word in shown]
+        Index(tmp_path / "file" / "index.sqlite").write(STORE, (record(),))
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://me:hunter22@h/d",
-        "hunter22",
-        "postgresql+psycopg2://me:hunter22@h/d",
-        "postgresql://me:hunter22@h:port/d",
-    ],
+    "harm", ["no database", "pages overwritten", "cut", "a column gone", "a document garbled"]
 )
-def test_a_url_of_another_kind_is_refused_without_repeating_it(url: str, tmp_path: Path) -> None:
-    """What is supported is said."""
-    with pytest.raises(IndexFailed, match=r"postgresql\+psycopg://") as caught:
-        Index(url, tmp_path)
+def test_a_damaged_file_is_made_anew(harm: str, tmp_path: Path) -> None:
+    """It is a cache: nothing in it is worth keeping, and nobody has to mend it. Its journal goes with it."""
+    file = tmp_path / "index.sqlite"
+    Index(file).write(STORE, (record(),))
+    data = file.read_bytes()
+    if harm == "a column gone":
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            connection.execute("ALTER TABLE verdicts DROP COLUMN document")
+    elif harm == "a document garbled":
+        with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute("UPDATE verdicts SET document = '{'")
+    else:
+        (tmp_path / "index.sqlite-journal").write_bytes(b"of the former file")
+        file.write_bytes({"no database": b"something else\n" * 1000, "cut": data[:3000]}.get(
+            harm, data[:200] + b"\xff" * (len(data) - 200)
+        ))  # fmt: skip
 
-    assert "hunter22" not in str(caught.value)
+    assert () == Index(file).rows(STORE)
+    Index(file).write(STORE, (record(),))
+    assert (record(),) == Index(file).rows(STORE)
+    assert [file] == list(tmp_path.iterdir())
 
 
-def test_a_driver_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL's is an extra."""
-    monkeypatch.setitem(sys.modules, "psycopg", None)
+@pytest.mark.parametrize("statement", [f"PRAGMA user_version = {SCHEMA + 1}", "PRAGMA user_version = 0"])
+def test_a_file_of_another_version_is_made_anew(statement: str, tmp_path: Path) -> None:
+    """With tables of other names and columns, as the former version had."""
+    file = tmp_path / "index.sqlite"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE prelaunch_verdicts (store, gate_id)")
+        connection.execute("CREATE TABLE verdicts (other)")
+        connection.execute(statement)
 
-    with pytest.raises(IndexFailed, match=r"pip install 'prelaunch\[postgresql\]'"):
-        Index("postgresql://127.0.0.1:9/d", tmp_path).rows(STORE)
+    Index(file).write(STORE, (record(),))
+    assert (record(),) == Index(file).rows(STORE)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert {"verdicts", "gates", "nodes", "findings", "shared"} == names
+
+
+def test_a_file_that_may_only_be_read_is_read(tmp_path: Path) -> None:
+    """Writing to it is an error that names the file, and removes nothing."""
+    file = tmp_path / "index.sqlite"
+    Index(file).write(STORE, (record(1),))
+    with subject_to_permissions(file):
+        assert (record(1),) == Index(file).rows(STORE)
+        with pytest.raises(IndexFailed, match=r"index\.sqlite failed: attempt to write a readonly database"):
+            Index(file).write(STORE, (record(2),))
+    assert (record(1),) == Index(file).rows(STORE)
+
+
+@contextlib.contextmanager
+def subject_to_permissions(file: Path) -> Iterator[None]:
+    """The file may only be read; root is another user meanwhile, because no permission holds for it."""
+    file.chmod(0o444)
+    own = os.geteuid()
+    folder = [*file.parents][:-2]
+    modes = {path: path.stat().st_mode for path in folder}
+    try:
+        if own == 0:
+            for path in folder:
+                path.chmod(0o755)
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(own)
+        for path, mode in modes.items():
+            path.chmod(mode)

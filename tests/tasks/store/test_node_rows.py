@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from checks.value_types import DecodeError
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, rebuild
-from tasks.store.index import FILE, Index, IndexFailed
+from tasks.store.index import FILE, Index
 from tasks.store.layout import nodes_key, report_key
 from tasks.store.node_rows import (
     FIRST,
@@ -31,7 +30,6 @@ from tasks.store.node_rows import (
     is_accepted_gap,
     rows_of,
 )
-from tasks.store.open import identity
 from tasks.store.records import KeptFinding, of
 from tests.certified_machines import PastGate, judged_now, skips, steady
 from tests.sample_reports import (
@@ -44,7 +42,6 @@ from tests.sample_reports import (
     wrong_sums,
 )
 from tests.tasks.kept_gates import gate_id, keep, sample_policy
-from tests.tasks.store.postgres import Postgres, postgres
 
 UUIDS = {f"node-{node}": f"GPU-{node}a,GPU-{node}b" for node in range(9)}
 
@@ -209,19 +206,10 @@ def month(store: FolderStore, gates: int = 9) -> None:
         keep(store, number, report)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """A PostgreSQL for this file's tests."""
-    with postgres() as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
-    """An index without rows of these stores."""
-    if request.param == "sqlite":
-        return Index("", tmp_path / "store" / FILE)
-    return Index(request.getfixturevalue("server").url, tmp_path / "unused")
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    """An index without rows."""
+    return Index(tmp_path / FILE)
 
 
 def test_an_index_says_of_the_nodes_what_the_store_says(index: Index, tmp_path: Path) -> None:
@@ -233,8 +221,8 @@ def test_an_index_says_of_the_nodes_what_the_store_says(index: Index, tmp_path: 
     rebuild(store, index, sample_policy)
     again = known_nodes(store, index, listed(store, index))
     broken = tmp_path / "broken.sqlite"
-    broken.write_bytes(b"no database\n" * 500)
-    without = known_nodes(store, Index("", broken), listed(store, index))
+    broken.mkdir()
+    without = known_nodes(store, Index(broken), listed(store, index))
 
     assert 9 == len(gates)
     assert (history_of(gates), ()) == (first.history, first.problems)
@@ -242,7 +230,7 @@ def test_an_index_says_of_the_nodes_what_the_store_says(index: Index, tmp_path: 
     assert (first.history, ()) == (
         without.history,
         without.problems,
-    ) and "not a database" in without.index_problem
+    ) and "unable to open database file" in without.index_problem
 
 
 def test_of_many_gates_the_newest_and_the_first_are_read(index: Index, tmp_path: Path) -> None:
@@ -280,27 +268,9 @@ def test_forgetting_and_other_stores(index: Index) -> None:
         index.rebuild(name, ())
 
 
-def test_an_index_of_version_1_gets_the_tables_that_it_lacks(index: Index, tmp_path: Path) -> None:
-    """Its verdicts stay, and the nodes are read in the store."""
-    store = FolderStore(tmp_path / "store")
-    month(store, 3)
-    before = listed(store, index).records
-    name = identity(store)
-    for table in ("prelaunch_nodes", "prelaunch_findings", "prelaunch_node_gates", "prelaunch_shared"):
-        index._in_time(lambda connection, table=table: connection.exec_driver_sql(f"DROP TABLE {table}"))  # type: ignore[misc]
-    index._in_time(
-        lambda connection: connection.exec_driver_sql("UPDATE prelaunch_index SET schema_version = 1"),
-        versioned=False,
-    )
-
-    assert before == index.rows(name)
-    assert 3 == len(known_nodes(store, index, listed(store, index)).history.gates)
-    assert 3 == len(index.gates_with_nodes(name))
-
-
 def test_a_store_of_an_older_version_is_named_and_filled_by_rebuilding(tmp_path: Path) -> None:
     """Without rows nobody knows the nodes, which is said; rebuilding makes them of report and verdict."""
-    store, index = FolderStore(tmp_path), Index("", tmp_path / FILE)
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
     for number in range(3):
         keep(store, number, known(healthy()), nodes=False)
     found = known_nodes(store, index, listed(store, index))
@@ -318,7 +288,7 @@ def test_a_store_of_an_older_version_is_named_and_filled_by_rebuilding(tmp_path:
 @pytest.mark.parametrize("harm", ["no report", "another report", "no policy"])
 def test_nodes_that_cannot_be_made_again_are_named(harm: str, tmp_path: Path) -> None:
     """They are not invented."""
-    store, index = FolderStore(tmp_path), Index("", tmp_path / FILE)
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
     keep(store, 0, healthy(), nodes=False)
     if harm == "no report":
         store.delete(report_key(gate_id(0)))
@@ -335,7 +305,7 @@ def test_many_gates_that_the_index_lacks_are_named_and_the_newest_are_read(
 ) -> None:
     """A page does not read ten thousand files."""
     monkeypatch.setattr("tasks.store.history.UNINDEXED", 2)
-    store, index = FolderStore(tmp_path), Index("", tmp_path / FILE)
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
     month(store, 5)
     found = known_nodes(store, index, listed(store, index))
 
@@ -347,7 +317,7 @@ def test_many_gates_that_the_index_lacks_are_named_and_the_newest_are_read(
 
 def test_a_pass_that_was_used_again_measured_no_node(tmp_path: Path) -> None:
     """Its machines are as old as their measurement."""
-    store, index = FolderStore(tmp_path), Index("", tmp_path / FILE)
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
     keep(store, 0, healthy())
     keep(store, 1, healthy(), reused=gate_id(0))
     found = known_nodes(store, index, listed(store, index))
@@ -357,7 +327,7 @@ def test_a_pass_that_was_used_again_measured_no_node(tmp_path: Path) -> None:
 
 def test_the_numbers_of_kept_gates_are_those_of_their_reports(tmp_path: Path) -> None:
     """A trend of what is kept is a trend of the reports."""
-    store, index = FolderStore(tmp_path), Index("", tmp_path / FILE)
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
     month(store)
     found = follow([gate.numbers for gate in known_nodes(store, index, listed(store, index)).history.gates])
     (changed,) = [one for one in found.machines if one.name == "node-3"]
@@ -366,20 +336,6 @@ def test_the_numbers_of_kept_gates_are_those_of_their_reports(tmp_path: Path) ->
     assert [("driver", "570.1", "580.1", gate_id(6))] == [
         (c.what, c.before, c.after, c.gate_id) for c in changed.changes
     ]
-
-
-def test_a_broken_index_of_nodes_is_made_anew(tmp_path: Path) -> None:
-    """The remedy that the message names works for the new tables as well."""
-    file = tmp_path / FILE
-    index = Index("", file)
-    index.write_nodes("a" * 32, [rows(healthy())])
-    with contextlib.closing(sqlite3.connect(file)) as connection:
-        connection.execute("ALTER TABLE prelaunch_findings DROP COLUMN message")
-    with pytest.raises(IndexFailed, match="--rebuild"):
-        index.nodes("a" * 32)
-    index.rebuild("a" * 32, (), [rows(healthy())])
-
-    assert 2 == len(index.nodes("a" * 32).totals)
 
 
 def test_changes_of_an_identity_are_only_what_both_could_read() -> None:
@@ -391,3 +347,19 @@ def test_changes_of_an_identity_are_only_what_both_could_read() -> None:
         NodeIdentity((), ("a",), {"driver": "580", "VBIOS": "1"})
     )
     assert {"GPUs": ("a", "a, b")} == one.changes_to(NodeIdentity((), ("a", "b"), {}))
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["ALTER TABLE findings DROP COLUMN document", "UPDATE gates SET document = x'00'", "DELETE FROM shared"],
+)
+def test_a_damaged_index_of_nodes_is_filled_from_the_store_again(harm: str, tmp_path: Path) -> None:
+    """Nobody has to do anything, and nothing of the damaged file is believed."""
+    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
+    month(store, 3)
+    before = known_nodes(store, index, listed(store, index))
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as connection:
+        connection.execute(harm)
+    known_nodes(store, index, listed(store, index))
+
+    assert before == known_nodes(store, index, listed(store, index))

@@ -99,7 +99,7 @@ def test_removing_leaves_nothing_of_them_and_everything_of_the_others(
     store: FolderStore, tmp_path: Path
 ) -> None:
     """Files, pages, record and row; leases, passes and the store's name are not touched."""
-    index = Index("", tmp_path / FILE)
+    index = Index(tmp_path / FILE)
     for number in (0, 4):
         store.put(f"gates/{gate_id(number)}/logs/job/node-0.log", b"x")
         store.put(f"pages/{gate_id(number)}.txt", b"x")
@@ -123,14 +123,14 @@ def test_a_removal_that_was_cut_short_is_found_again(store: FolderStore, tmp_pat
 
     assert record_key(gate_id(0)) == old.keys[-1]
     assert [gate_id(0)] == olds(store, 9.5)
-    removed(store, Index("", tmp_path / FILE), planned(store, 9.5, False, NOW, {}).old)
+    removed(store, Index(tmp_path / FILE), planned(store, 9.5, False, NOW, {}).old)
     assert gate_id(0) not in "".join(store.list(""))
 
 
 def test_an_index_that_fails_stops_no_pruning(store: FolderStore, tmp_path: Path) -> None:
     """It is said; its stale rows are never listed."""
-    (tmp_path / "broken").write_bytes(b"no database\n" * 500)
-    said = removed(store, Index("", tmp_path / "broken"), planned(store, 9, False, NOW, {}).old)
+    (tmp_path / "broken").mkdir()
+    said = removed(store, Index(tmp_path / "broken"), planned(store, 9, False, NOW, {}).old)
 
-    assert "not a database" in said
+    assert "unable to open database file" in said
     assert store.get(report_key(gate_id(0))) is None

@@ -33,7 +33,7 @@ def dated(number: int, report: Report) -> Report:
 
 def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderStore, tmp_path: Path) -> None:
     """Whatever their age; what is older than both may go."""
-    index = Index("", tmp_path / FILE)
+    index = Index(tmp_path / FILE)
     for number in range(6):
         report = healthy(3, 2)
         report = wrong_sums(report, "node-1/rank-3") if number == 3 else report
@@ -50,7 +50,7 @@ def test_the_last_proof_and_the_open_finding_of_each_machine_stay(store: FolderS
 
 def test_pruning_makes_no_machine_look_better(store: FolderStore, tmp_path: Path) -> None:
     """The same answer about every machine before and after all that may go has gone, and after the index is made anew."""
-    index = Index("", tmp_path / FILE)
+    index = Index(tmp_path / FILE)
     for number in range(8):
         report = healthy(3, 2)
         report = wrong_sums(report, "node-1/rank-3") if number in (2, 4) else report
@@ -72,7 +72,7 @@ def test_pruning_makes_no_machine_look_better(store: FolderStore, tmp_path: Path
 
 def test_a_report_whose_nodes_nobody_knows_stays(store: FolderStore, tmp_path: Path) -> None:
     """An older version kept no rows of it; once they are made it may go. One whose report is gone proves nothing."""
-    index = Index("", tmp_path / FILE)
+    index = Index(tmp_path / FILE)
     for number in range(3):
         keep(store, number, dated(number, healthy()), nodes=False)
     store.delete(f"gates/{gate_id(1)}/health_check_metrics.json")
@@ -88,9 +88,9 @@ def test_without_an_index_the_store_says_it(store: FolderStore, tmp_path: Path) 
     for number in range(3):
         keep(store, number, dated(number, healthy()))
     broken = tmp_path / "broken.sqlite"
-    broken.write_bytes(b"no database" * 200)
+    broken.mkdir()
 
-    assert {gate_id(2)} == needed_gates(store, Index("", broken), NOW).keys()
+    assert {gate_id(2)} == needed_gates(store, Index(broken), NOW).keys()
 
 
 def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore, tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_a_machine_that_was_replaced_needs_nothing(store: FolderStore, tmp_path:
         )
         keep(store, number, dated(number, replace(report, nodes=nodes)))
 
-    assert {gate_id(2)} == needed_gates(store, Index("", tmp_path / FILE), NOW).keys()
+    assert {gate_id(2)} == needed_gates(store, Index(tmp_path / FILE), NOW).keys()
