@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from threading import Thread
@@ -110,8 +111,12 @@ def deadline_of(seconds: float, begun_at: float, closing: Sequence[Check]) -> De
     return Deadline(seconds, begun_at, kept, min(END_S, END_SHARE * seconds))
 
 
+class NotInTime(TimeoutError):
+    """A function has not ended within its time."""
+
+
 def limited(seconds: float, function: Callable[[], R]) -> R:
-    """Returns what the function returns. Raises what it raises, and TimeoutError if it has not ended in time.
+    """Returns what the function returns. Raises what it raises, and NotInTime if it has not ended in time.
 
     A function that hangs, for example in a file system that does not answer, is abandoned in a daemon thread.
     """
@@ -124,11 +129,11 @@ def limited(seconds: float, function: Callable[[], R]) -> R:
         except BaseException as error:  # noqa: BLE001 - it is raised below
             failed.append(error)
 
-    thread = Thread(target=call, daemon=True)
+    thread = Thread(target=copy_context().run, args=(call,), daemon=True)
     thread.start()
     thread.join(min(seconds, 1e6))
     if done:
         return done[0]
     if failed:
         raise failed[0]
-    raise TimeoutError(f"it did not end within {seconds:.1f} s")
+    raise NotInTime(f"it did not end within {seconds:.1f} s")

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from checks.model import ErrorKind, Observation
 from checks.process.observe import errored, probe
 from checks.process.tree import alive, become_subreaper, end_children, start_ticks
 from checks.process.whole_file import write_whole
+from checks.runner.deadline import NotInTime, limited
 from checks.runner.node_context import NodeContext, before_path, open_node_context, read_before
 
 # A check that is safe beside a job ends at once. One that takes longer hangs, whatever its deadline in a gate is.
@@ -79,19 +79,13 @@ def _has_children() -> bool:
 
 def _in_time(check: Check, node_context: NodeContext) -> tuple[Observation, bool]:
     """The observation, and whether the check still runs."""
-    found: list[Observation] = []
     patience_s = min(check.timeout_s, PATIENCE_S)
     context = replace(node_context.check_context(check), timeout_s=patience_s)
-    thread = threading.Thread(
-        target=lambda: found.append(_measured(check, context, node_context)), daemon=True
-    )
-    thread.start()
-    thread.join(patience_s)
-    if found:
-        return found[0], False
-    said = f"the check did not end within {patience_s:g} s"
-    row = errored(check.name, node_context.node, said, patience_s, kind=ErrorKind.DEADLINE)
-    return row, thread.is_alive()
+    try:
+        return limited(patience_s, lambda: _measured(check, context, node_context)), False
+    except (NotInTime, SystemExit):
+        said = f"the check did not end within {patience_s:g} s"
+    return errored(check.name, node_context.node, said, patience_s, kind=ErrorKind.DEADLINE), True
 
 
 def _measured(check: Check, context: Context, node_context: NodeContext) -> Observation:

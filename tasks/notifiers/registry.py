@@ -5,14 +5,13 @@ A notifier cannot harm the gate: one that hangs, or raises an exception that it 
 
 from __future__ import annotations
 
-import contextvars
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from checks.runner.deadline import NotInTime, limited
 from tasks.gate_file.people import Notify
 from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError
 from tasks.text.redact import redact
@@ -25,26 +24,15 @@ def guarded(function: Callable[[], R], limit_s: float) -> R:
 
     A call that hangs is left in a daemon thread: it ends with the process.
     """
-    done: list[R] = []
-    failed: list[Exception] = []
-
-    def call() -> None:
-        try:
-            done.append(function())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next notifier is tried and this is logged
-            failed.append(error)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(call,), name="notify", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if done:
-        return done[0]
-    if not failed:
-        raise NotifyError(f"no answer within {limit_s:g} s. It may still arrive.")
-    raise NotifyError(_said(failed[0])) from None
+    try:
+        return limited(limit_s, function)
+    except NotInTime:
+        raise NotifyError(f"no answer within {limit_s:g} s. It may still arrive.") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the next notifier is tried and this is logged
+        raise NotifyError(_said(error)) from None
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """The error as a sentence. An exception that no notifier may raise is a defect, and is named by its type."""
     text = " ".join(str(error).split())[:500]
     return redact(text if isinstance(error, NotifyError) else f"{type(error).__name__}: {text}", os.environ)

@@ -6,11 +6,10 @@ A secret that was resolved is known to tasks.text.redact from then on.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
-import threading
 from typing import Any
 
+from checks.runner.deadline import NotInTime, limited
 from tasks.notifiers.base import NotifyError
 from tasks.text.redact import remember_secret
 
@@ -34,28 +33,21 @@ def secret(reference: str) -> str:
 
 def _block(name: str) -> str:
     """Read the block in a thread of its own, because the caller's may run a loop; the context says which server and which run."""
-    found: list[object] = []
-    failed: list[str] = []
-
-    def load() -> None:
-        try:
-            found.append(asyncio.run(_loaded(name)))
-        except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
-            # Prefect 3.8.8 makes a ValueError of the server's 404. Its text may repeat what a block holds.
-            failed.append(type(error.__cause__ or error).__name__)
-
-    thread = threading.Thread(
-        target=contextvars.copy_context().run, args=(load,), name=f"block {name}", daemon=True
-    )
-    thread.start()
-    thread.join(BLOCK_S)
-    if found and isinstance(found[0], str) and found[0].strip():
-        return found[0]
-    if failed == ["ObjectNotFound"]:
+    try:
+        found = limited(BLOCK_S, lambda: asyncio.run(_loaded(name)))
+    except NotInTime:
+        why = f"no answer within {BLOCK_S:g} s"
+    except Exception as error:  # noqa: BLE001 - whatever the server says, it is this reference that is not to be had
+        # Prefect 3.8.8 makes a ValueError of the server's 404. Its text may repeat what a block holds.
+        why = type(error.__cause__ or error).__name__
+    else:
+        if isinstance(found, str) and found.strip():
+            return found
+        why = "it contains no text"
+    if why == "ObjectNotFound":
         raise NotifyError(
             f"the block secret/{name} does not exist. Create it in Prefect's UI: Blocks, Secret, a text."
         )
-    why = failed[0] if failed else "it contains no text" if found else f"no answer within {BLOCK_S:g} s"
     raise NotifyError(
         f"the block secret/{name} cannot be read ({why}). Create it in Prefect's UI: Blocks, Secret, a text."
     )

@@ -18,6 +18,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from checks.runner.deadline import NotInTime, limited
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
 from tasks.slackbot.answered_message import AnsweredMessageUpdate
@@ -147,10 +148,9 @@ class Process:
 
 def close(client: SocketModeClient, patience_s: float) -> None:
     """Close the socket and end the client's threads; those that hang in a call to Slack are left to end by themselves."""
-    thread = threading.Thread(target=_end, args=(client,), name="slack-close", daemon=True)
-    thread.start()
-    thread.join(patience_s)
-    if thread.is_alive():
+    try:
+        limited(patience_s, lambda: _end(client))
+    except NotInTime:
         LOG.warning("Slack's client did not end within %.1f s", patience_s)
 
 

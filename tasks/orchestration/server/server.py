@@ -36,6 +36,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TextIO
 
+from checks.runner.deadline import NotInTime, limited
 from tasks.orchestration.server.settings import client_environment, server_environment
 
 READY_TIMEOUT_S = 90.0
@@ -190,10 +191,11 @@ def drain_client(timeout_s: float) -> bool:
     """
     if "prefect.events.worker" not in sys.modules:
         return True
-    draining = threading.Thread(target=_drain, daemon=True)  # of its own: the caller may run an event loop
-    draining.start()
-    draining.join(timeout_s)
-    return not draining.is_alive()
+    try:
+        limited(timeout_s, _drain)  # in a thread of its own, because the caller may run an event loop
+    except Exception as error:  # noqa: BLE001 - what Prefect cannot send, nobody else can
+        return not isinstance(error, NotInTime)
+    return True
 
 
 def _drain() -> None:
