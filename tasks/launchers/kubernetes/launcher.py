@@ -82,6 +82,7 @@ class KubernetesLauncher:
     """Jobs in one namespace. Below `root` is what was read of their logs."""
 
     keeps_s: float | None = None
+    silence_s = 600.0
 
     def __init__(self, root: Path, options: KubernetesOptions) -> None:
         self.root, self.options = root, options
@@ -92,7 +93,6 @@ class KubernetesLauncher:
         self.offers = {Placement.IN_JOB: 0.0, **pinned}
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
-        self.silence_s = options.silence_s
         self.excludes_failed = options.exclude_failed
         self.delays = Delays(options.joins_s + 60.0, REPORTS_S[options.reports], 60.0)
         self._template = read_template(options.pod_template_file)

@@ -52,6 +52,8 @@ OWN_FILES = (ARCHIVE, START, secret_key.FILE)
 OBJECT_BYTES = 1 << 20
 # The pods end what is late; the Job's own limit also counts the time in which it waits for nodes, and is behind it.
 BACKSTOP_S = 3600.0
+# How long ended pods stay, so that people can look at them.
+KEPT_S = 72 * 3600
 
 
 def make_plan(job: JobSpec, options: KubernetesOptions, template: Mapping[str, Any]) -> Plan:
@@ -186,7 +188,7 @@ def _job_spec(job: JobSpec, options: KubernetesOptions) -> Table:
         "completions": 1,
         "parallelism": 1,
         "activeDeadlineSeconds": seconds,
-        "ttlSecondsAfterFinished": math.ceil(options.keep_hours * 3600),
+        "ttlSecondsAfterFinished": KEPT_S,
     }
 
 

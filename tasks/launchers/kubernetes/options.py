@@ -70,8 +70,8 @@ class KubernetesOptions:
     cluster.
 
     Pods wait `join_s` for each other. `start_minutes` is how long they may wait for nodes, `image_minutes` for an image that cannot
-    be pulled now; `grace_s` is how long the training may take to end, `silence_s` how long the API server may be silent. Ended pods
-    are kept for `keep_hours`. With `exclude_failed` a refused gate submits another job, without the nodes that failed.
+    be pulled now; `grace_s` is how long the training may take to end. With `exclude_failed` a refused gate submits another job,
+    without the nodes that failed.
 
     `auto_resume` lets HyperPod start the workload of an operator again, `auto_resume_retries` times, after it replaced a node: every
     start is gated anew. `join_s` 0 is 600, and 1800 with it.
@@ -107,9 +107,7 @@ class KubernetesOptions:
     grace_s: Annotated[float, Range(0, 600)] = 60.0
     start_minutes: Annotated[float, Range(0.01, 40320)] = 60.0
     image_minutes: Annotated[float, Range(0, 1440)] = 10.0
-    silence_s: Annotated[float, Range(1, 86400)] = 600.0
     poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
-    keep_hours: Annotated[float, Range(0.01, 8760)] = 72.0
 
     def __post_init__(self) -> None:
         """Raise LaunchRejected for contradictions."""

@@ -66,6 +66,7 @@ class SlurmLauncher:
     """Jobs below `folder` of the options, or below `root`."""
 
     keeps_s: float | None = None
+    silence_s = 600.0
 
     def __init__(self, root: Path, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
@@ -75,7 +76,6 @@ class SlurmLauncher:
         self.poll_s = self.options.poll_seconds
         self.excludes_failed = self.options.exclude_failed
         self.start_s = self.options.start_minutes * 60
-        self.silence_s = self.options.silence_s
         # The prolog, and the roll call of the agents; then what an NFS client may not see yet.
         self.delays = Delays(begins_s=self.options.joins_s + 60.0, reports_s=SETTLE_S, ends_s=60.0)
         self._lines = sbatch_lines(self.options.sbatch_file)

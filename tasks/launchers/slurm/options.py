@@ -38,8 +38,7 @@ class SlurmOptions:
     `requeue` lets Slurm start a job again after it lost a node, unless it trains on nodes that passed before (PINNED).
     Where checks and training are one job, `auto_resume` lets HyperPod replace the node instead. With `exclude_failed` a
     refused gate submits another job, without the nodes that failed ([training] max_attempts). `start_minutes` is how
-    long a job may wait in the queue, `silence_s` how long slurmctld may be silent, `grace_s` how long a command may take
-    to end after SIGTERM (below slurm.conf's KillWait).
+    long a job may wait in the queue, `grace_s` how long a command may take to end after SIGTERM (below slurm.conf's KillWait).
     """
 
     placement: SlurmPlacement = SlurmPlacement.IN_JOB
@@ -65,7 +64,6 @@ class SlurmOptions:
     join_s: Annotated[float, Range(0, 86400)] = 0.0
     grace_s: Annotated[float, Range(0, 600)] = 20.0
     start_minutes: Annotated[float, Range(0.01, 40320)] = 1440.0
-    silence_s: Annotated[float, Range(1, 86400)] = 600.0
     poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
 
     def __post_init__(self) -> None:

@@ -315,12 +315,12 @@ def test_objects_of_operators_have_the_fields_of_their_clients(
 @pytest.mark.parametrize("workload", OPERATORS)
 def test_an_operator_keeps_an_ended_job_and_ends_one_that_is_late(workload: str) -> None:
     """HyperPod's default is to remove a job at once when it has ended, and with it what its pods wrote last."""
-    made: Any = plan(workload=workload, keep_hours=2.0).calls[-1].body
-    plain: Any = plan(keep_hours=2.0).calls[-1].body
+    made: Any = plan(workload=workload).calls[-1].body
+    plain: Any = plan().calls[-1].body
     policy, job = made["spec"]["runPolicy"], plain["spec"]
 
     assert policy["cleanPodPolicy"] == "None"
-    assert policy["ttlSecondsAfterFinished"] == job["ttlSecondsAfterFinished"] == 7200
+    assert policy["ttlSecondsAfterFinished"] == job["ttlSecondsAfterFinished"] == 72 * 3600
     assert policy["activeDeadlineSeconds"] == job["activeDeadlineSeconds"]
 
 
