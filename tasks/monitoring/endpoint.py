@@ -1,4 +1,4 @@
-"""Fetches what an exporter serves, in bounded time and size, whatever answers there.
+"""Fetches and reads what an exporter serves, in bounded time and size, whatever answers there.
 
 EndpointError     nothing usable was answered; the message says what happened
 """
@@ -8,11 +8,18 @@ from __future__ import annotations
 import http.client
 import time
 from contextlib import ExitStack
+from itertools import islice
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from checks.runner.deadline import limited
+from tasks.text.inert import one_line
 
 BODY_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 16
+# A store with 10,000 nodes has fewer.
+MOST_SAMPLES = 100_000
 PATH = "/metrics"
 NO_METRICS = ("text/html", "application/json")
 HEADERS = {
@@ -39,6 +46,18 @@ def fetched(host: str, port: int, seconds: float, path: str = PATH, kind: str = 
         raise EndpointError(f"it does not speak HTTP ({type(error).__name__})") from error
     except OSError as error:
         raise EndpointError(error.strerror or type(error).__name__) from error
+
+
+def samples(text: str) -> tuple[Sample, ...]:
+    """The samples of a page in Prometheus' text format, in their order. Raises EndpointError for a text of another kind."""
+    families = text_string_to_metric_families(text)
+    try:
+        found = tuple(islice((one for family in families for one in family.samples), MOST_SAMPLES + 1))
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        raise EndpointError(f"its page is no list of metrics: {one_line(str(error), 80)}") from error
+    if len(found) > MOST_SAMPLES:
+        raise EndpointError(f"it serves more than {MOST_SAMPLES} samples")
+    return found
 
 
 def _fetched(host: str, port: int, ends_at: float, path: str, wanted: str) -> str:

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from prometheus_client.samples import Sample
+
 from checks.watch import families
-from tasks.monitoring.endpoint import EndpointError, fetched
+from tasks.monitoring.endpoint import EndpointError, fetched, samples
 from tasks.monitoring.exporters import (
     NODE_EXPORTERS,
     SLURM_EXPORTER,
@@ -22,7 +24,6 @@ from tasks.monitoring.exporters import (
     Hardware,
     Job,
 )
-from tasks.monitoring.exposition import ExpositionError, Sample, samples
 from tasks.monitoring.targets import Target
 
 AT_ONCE = 64
@@ -143,8 +144,8 @@ def _result(endpoint: Endpoint, port: int) -> ExporterResult:
 def _at_port(endpoint: Endpoint, port: int, seconds: float, clock: Callable[[], float]) -> ExporterResult:
     result = _result(endpoint, port)
     try:
-        found = tuple(samples(fetched(endpoint.host, port, seconds)))
-    except (EndpointError, ExpositionError) as error:
+        found = samples(fetched(endpoint.host, port, seconds))
+    except EndpointError as error:
         return replace(result, state=ExporterState.DOWN, reason=str(error))
     if lacks := tuple(_lacking(endpoint, found)):
         said = f"it serves {len(found)} series, and lacks {', '.join(lacks)}"
@@ -156,7 +157,7 @@ def _at_port(endpoint: Endpoint, port: int, seconds: float, clock: Callable[[], 
 
 def _lacking(endpoint: Endpoint, found: Sequence[Sample]) -> Iterable[str]:
     exporter, hardware = endpoint.exporter, endpoint.hardware
-    present = {sample.family for sample in found}
+    present = {sample.name for sample in found}
     needed = list(exporter.families)
     if exporter.job is Job.WATCH and hardware and hardware.gpus:
         needed.append(families.FOUND_GPUS.name)
@@ -164,7 +165,7 @@ def _lacking(endpoint: Endpoint, found: Sequence[Sample]) -> Iterable[str]:
     if exporter.job is Job.SLURM and not any(name.startswith(SLURM_PREFIX) for name in present):
         yield f"{SLURM_PREFIX}*"
     if exporter.gpu_family and hardware and hardware.gpus:
-        gpus = {sample.label("gpu") for sample in found if sample.family == exporter.gpu_family}
+        gpus = {sample.labels.get("gpu", "") for sample in found if sample.name == exporter.gpu_family}
         if exporter.gpu_family in present and len(gpus) < hardware.gpus:
             yield f"{hardware.gpus - len(gpus)} of {hardware.gpus} GPUs"
 
@@ -173,9 +174,9 @@ def _staleness(job: Job, found: Sequence[Sample], now: float) -> str:
     """Why the values are not of now; "" if they are."""
     values: dict[str, float] = {}
     for sample in found:
-        if sample.at_s is not None and not now - sample.at_s <= LOOK_BACK_S:
-            return f"its samples are {now - sample.at_s:.0f} s old"
-        values[sample.family] = sample.value
+        if sample.timestamp is not None and not now - float(sample.timestamp) <= LOOK_BACK_S:
+            return f"its samples are {now - float(sample.timestamp):.0f} s old"
+        values[sample.name] = sample.value
     if job is Job.WATCH:
         age_s = now - values[families.LAST_ROUND.name]
         if not abs(age_s) <= STALE_INTERVALS * values[families.INTERVAL.name]:
@@ -189,11 +190,11 @@ def _staleness(job: Job, found: Sequence[Sample], now: float) -> str:
 
 def _textfile_staleness(found: Sequence[Sample], now: float) -> str:
     for sample in found:
-        file = sample.label("file").rsplit("/", 1)[-1]
-        if sample.family == TEXTFILE_MTIME and file.startswith("prelaunch"):
+        file = sample.labels.get("file", "").rsplit("/", 1)[-1]
+        if sample.name == TEXTFILE_MTIME and file.startswith("prelaunch"):
             if not now - sample.value <= TEXTFILE_S:
                 return f"{file} was last written {_seconds(now - sample.value)} ago"
-        elif sample.family == "node_textfile_scrape_error" and sample.value != 0:
+        elif sample.name == "node_textfile_scrape_error" and sample.value != 0:
             return "it cannot read a file of its textfile collector, and drops it"
     return ""
 

@@ -15,8 +15,7 @@ import pytest
 
 from flows.cli import exporter
 from flows.cli.main import main
-from tasks.monitoring.endpoint import fetched
-from tasks.monitoring.exposition import samples
+from tasks.monitoring.endpoint import fetched, samples
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep
@@ -41,7 +40,7 @@ def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 def values(port: int) -> dict[str, float]:
     """The samples without labels."""
-    return {one.family: one.value for one in samples(fetched("127.0.0.1", port, 20)) if not one.labels}
+    return {one.name: one.value for one in samples(fetched("127.0.0.1", port, 20)) if not one.labels}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -13,8 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from checks.watch.server import CLIENTS
-from tasks.monitoring.endpoint import fetched
-from tasks.monitoring.exposition import samples
+from tasks.monitoring.endpoint import fetched, samples
 from tasks.monitoring.metrics_server import ListenError, server_of
 
 
@@ -49,7 +48,7 @@ def status(port: int, method: str, path: str) -> int:
 
 def test_the_metrics_are_at_one_path(port: int) -> None:
     """As text that our own verification reads."""
-    assert ['q"\n'] == [sample.label("x") for sample in samples(fetched("127.0.0.1", port, 5))]
+    assert ['q"\n'] == [sample.labels["x"] for sample in samples(fetched("127.0.0.1", port, 5))]
     assert [200, 404, 405] == [
         status(port, *words)
         for words in (("GET", "/metrics"), ("GET", "/metrics/../x"), ("POST", "/metrics"))

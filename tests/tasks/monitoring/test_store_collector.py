@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.samples import Sample
 
 from checks.model import Report
 from checks.watch.families import FAMILIES, Source
-from tasks.monitoring.exposition import Sample, samples
+from tasks.monitoring.endpoint import samples
 from tasks.monitoring.store_collector import StoreCollector
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
@@ -39,7 +40,13 @@ class Scraped:
         registry = CollectorRegistry()
         registry.register(self.collector)
         text = generate_latest(registry).decode()
-        return {(sample.family, sample.labels): sample.value for sample in samples(text)}
+        return {
+            (
+                sample.name,
+                ",".join(f'{name}="{value}"' for name, value in sample.labels.items()),
+            ): sample.value
+            for sample in samples(text)
+        }
 
 
 def scraped(store: FolderStore, **named: float) -> Scraped:
@@ -280,15 +287,15 @@ def test_hostile_names_are_escaped_and_cut(tmp_path: Path) -> None:
     """A record is written on the flow's machine, and may come from another one all the same."""
     store = FolderStore(tmp_path / "store")
     keep(store, 0, healthy(), cluster=HOSTILE)
-    names = {sample.label("cluster") for sample in series_text(store)}
+    names = {sample.labels.get("cluster", "") for sample in series_text(store)}
 
     assert 2 == len(names)
     [name] = names - {""}
     assert name.startswith('a"b\\c d{}') and len(name) <= 128 and "\x1b" not in name
 
 
-def series_text(store: FolderStore) -> list[Sample]:
+def series_text(store: FolderStore) -> tuple[Sample, ...]:
     """The samples of one scrape."""
     registry = CollectorRegistry()
     registry.register(scraped(store).collector)
-    return list(samples(generate_latest(registry).decode()))
+    return samples(generate_latest(registry).decode())
