@@ -199,6 +199,8 @@ async def _run_in_job(session: Session, request: GateRequest) -> Outcome:
                     continue
                 return refused_outcome(session, judged, published, answer, starts.said)
             judged = await next_start(session, session.checking, starts)
+    except RunCancelled:  # whoever cancels does not wait for what its nodes wrote
+        raise
     except Exception as error:
         await note_training(session)
         if not isinstance(error, SESSION_ERRORS):

@@ -18,7 +18,7 @@ from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.collect import LOG_BYTES, keep_logs
+from tasks.collect import LOG_BYTES, keep_logs, training_begun
 from tasks.finish import launch_decision
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, open_gate_context
@@ -27,6 +27,7 @@ from tasks.gate.lease.lease import TRAIN
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.links import run_links
 from tasks.gate.outcome import (
+    MAY_HAVE_STARTED,
     MOST_LOGS,
     NOT_STARTED,
     Ending,
@@ -63,22 +64,37 @@ def cancelled_outcome(session: Session, ended: bool | None = None) -> Outcome:
 
     `ended`: whether its training was ended; by default whether it ends with the session.
     """
-    job = session.training or (session.keeper.lease.job(TRAIN) if session.trained else "")
+    begun = _begun(session)
+    job = "" if begun is False else session.training or session.keeper.lease.job(TRAIN)
     state = JobState.CANCELLED if (session.may_run(job) if ended is None else ended) else JobState.UNKNOWN
     judged = session.judged
-    if judged is not None and session.launches and not job:
-        judged = replace(judged, context=replace(judged.context, training=NOT_STARTED))
+    if judged is not None and session.launches and not begun:
+        shown = NOT_STARTED if begun is False else MAY_HAVE_STARTED
+        judged = replace(judged, context=replace(judged.context, training=shown))
     return Outcome(
         session.gate_id,
         Ending.CANCELLED,
-        launch_decision(session, session.answer) if job else None,
+        launch_decision(session, session.answer) if begun else None,
         judged,
-        _training(session, job, state) if job else None,
+        replace(_training(session, job, state), certain=bool(begun)) if job else None,
         "",
         placement=session.placed,
         answer=session.answer,
         started=bool(session.begun),
     )
+
+
+def _begun(session: Session) -> bool | None:
+    """Whether the training was started; None where only the nodes of its job know that, and what they wrote cannot be read in time."""
+    job = session.keeper.lease.job(TRAIN)
+    if session.training or session.trained:
+        return True
+    if session.judged is None or not session.in_job or job not in session.begun:
+        return False
+    try:
+        return limited(LOGS_S, lambda: training_begun(session, job))
+    except (OSError, TimeoutError):
+        return None
 
 
 def _training(session: Session, job: str, state: JobState) -> Training:

@@ -46,7 +46,7 @@ from tasks.gate.job_failures import (
 from tasks.gate.job_times import JobTimes, SilenceNotices
 from tasks.gate.jobs import JobEnd, images_of
 from tasks.gate.progress import Progress, report_progress
-from tasks.gate.session import Session, is_unanswered
+from tasks.gate.session import Session
 from tasks.launchers.base import Delays, JobState, JobStatus, LaunchError
 from tasks.launchers.log_end import read_log
 from tasks.orchestration.artifacts import ProgressArtifact
@@ -196,9 +196,9 @@ async def follow_job(
     status = JobStatus(JobState.UNKNOWN, "not asked yet", "", {})
     while True:
         await raise_if_stopped(session, stop)
-        session.seen[job] = status = await ask_state(launcher, job, _patience_s(clock), status)
+        status = await ask_state(launcher, job, _patience_s(clock), status)
         now = time.monotonic()
-        times.add(status, now - last)
+        session.seen[job] = status = times.settle(status, now - last, trains or session.in_job)
         ran = ran or status.state is JobState.RUNNING
         last = now
         if trains:
@@ -208,7 +208,7 @@ async def follow_job(
             if status.state.final:
                 session.ended(job)
             return JobEnd(job, status, ran=ran)
-        unheard = trains and is_unanswered(status)
+        unheard = trains and status.state is JobState.UNKNOWN
         if clock is not None and time.monotonic() >= clock.gives_up_at and not unheard:
             if ends:
                 session.end_soon(job)
@@ -259,6 +259,12 @@ def has_trained(session: Session, job: str, attempt: str) -> bool | None:
     if attempt and len(list(begun.glob("*"))) >= session.setting.declared.nodes:
         return True
     return False if known else None
+
+
+def training_begun(session: Session, job: str) -> bool | None:
+    """Whether a node of any start of the job has become the command; None where that is not known."""
+    known = fetch_output(session, job)
+    return any((session.folder / job).glob("*/started/*")) or (False if known else None)
 
 
 def fetch_final_output(session: Session, job: str) -> Path:

@@ -7,16 +7,13 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from tasks.launchers.base import JobState, JobStatus, Launcher, Trouble
+from tasks.launchers.base import JobState, JobStatus, Launcher
 from tasks.launchers.interruption import interruptible
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# Judgement: an engine of several servers may forget a job for seconds, and says so no more than this often in a row.
-DELETED_LOOKS, DELETED_PAUSE_S = 4, 5.0
 
 
 async def run_to_end(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,21 +73,9 @@ async def run_within(seconds: float, function: Callable[P, R], *args: P.args, **
 
 
 async def ask_state(launcher: Launcher, job: str, patience_s: float, last: JobStatus) -> JobStatus:
-    """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last.
-
-    A job that was seen, and that its engine no longer has however often it is asked, was deleted: that is its end.
-    """
-    looks = 0
+    """The job's state. If the engine does not answer in time it is UNKNOWN, for the start that was seen last."""
     try:
-        while (status := await run_within(patience_s, launcher.state, job)).absent:
-            looks += 1
-            if last.state is JobState.UNKNOWN or looks == DELETED_LOOKS:
-                break
-            await asyncio.sleep(min(launcher.poll_s, DELETED_PAUSE_S))
+        return await run_within(patience_s, launcher.state, job)
     except TimeoutError as error:
         said = f"the engine does not answer: {error}"
         return JobStatus(JobState.UNKNOWN, said, last.attempt, last.exit_codes)
-    if not status.absent or last.state is JobState.UNKNOWN:
-        return status
-    said = f"somebody has deleted it: {status.detail}"
-    return replace(last, state=JobState.CANCELLED, trouble=Trouble.STOPPED, detail=said)

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.session import Session, is_unanswered
-from tasks.launchers.base import JobState, JobStatus, Launcher
+from tasks.launchers.base import JobState, JobStatus, Launcher, Trouble
 from tasks.notifiers.deliver import page_owner
 from tasks.text.redact import redact
 
 HOUR_S = 3600.0
+# Judgement: for how long an engine may forget a job that it has listed (a controller that fails over, an API server that is restored)
+# until the job counts as deleted: one that may train, and one that only checks.
+FORGETS_TRAINING_S, FORGETS_CHECKS_S = 600.0, 60.0
 
 
 @dataclass
 class JobTimes:
     """How long a job has waited for its machines without a break, run, been without a known state, and been unknown to its engine; in
-    seconds.
+    seconds. `listed` is what the engine said of it last, where it has said anything.
     """
 
     waited_s: float = 0.0
     ran_s: float = 0.0
     silent_s: float = 0.0
     absent_s: float = 0.0
+    listed: JobStatus | None = None
+
+    def settle(self, status: JobStatus, seconds: float, trains: bool) -> JobStatus:
+        """The status, after the job has spent that time in it. A job that was listed, and that its engine has not had any more for
+        long enough, was deleted: that is its end.
+        """
+        self.add(status, seconds)
+        if status.state is not JobState.UNKNOWN:
+            self.listed = status
+        limit_s = FORGETS_TRAINING_S if trains else FORGETS_CHECKS_S
+        if self.listed is None or self.absent_s <= limit_s:
+            return status
+        reason = (
+            f"the engine has had no such job for {limit_s:.0f} s, so somebody has deleted it: {status.detail}"
+        )
+        return replace(self.listed, state=JobState.CANCELLED, trouble=Trouble.STOPPED, detail=reason)
 
     def add(self, status: JobStatus, seconds: float) -> None:
         """Add the time that the job spent in that state."""
@@ -39,7 +58,7 @@ class JobTimes:
             return f"it was still {status.state.value} after {limit_s:.0f} s"
         if self.waited_s > launcher.start_s:
             return f"it did not start within {launcher.start_s:.0f} s"
-        if self.absent_s > launcher.silence_s:
+        if self.absent_s > launcher.silence_s and self.listed is None:
             return f"the engine has had no such job for {launcher.silence_s:.0f} s"
         if self.silent_s > launcher.silence_s and not trains:
             return f"the engine reported nothing about it for {launcher.silence_s:.0f} s"

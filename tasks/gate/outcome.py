@@ -32,6 +32,7 @@ NOT_STARTED = "Training was not started."
 MAY_HAVE_STARTED = (
     "It is not known whether the training was started, because what its nodes wrote cannot be read."
 )
+MAY_TRAIN = "its job, in which nodes may have started the training,"
 STARTED_BY_NODES = "The nodes had started the training."
 # What to do about a training that failed on machines that had passed.
 TRAINING_FAILED = (
@@ -106,7 +107,7 @@ class JudgedReport:
 @dataclass(frozen=True)
 class Training:
     """The training job as it was last seen. `cause` says in one sentence why it failed, `detail` what is known besides; `node` is the
-    one whose log has the cause, "" where no single one has.
+    one whose log has the cause, "" where no single one has. `certain` is False where only its nodes know whether they started it.
     """
 
     job_id: str
@@ -114,6 +115,7 @@ class Training:
     detail: str = ""
     cause: str = ""
     node: str = ""
+    certain: bool = True
 
     @property
     def said(self) -> str:
@@ -226,7 +228,8 @@ def cancelled_by(outcome: Outcome, why: str, unended: str = "") -> Outcome:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
         before = f". Before, it had failed: {training.said}" if training.said else ""
-        left = f"the training that it had started was {was}{before}"
+        what = "the training that it had started" if training.certain else MAY_TRAIN
+        left = f"{what} was {was}{before}"
     said = f"{why} after the verdict {word}; {unended or left}"
     return replace(outcome, training=training, reason=said)
 

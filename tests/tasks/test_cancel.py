@@ -6,21 +6,25 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flows import gate
 from tasks import cancel
 from tasks.cancel import end_cancelled_gate, note_interruption
 from tasks.gate import session as sessions
-from tasks.gate.outcome import Decision, Ending, Outcome
+from tasks.gate.cancellation import RunCancelled
+from tasks.gate.outcome import Decision, Ending, Outcome, cancelled_by
 from tasks.gate.progress import LISTENER, LiveProgress
 from tasks.gate.session import Session
-from tasks.launchers.base import JobState, JobStatus
+from tasks.launchers.base import JobState, JobStatus, LaunchError, Placement
 from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
+MAY = "its job, in which nodes may have started the training,"
 GO = judged(healthy(2, 1))
 NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
 
@@ -59,6 +63,64 @@ def test_a_cancelled_run_keeps_how_it_ended(
         summary.decode().splitlines()[0].removeprefix("# ") if summary else None
     )
     assert (("cancel", TRAIN_JOB) in one.setting.launcher.calls) is trains  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("judged_as", [GO, NO_GO])
+@pytest.mark.parametrize("by_command", [False, True])
+@pytest.mark.parametrize(
+    ("there", "here", "error", "end"),
+    [
+        ("t1/started/node-0", "", None, "the training that it had started was ended"),
+        ("", "t1/started/node-0", LaunchError("AccessDenied"), "the training that it had started was ended"),
+        ("", "t1/agent/node-0.json", LaunchError("AccessDenied"), f"{MAY} was ended"),
+        ("", "", None, "no training was started"),
+    ],
+)
+def test_nodes_that_decided_by_themselves_may_have_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged_as: Any, by_command: bool,
+    there: str, here: str, error: LaunchError | None, end: str,
+) -> None:  # fmt: skip
+    """Whoever believes that nothing was started starts it twice. Their files count, and what is not known is said as that."""
+    engine = FakeEngine(Placement.IN_JOB, files={there: b""} if there else {})
+    if error is not None:
+        monkeypatch.setattr(engine, "fetch", lambda name, into: (_ for _ in ()).throw(error))
+    one = session(tmp_path, engine)
+    one.judged = judged_as
+    one.remember(TRAIN_JOB)
+    if here:
+        (one.folder / TRAIN_JOB / here).parent.mkdir(parents=True)
+        (one.folder / TRAIN_JOB / here).touch()
+    if by_command:
+        shown = LiveProgress(None)
+        token = LISTENER.set(shown)
+        with one:
+            note_interruption(one)
+        LISTENER.reset(token)
+        assert shown.outcome is not None
+        said = cancelled_by(shown.outcome, "cancelled by SIGTERM").reason
+    else:
+        said = cancelled(one, monkeypatch)
+
+    assert said.endswith(end) and ("cancel", TRAIN_JOB) in engine.calls
+
+
+def test_a_cancellation_waits_for_no_file_of_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs end first: what was trained is found out for the gate's other ends."""
+    calls: list[str] = []
+
+    async def fetches(*_: Any) -> None:
+        calls.append("fetch")
+
+    async def stops(*_: Any) -> None:
+        raise RunCancelled("the run was cancelled")
+
+    monkeypatch.setattr(gate, "note_training", fetches)
+    monkeypatch.setattr(gate, "_first_start", stops)
+    request: Any = SimpleNamespace(advanced=SimpleNamespace(ask_minutes=0))
+    with pytest.raises(RunCancelled):
+        asyncio.run(gate._run_in_job(SimpleNamespace(), request))  # type: ignore[arg-type]
+
+    assert [] == calls
 
 
 def test_what_was_started_is_a_fact_of_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from tasks.collect import CheckDeadline
-from tasks.gate.blocking_calls import ask_state, run_within
-from tasks.launchers.base import Delays, JobState, JobStatus, Trouble
+from tasks.gate.blocking_calls import run_within
+from tasks.launchers.base import Delays, JobState
 
 
 def test_waiting_for_machines_is_no_part_of_the_deadline() -> None:
@@ -62,51 +62,3 @@ def test_what_does_not_answer_is_left_behind() -> None:
     release.set()
 
     assert 7 == answer
-
-
-class Answers:
-    """A fake engine that gives these states in turn, and the last one for ever; "absent" is an answer that it has no such job."""
-
-    poll_s = 0.0
-
-    def __init__(self, *words: str) -> None:
-        self.words, self.asked = words, 0
-
-    def state(self, name: str) -> JobStatus:
-        """The next one."""
-        word = self.words[min(self.asked, len(self.words) - 1)]
-        self.asked += 1
-        if word == "absent":
-            return JobStatus(JobState.UNKNOWN, f"no job {name}", "", {}, absent=True)
-        return JobStatus(JobState(word), word, "a1", {"n0": 0})
-
-
-@pytest.mark.parametrize(
-    ("before", "words", "state", "asked"),
-    [
-        ("running", ("absent",), JobState.CANCELLED, 4),
-        ("pending", ("absent",), JobState.CANCELLED, 4),
-        ("running", ("absent", "running"), JobState.RUNNING, 2),
-        ("pending", ("absent", "absent", "absent", "pending"), JobState.PENDING, 4),
-        ("running", ("absent", "unknown"), JobState.UNKNOWN, 2),
-        ("running", ("absent", "succeeded"), JobState.SUCCEEDED, 2),
-        ("running", ("failed",), JobState.FAILED, 1),
-        ("unknown", ("absent",), JobState.UNKNOWN, 1),
-        ("unknown", ("pending",), JobState.PENDING, 1),
-    ],
-)
-def test_a_job_that_was_seen_and_that_its_engine_has_no_more_was_deleted(
-    before: str, words: tuple[str, ...], state: JobState, asked: int
-) -> None:
-    """An engine that forgets it for a moment, or has not heard of it yet right after the submit, is not believed."""
-    engine = Answers(*words)
-    last = JobStatus(JobState(before), before, "a1", {"n0": 0})
-    status = asyncio.run(ask_state(engine, "job", 5.0, last))  # type: ignore[arg-type]
-
-    assert (state, asked) == (status.state, engine.asked)
-    if state is JobState.CANCELLED:
-        assert (Trouble.STOPPED, "a1", "somebody has deleted it: no job job") == (
-            status.trouble,
-            status.attempt,
-            status.detail,
-        )

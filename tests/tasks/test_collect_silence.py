@@ -23,9 +23,13 @@ from tasks.gate.progress import LISTENER
 from tasks.gate.session import Session
 from tasks.launch import training_result
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError
+from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.sagemaker.launcher import SageMakerLauncher
+from tasks.launchers.slurm.options import SlurmOptions
 from tasks.store.base import StoreError
 from tests.sample_reports import healthy
 from tests.tasks.gate.test_predecessor import Heard
+from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
 
 RUNS = JobStatus(JobState.RUNNING, "Training", "t1", {})
@@ -125,12 +129,40 @@ def test_a_short_silence_pages_nobody(tmp_path: Path, pages: list[str]) -> None:
     assert pages == []
 
 
-def test_a_job_that_its_engine_no_longer_has_is_over(tmp_path: Path, pages: list[str]) -> None:
-    """The engine has answered; nothing was ended by the gate, and nobody says so."""
-    end, _, _ = followed(tmp_path, RUNS, ABSENT)
+# How long each launcher waits for an answer: local, sagemaker, and the default of slurm and kubernetes.
+SILENCES = {
+    "local": LocalLauncher.silence_s,
+    "sagemaker": SageMakerLauncher.silence_s,
+    "slurm": SlurmOptions().silence_s,
+    "kubernetes": options().silence_s,
+}
 
-    assert (end.late, end.may_run, end.status.state) == ("", False, JobState.CANCELLED)
-    assert "somebody has deleted it" in end.status.detail
+
+@pytest.mark.parametrize("launcher", SILENCES)
+@pytest.mark.parametrize("minutes", [1, 5, 9])
+@pytest.mark.parametrize("between", [(), (SILENT,)])
+def test_an_engine_that_forgets_a_training_for_minutes_does_not_lose_it(
+    tmp_path: Path, pages: list[str], launcher: str, minutes: int, between: tuple[JobStatus, ...]
+) -> None:
+    """A controller that fails over, or an API server that is restored, lists it again; silence before it changes nothing."""
+    forgets = [*between, *[ABSENT] * minutes]
+    end, one, _ = followed(tmp_path, RUNS, *forgets, RUNS, ENDED, silence_s=SILENCES[launcher])
+
+    assert (end.status, end.late, cancelled(one)) == (ENDED, "", False)
+
+
+@pytest.mark.parametrize("launcher", SILENCES)
+@pytest.mark.parametrize(("trains", "seconds"), [(True, 600), (False, 60)])
+@pytest.mark.parametrize("between", [(), (SILENT,)])
+def test_a_job_that_its_engine_no_longer_has_is_over(
+    tmp_path: Path, pages: list[str], launcher: str, trains: bool, seconds: int, between: tuple[JobStatus, ...]
+) -> None:  # fmt: skip
+    """The engine has answered; nothing was ended by the gate, and nobody says so. A minute is enough for a job that only checks."""
+    end, one, _ = followed(tmp_path, RUNS, *between, ABSENT, trains=trains, silence_s=SILENCES[launcher])
+
+    assert (end.late, end.may_run, end.status.state, cancelled(one)) == ("", False, JobState.CANCELLED, False)
+    assert end.status.attempt == "t1" and "so somebody has deleted it: no such job" in end.status.detail
+    assert f"no such job for {seconds} s" in end.status.detail
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ class SlurmLauncher:
             codes = dict(seen.exit_codes)
             return JobStatus(row.job_state, said, seen.current, codes, row.trouble, earlier=seen.earlier)
         ended = folder.ended()
-        if self._settling(name, row, ended, seen):
+        if self._settling(name, row, ended, folder, seen):
             said = "the job has ended, and not everything that its nodes wrote is here yet"
             if row is not None and row.state == FORGOTTEN:
                 said = "slurmctld does not list the job, and its script has recorded no end yet"
@@ -218,7 +218,7 @@ class SlurmLauncher:
         A record may be on its way here; one that is still missing after SETTLE_S was never written. Of a job that has begun to train
         srun's words are those of the training.
         """
-        if seen.current and list((folder.out / seen.current / "started").glob("*")):
+        if _has_trained(folder, seen):
             return {}
         ends = task_ends(folder.script_words(), row.nodes)
         lost = {node: end for node, end in ends.items() if node not in seen.hosts}
@@ -228,14 +228,19 @@ class SlurmLauncher:
         self._ended_since.pop(name, None)
         return lost
 
-    def _settling(self, name: str, row: Row | None, ended: ScriptEnd | None, seen: Attempts) -> bool:
-        """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here."""
+    def _settling(
+        self, name: str, row: Row | None, ended: ScriptEnd | None, folder: SharedJobFolder, seen: Attempts
+    ) -> bool:
+        """Whether files of a job that ended by itself, or that nobody lists, may still be on their way here. A training may also be
+        listed again, by a slurmctld that gets its state back.
+        """
         by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
         whole = seen.hosts and len(seen.exit_codes) == len(seen.hosts)
         if ended is not None and (whole or ended.overdue):
             return False
         since = self._over_since.setdefault(name, time.monotonic())
-        return by_itself and time.monotonic() - since < SETTLE_S
+        forgotten = row is not None and row.state == FORGOTTEN and _has_trained(folder, seen)
+        return by_itself and time.monotonic() - since < (self.silence_s if forgotten else SETTLE_S)
 
     def _final(self, name: str, folder: SharedJobFolder, seen: Attempts, final: FinalState) -> JobStatus:
         try:
@@ -324,10 +329,15 @@ def _without(lost: Mapping[str, TaskEnd], row: Row) -> FinalState:
     return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others, codes, words)
 
 
+def _has_trained(folder: SharedJobFolder, seen: Attempts) -> bool:
+    """Whether a node of the job's current start has become the command."""
+    return bool(seen.current) and any((folder.out / seen.current / "started").glob("*"))
+
+
 def _waits(folder: SharedJobFolder, seen: Attempts) -> list[str]:
     """On which nodes a training has failed, and how long the script waits for the others; nothing of a job that only checks."""
     failed = _failed(seen)
-    if not failed or not any((folder.out / seen.current / "started").glob("*")):
+    if not failed or not _has_trained(folder, seen):
         return []
     grace_s = folder.failed_grace_s()
     return [

@@ -40,6 +40,7 @@ class Answers:
     sbatch: Said = TAKEN
     scancel: Said = DONE
     sinfo: Said = DONE
+    sacct: str = ""
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
@@ -53,6 +54,7 @@ class Answers:
             "sbatch": self.sbatch,
             "scancel": self.scancel,
             "sinfo": self.sinfo,
+            **({"sacct": Said(0, self.sacct, "")} if self.sacct else {}),
         }
         return told.get(argv[0], Said(1, "", "Slurm accounting storage is disabled"))
 
@@ -299,14 +301,32 @@ def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
     assert again == ended
 
 
+@pytest.mark.parametrize(
+    ("trains", "silence_s", "sacct", "state", "trouble"),
+    [
+        (False, 600.0, "", JobState.FAILED, Trouble.ENDED),
+        (True, 600.0, "", JobState.RUNNING, Trouble.NONE),  # a slurmctld that came back without its state may get it back
+        (True, 0.0, "", JobState.FAILED, Trouble.ENDED),
+        (True, 600.0, "5|RUNNING|n1|None\n", JobState.RUNNING, Trouble.NONE),
+        (True, 600.0, "5|CANCELLED by 1000|n1|None\n", JobState.CANCELLED, Trouble.STOPPED),
+    ],
+)  # fmt: skip
 def test_a_job_that_nobody_knows_is_over_at_last(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And has not succeeded."""
+    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
+    trains: bool, silence_s: float, sacct: str, state: JobState, trouble: Trouble,
+) -> None:  # fmt: skip
+    """And has not succeeded. A slurmctld that forgets a training for a while does not lose it; the accounting counts at once."""
     monkeypatch.setattr(launcher, "SETTLE_S", 0.0)
+    monkeypatch.setattr(launcher, "DRAINED_S", 0.0)
+    slurm.silence_s, answers.sacct = silence_s, sacct
     slurm.submit(slurm.plan(JOB))
+    for name in ("agent/n1.json", *(("started/n1",) if trains else ())):
+        path = folder(slurm) / "out" / "abcdef12" / name
+        path.parent.mkdir(parents=True)
+        path.write_text('{"exit_code": null}')
+    seen = slurm.state(NAME)
 
-    assert (slurm.state(NAME).state, slurm.state(NAME).trouble) == (JobState.FAILED, Trouble.ENDED)
+    assert (seen.state, seen.trouble, slurm.state(NAME).state) == (state, trouble, state)
 
 
 def test_a_held_job_that_cannot_be_ended_is_not_over(
