@@ -18,7 +18,7 @@ from checks.documents.report import digest, load
 from checks.exit_codes import Exit
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.collect import LOG_BYTES, keep_logs, training_begun
+from tasks.collect import LOG_BYTES, has_trained, keep_logs
 from tasks.finish import launch_decision
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, open_gate_context
@@ -92,7 +92,7 @@ def _begun(session: Session) -> bool | None:
     if session.judged is None or not session.in_job or job not in session.begun:
         return False
     try:
-        return limited(LOGS_S, lambda: training_begun(session, job))
+        return limited(LOGS_S, lambda: has_trained(session, job))
     except (OSError, TimeoutError):
         return None
 

@@ -252,19 +252,13 @@ def fetch_output(session: Session, job: str) -> bool:
     return True
 
 
-def has_trained(session: Session, job: str, attempt: str) -> bool | None:
-    """Whether every node of this start has become the command; None where that is not known, because its files cannot be fetched."""
-    known = bool(attempt) and fetch_output(session, job)
-    begun = session.folder / job / attempt / "started"
-    if attempt and len(list(begun.glob("*"))) >= session.setting.declared.nodes:
-        return True
-    return False if known else None
-
-
-def training_begun(session: Session, job: str) -> bool | None:
-    """Whether a node of any start of the job has become the command; None where that is not known."""
+def has_trained(session: Session, job: str, attempt: str = "") -> bool | None:
+    """Whether every node of this start has become the command, or without one any node of any start; None where that is not known,
+    because the files cannot be fetched.
+    """
     known = fetch_output(session, job)
-    return any((session.folder / job).glob("*/started/*")) or (False if known else None)
+    begun = len(list((session.folder / job).glob(f"{attempt or '*'}/started/*")))
+    return begun >= (session.setting.declared.nodes if attempt else 1) or (False if known else None)
 
 
 def fetch_final_output(session: Session, job: str) -> Path:

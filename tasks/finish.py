@@ -19,7 +19,7 @@ from checks.judge.verdict import unstored
 from checks.model import Answer, Level
 from tasks import judge
 from tasks.approve import needs_approval
-from tasks.collect import training_begun
+from tasks.collect import has_trained
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease.lease import TRAIN, LeaseError, LeaseHeld
 from tasks.gate.outcome import (
@@ -310,7 +310,7 @@ def with_possible_training(session: Session, outcome: Outcome) -> Outcome:
     refused = judged is not None and outcome.decision in REFUSALS and outcome.training is None
     if judged is None or not refused or not session.in_job or job not in session.begun:
         return outcome
-    begun = training_begun(session, job)
+    begun = has_trained(session, job)
     if begun is False:
         return outcome
     status = session.setting.launcher.state(job)

@@ -324,7 +324,8 @@ class TrainingStart:
 
 def has_started(session: Session, job: str, status: JobStatus) -> bool:
     """Whether every node of this start has become the command."""
-    return status.state is JobState.RUNNING and bool(has_trained(session, job, status.attempt))
+    runs = status.state is JobState.RUNNING and bool(status.attempt)
+    return runs and bool(has_trained(session, job, status.attempt))
 
 
 def training_result(session: Session, verdict: JudgedReport, watched: JobEnd) -> LaunchResult:

@@ -29,10 +29,7 @@ from tasks.text.redact import redact
 
 NOT_STARTED = "Training was not started."
 # Of a refused job whose nodes decide by themselves.
-MAY_HAVE_STARTED = (
-    "It is not known whether the training was started, because what its nodes wrote cannot be read."
-)
-MAY_TRAIN = "its job, in which nodes may have started the training,"
+MAY_HAVE_STARTED = "It is not known whether the training was started: what its nodes wrote cannot be read."
 STARTED_BY_NODES = "The nodes had started the training."
 # What to do about a training that failed on machines that had passed.
 TRAINING_FAILED = (
@@ -228,7 +225,7 @@ def cancelled_by(outcome: Outcome, why: str, unended: str = "") -> Outcome:
         training = replace(training, state=JobState.UNKNOWN) if unended else training
         was = "ended" if training.state is JobState.CANCELLED else "left alone"
         before = f". Before, it had failed: {training.said}" if training.said else ""
-        what = "the training that it had started" if training.certain else MAY_TRAIN
+        what = "the training that it had started" if training.certain else "its job, which may have trained,"
         left = f"{what} was {was}{before}"
     said = f"{why} after the verdict {word}; {unended or left}"
     return replace(outcome, training=training, reason=said)

@@ -283,8 +283,8 @@ def test_starts_that_their_nodes_refuse_are_counted_after_a_go(tmp_path: Path, e
 @pytest.mark.parametrize(
     ("part", "readable", "said", "state"),
     [
-        ("truncated", False, "It is not known whether the training was started, because", "succeeded"),
-        ("healthy", False, "It is not known whether the training was started, because", "succeeded"),
+        ("truncated", False, "It is not known whether the training was started", "succeeded"),
+        ("healthy", False, "It is not known whether the training was started", "succeeded"),
         ("wrong", True, "Training was not started.", None),
         ("silent", True, "Training was not started.", None),
     ],

@@ -24,7 +24,7 @@ from tasks.store.layout import lease_key, outcome_key, report_key, summary_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.sessions import CHECK_JOB, TRAIN_JOB, FakeEngine, judged, session
 
-MAY = "its job, in which nodes may have started the training,"
+MAY = "its job, which may have trained,"
 GO = judged(healthy(2, 1))
 NO_GO = judged(wrong_sums(healthy(2, 1), "node-1/rank-1"))
 

@@ -28,6 +28,7 @@ NAME = JOB.name
 REFUSED = Said(1, "", "sbatch: error: Batch job submission failed: Invalid account")
 TAKEN = Said(0, "5\n", "")
 DONE = Said(0, "", "")
+NO_ACCOUNTS = Said(1, "", "Slurm accounting storage is disabled")
 SILENT = Said(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
 
 
@@ -40,7 +41,7 @@ class Answers:
     sbatch: Said = TAKEN
     scancel: Said = DONE
     sinfo: Said = DONE
-    sacct: str = ""
+    sacct: Said = NO_ACCOUNTS
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
@@ -54,9 +55,9 @@ class Answers:
             "sbatch": self.sbatch,
             "scancel": self.scancel,
             "sinfo": self.sinfo,
-            **({"sacct": Said(0, self.sacct, "")} if self.sacct else {}),
+            "sacct": self.sacct,
         }
-        return told.get(argv[0], Said(1, "", "Slurm accounting storage is disabled"))
+        return told.get(argv[0], NO_ACCOUNTS)
 
 
 @pytest.fixture
@@ -301,34 +302,6 @@ def test_a_training_that_failed_on_a_node_says_so_while_it_runs_and_at_its_end(
     assert again == ended
 
 
-@pytest.mark.parametrize(
-    ("trains", "silence_s", "sacct", "state", "trouble"),
-    [
-        (False, 600.0, "", JobState.FAILED, Trouble.ENDED),
-        (True, 600.0, "", JobState.RUNNING, Trouble.NONE),  # a slurmctld that came back without its state may get it back
-        (True, 0.0, "", JobState.FAILED, Trouble.ENDED),
-        (True, 600.0, "5|RUNNING|n1|None\n", JobState.RUNNING, Trouble.NONE),
-        (True, 600.0, "5|CANCELLED by 1000|n1|None\n", JobState.CANCELLED, Trouble.STOPPED),
-    ],
-)  # fmt: skip
-def test_a_job_that_nobody_knows_is_over_at_last(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
-    trains: bool, silence_s: float, sacct: str, state: JobState, trouble: Trouble,
-) -> None:  # fmt: skip
-    """And has not succeeded. A slurmctld that forgets a training for a while does not lose it; the accounting counts at once."""
-    monkeypatch.setattr(launcher, "SETTLE_S", 0.0)
-    monkeypatch.setattr(launcher, "DRAINED_S", 0.0)
-    slurm.silence_s, answers.sacct = silence_s, sacct
-    slurm.submit(slurm.plan(JOB))
-    for name in ("agent/n1.json", *(("started/n1",) if trains else ())):
-        path = folder(slurm) / "out" / "abcdef12" / name
-        path.parent.mkdir(parents=True)
-        path.write_text('{"exit_code": null}')
-    seen = slurm.state(NAME)
-
-    assert (seen.state, seen.trouble, slurm.state(NAME).state) == (state, trouble, state)
-
-
 def test_a_held_job_that_cannot_be_ended_is_not_over(
     answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,41 +347,3 @@ def test_the_reason_of_a_node_may_come_a_moment_after_the_end(answers: Answers, 
     answers.sinfo = Said(0, "Prolog error\n", "")
 
     assert (first.state, slurm.state(NAME).trouble) == (JobState.RUNNING, Trouble.SERVICE)
-
-
-LAUNCH_FAILED = "srun: error: task 1 launch failed: Slurmd could not connect IO\n"
-EXITED = "srun: error: n2: task 1: Exited with exit code 127\n"
-
-
-@pytest.mark.parametrize(
-    ("log", "files", "settle_s", "over"),
-    [
-        (LAUNCH_FAILED, ("agent/n1",), 3600.0, True),
-        (EXITED, ("agent/n1",), 0.0, True),
-        (EXITED, ("agent/n1",), 3600.0, False),  # its record may be on its way
-        (EXITED, ("agent/n1", "agent/n2"), 0.0, False),  # an agent that ended after its report
-        (EXITED, ("agent/n1", "started/n1"), 0.0, False),  # a training
-        ("", ("agent/n1",), 0.0, False),
-    ],
-)
-def test_a_node_on_which_no_agent_ran_ends_the_job(
-    answers: Answers, slurm: SlurmLauncher, monkeypatch: pytest.MonkeyPatch,
-    log: str, files: tuple[str, ...], settle_s: float, over: bool,
-) -> None:  # fmt: skip
-    """The other nodes would wait for it for minutes. It is named, and the codes of the others say nothing."""
-    slurm.submit(slurm.plan(JOB))
-    monkeypatch.setattr(launcher, "SETTLE_S", settle_s)
-    monkeypatch.setattr(submit, "cancel", lambda *_: None)
-    answers.squeue = "5|RUNNING|n[1-2]|None\n"
-    for name in files:
-        path = folder(slurm) / "out" / "abcdef12" / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('{"exit_code": null}')
-    (folder(slurm) / "slurm.log").write_text(f"prelaunch: start 1 of job 5\n{log}")
-    status = slurm.state(NAME)
-
-    assert (over, status) == (status.state.final, slurm.state(NAME))
-    if over:
-        assert (JobState.FAILED, Trouble.ENDED, ("n1",)) == (status.state, status.trouble, status.ended)
-        assert ({"n2": 127} if log == EXITED else {}) == status.exit_codes
-        assert status.detail.startswith("n2: ")
