@@ -17,6 +17,7 @@ from checks.facts.instances import Facts
 from checks.facts.profile_options import DEADLINE_S
 from checks.model import SCHEMA_VERSION, Declared, NodeName, Planned, Profile
 from checks.value_types import SPARSE, Range, Text
+from checks.version import ENGINE
 
 BUNDLE_BYTES = 1 << 20
 
@@ -34,6 +35,7 @@ class Bundle:
     The digests of the facts and of the catalogue must equal the node's own, so that node and gate judge alike. `topology`
     describes the switches to which each node is connected; it is None where the gate file describes none. `certificates` say which
     checks a node may skip; `raised` are the numbers of `--option` in the policy, as CHECK.NAME=NUMBER.
+    `version` is the gate's of Prelaunch.
     """
 
     schema_version: Version
@@ -52,6 +54,7 @@ class Bundle:
     skip: tuple[str, ...] = ()
     certificates: Certificates = field(default=NO_CERTIFICATES, metadata=SPARSE)
     raised: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    version: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def make(
         topology,
         skip,
         raised=raised,
+        version=ENGINE,
     )
 
 

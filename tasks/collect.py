@@ -12,13 +12,13 @@ are kept in the store beside the report.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import math
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from prefect import task
@@ -316,29 +316,29 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     try:
         folder, problems = limited(session.left_s(), lambda: fetch_final_output(session, watched.job)), []
     except (LaunchError, OSError) as error:
-        folder, problems = (
-            session.folder / watched.job,
-            [one_line(f"the reports could not be fetched: {error}")],
-        )
+        folder = session.folder / watched.job
+        problems = [one_line(f"the reports could not be fetched: {error}")]
     limit_s = session.left_s() / 2  # what the engine says beside the reports must not cost the verdict
     files = node_reports.read_files(folder, watched.status.attempt)
     # A node that hangs has not ended, and its log is the one that somebody needs; last, because its engine may not answer for it.
     unfinished = node_reports.unfinished_nodes(bundle, files, watched.decoded)[:LOGGED_NODES]
     logged = tuple(dict.fromkeys([*nodes_to_log(bundle, watched.status), *unfinished]))
-    _keep(lambda: keep_evidence(session, folder / watched.status.attempt), "raw output", limit_s)
-    _keep(lambda: keep_logs(session.setting, session.gate_id, watched.job, logged), "the logs", limit_s)
-    _keep(lambda: keep_state_history(session, watched.job, watched.status), "the engine's messages", limit_s)
+    _keep(partial(keep_evidence, session, folder / watched.status.attempt), "raw output", limit_s)
+    logs: dict[str, str] = {}
+    keep = partial(keep_logs, session.setting, session.gate_id, watched.job, logged, logs.__setitem__)
+    _keep(keep, "the logs", limit_s)
+    _keep(partial(keep_state_history, session, watched.job, watched.status), "the engine's messages", limit_s)
     if not files and not problems:
-        require_reports(watched)
+        require_reports(watched, logs.values())
     bundle = replace(bundle, certificates=session.certificates)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
     report = with_engine_identity(report, watched.status.machines)
     session.proof += starts_said(folder, watched.status)
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
-        report = dataclasses.replace(report, ends=tuple(_ends(bundle, files, watched, session)))
+        report = replace(report, ends=tuple(_ends(bundle, files, watched, session)))
     collection = tuple(map(redacted, (*report.collection, *problems)))
-    return dataclasses.replace(report, collection=collection, images=images_of(session.setting))
+    return replace(report, collection=collection, images=images_of(session.setting))
 
 
 def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str]]) -> Report:

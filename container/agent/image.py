@@ -7,15 +7,14 @@ from checks.bundle import Bundle
 from checks.check import Check
 from checks.facts.builtin import builtin
 from checks.model import Skip
-from checks.version import ENGINE
-
-BUILD = "Build the image with the gate's version of Prelaunch (container/create-image.sh), push it, and name it in the gate file."
+from checks.version import BUILD_IMAGE, ENGINE
 
 
 def image_fault(bundle: Bundle) -> str:
     """What this image lacks for the checks of the bundle, with the remedy; "" if it lacks nothing that they must have."""
-    if bundle.facts != builtin().digest:
-        return f"the image is of another version of Prelaunch than the gate: it has {ENGINE}, with other tables of facts. {BUILD}"
+    if (other := bundle.facts != builtin().digest) or bundle.version not in (ENGINE, ""):
+        tables = ", with other tables of facts" if other else ""
+        return f"the image has Prelaunch {ENGINE}, and the gate {bundle.version or 'an earlier version'}{tables}. {BUILD_IMAGE}"
     from checks.catalog import CATALOG
 
     modules = image_requirements.needed(check for check in CATALOG if _is_required(check, bundle))
@@ -23,7 +22,7 @@ def image_fault(bundle: Bundle) -> str:
         try:
             image_requirements.load(name)
         except ImportError as error:
-            return f"the image cannot import {name}, which the checks of GPUs need: {error}. Install nvidia-ml-py in it. {BUILD}"
+            return f"the image cannot import {name}, which the checks of GPUs need: {error}. Install nvidia-ml-py in it. {BUILD_IMAGE}"
     return ""
 
 

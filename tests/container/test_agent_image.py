@@ -15,6 +15,7 @@ from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Skip
 from checks.policy import CheckPolicy, Policy
+from checks.version import ENGINE
 from container.agent import agent_run, image, settings
 from container.agent.settings import Verb
 from container.agent.signals import Signals
@@ -44,13 +45,19 @@ def without_pynvml(name: str) -> object:
     ("bundle", "said"),
     [
         (a_bundle(), "cannot import pynvml"),
-        (replace(a_bundle(), facts="0" * 64), "another version of Prelaunch than the gate"),
-        (replace(a_bundle(0), facts="0" * 64), "another version of Prelaunch than the gate"),
+        (replace(a_bundle(), facts="0" * 64), f"has Prelaunch {ENGINE}, and the gate {ENGINE}, with other tables of facts"),
+        (replace(a_bundle(0), facts="0" * 64), f"has Prelaunch {ENGINE}, and the gate {ENGINE}, with other tables of facts"),
+        (replace(a_bundle(), version="0.0.9"), f"has Prelaunch {ENGINE}, and the gate 0.0.9. Build"),
+        (replace(a_bundle(), facts="0" * 64, version=""), "and the gate an earlier version, with other tables of facts"),
+        (replace(a_bundle(0), version=""), ""),
         (a_bundle(0), ""),
         (a_bundle(policy=with_lines(lambda line: replace(line, required=False))), ""),
         (a_bundle(policy=with_lines(lambda line: replace(line, accept_skips=(Skip.TOOL_MISSING,)))), ""),
     ],
-    ids=["no pynvml", "other facts", "other facts, no GPU", "no GPU", "nothing is required", "the policy accepts it"],
+    ids=[
+        *("no pynvml", "other facts", "other facts, no GPU", "other version", "no version", "a bundle of 0.1.0"),
+        *("no GPU", "nothing is required", "the policy accepts it"),
+    ],
 )  # fmt: skip
 def test_what_an_image_lacks_is_said_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, bundle: Bundle, said: str

@@ -96,6 +96,7 @@ ACTIONS = {
     "ec2:DeleteNetworkInterface": _on(INTERFACE, keys="ec2:Region"),
     "ec2:DeleteNetworkInterfacePermission": _on(INTERFACE, keys="ec2:Region"),
     "ec2:DescribeDhcpOptions": _on(keys="ec2:Region"),
+    "ec2:DescribeInstanceTypeOfferings": _on(keys="ec2:Region"),
     "ec2:DescribeNetworkInterfaces": _on(keys="ec2:Region"),
     "ec2:DescribeRouteTables": _on(keys="ec2:Region"),
     "ec2:DescribeSecurityGroups": _on(keys="ec2:Region"),

@@ -27,6 +27,12 @@ UNNAMED = Complete(
     "the output does not name its collective, and its numbers fit several, so the rate cannot be judged. Include the command "
     "line that started it (such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
 )
+UNKNOWN_NETWORK = Complete(
+    "several hosts took part, and nothing shows what carried the data. Give the log of NCCL as well, or --instance-type"
+)
+SMALL_MESSAGES = Complete(
+    f"no message of {LEAST_NETWORK_BYTES >> 20} MiB or more, of a kind that tells the network's rate. Run all_reduce_perf with -e 1G"
+)
 UNDECLARED = Complete(
     "no instance type is declared, so it is unknown what should have carried the data. Give --instance-type"
 )
@@ -90,7 +96,7 @@ def read(text_: str, asked: ReadOptions) -> Reading:
 
 
 def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> Reading:
-    unread = [f"{_named(run)}: {why}" for run in runs for why in faults(run)]
+    unread = [_fault(run, why) for run in runs for why in faults(run)]
     if asked.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
     declared = asked.declared.ranks if asked.declared else None
@@ -116,6 +122,12 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
     return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(found)}", tuple(parts), tuple(dict.fromkeys(unread)))
 
 
+def _fault(run: Run, why: str) -> str:
+    """A fault of the run; where its output is whole, that is not asked for."""
+    said = f"{_named(run)}: {why}"
+    return Complete(f"{said}. Run it again") if nccl_tests_result.is_whole(run) else said
+
+
 def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
     instance = _instance(asked)
     nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
@@ -123,7 +135,8 @@ def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
     if text_ and not text_.endswith("\n"):
         unread.append("the last line is not complete: the log was truncated")
     if asked.declared and found.ranks not in (0, asked.declared.ranks):
-        unread.append(f"{asked.declared.ranks} ranks are declared, but the log is of {found.ranks}")
+        said = f"{asked.declared.ranks} ranks are declared, but the log is of {found.ranks}. Correct --nodes"
+        unread.append(Complete(said))
     if instance is None:
         unread.append(UNDECLARED)
     parts = [_transport(found, instance, nodes)] if found.channels else []
@@ -173,7 +186,7 @@ def _about_log(found: Log, nodes: int) -> Iterator[str]:
     if not found.begun:
         yield "no communicator is initialised in this log, so it is only a part of one"
     if not found.channels:
-        yield "no line shows the transport of a channel"
+        yield Complete("no line shows the transport of a channel. Give the log of a run with NCCL_DEBUG=INFO")
     if found.unfinished:
         yield f"the initialisation of {found.unfinished} communicators did not complete: the log was truncated, or NCCL failed"
     if found.up < found.ranks:
@@ -233,17 +246,11 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
     For a sum or a gather, each node must receive the others' part of every message, whatever the algorithm.
     """
     if instance is None or instance.network_gbit_s is None:
-        return (
-            [],
-            "several hosts took part: only NCCL's log, or a declared instance type with a known network, shows what carried the data",
-        )
+        return [], UNKNOWN_NETWORK
     told = [(run, row) for run in runs if _part_received(run, nodes) for row in run.rows]
     largest = max((row.size_bytes for _, row in told), default=0)
     if largest < LEAST_NETWORK_BYTES:
-        return (
-            [],
-            f"no message of {LEAST_NETWORK_BYTES >> 20} MiB or more, of a kind that tells the network's rate",
-        )
+        return [], SMALL_MESSAGES
     rates = [
         (8 * _part_received(run, nodes) * min(half.algbw_gbps for half in row.placements), row.line)
         for run, row in told

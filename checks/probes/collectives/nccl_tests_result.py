@@ -138,6 +138,12 @@ def faults(run: Run) -> tuple[str, ...]:
     return tuple(found)
 
 
+def is_whole(run: Run) -> bool:
+    """Whether nothing of the run's output is missing, whatever is wrong with the run."""
+    ended = bool(run.rows) and run.concluded and not rows_missing(run)
+    return ended and run.footer is not None and _average_fits(run.rows, run.footer)
+
+
 def metrics(runs: Sequence[Run], declared_ranks: int | None = None) -> dict[str, Value]:
     """One value per run, in the order of `programs`, for runs with rows and a footer.
 

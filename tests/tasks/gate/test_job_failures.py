@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from checks import bundle as bundles
+from checks.documents.report import NodeReport, dump_plain
+from checks.facts.builtin import builtin
+from checks.model import SCHEMA_VERSION, Declared, Node, Profile
+from tasks.collect import merge_reports
 from tasks.gate.job_failures import end_said, require_reports, starts_said
 from tasks.gate.jobs import JobEnd
 from tasks.launchers.base import (
@@ -19,7 +24,10 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
+from tests.sample_reports import POLICY
+from tests.tasks.sessions import CHECK_JOB, FakeEngine, session
 
+CPU = bundles.make("g-1", Declared("cpu", 2, 0, 1, ("node-0", "node-1")), Profile.QUICK, POLICY, builtin())
 LATE = "it did not start within 60 s and was ended"
 
 
@@ -88,3 +96,82 @@ def test_a_job_that_was_started_again_says_which_node_was_lost(
 
     assert said == "".join(starts_said(tmp_path, status))
     assert () == starts_said(tmp_path, replace(status, attempt=tokens[0]))
+
+
+NO_AGENT = (
+    "/usr/bin/python3: No module named container.agent",
+    "python3: Error while finding module specification for 'container.agent' (ModuleNotFoundError: No module named 'container')",
+)
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NONE, Trouble.ENDED])
+@pytest.mark.parametrize("where", ["log", "engine"])
+@pytest.mark.parametrize("words", [*NO_AGENT, "Traceback ...\n" + NO_AGENT[1] + "\n"])
+def test_an_image_without_the_agent_is_a_wrong_request(
+    tmp_path: Path, trouble: Trouble, where: str, words: str
+) -> None:
+    """From the log of a node, or from the engine's own words; with the remedy, and without a verdict on any machine."""
+    one = session(tmp_path, FakeEngine(log=words if where == "log" else ""))
+    one.setting.bundle = lambda gate_id: CPU  # type: ignore[method-assign]
+    status = JobStatus(
+        JobState.FAILED, words if where == "engine" else "exit code 1", "", {"node-0": 1}, trouble
+    )
+
+    with pytest.raises(LaunchRejected, match=r"no container\.agent.*create-image\.sh"):
+        merge_reports(one, JobEnd(CHECK_JOB, status))
+
+
+@pytest.mark.parametrize(
+    "words", ["No module named 'torch'", "No module named 'containers'", "mycontainer.agent is missing"]
+)
+def test_another_missing_module_is_not_the_agent(words: str) -> None:
+    """It is what it was: no reports, so nothing is known."""
+    status = JobStatus(JobState.FAILED, words, "", {"node-0": 1}, Trouble.ENDED)
+
+    require_reports(JobEnd(CHECK_JOB, status), [words])
+
+
+MACHINES = (
+    ("instance_id", "i-0aa1", "i-0bb2"),
+    ("engine_node", "worker-1", "worker-7"),
+    ("product_uuid", "ec2a", "ec2b"),
+)
+
+
+@pytest.mark.parametrize("token", ["start1", "start2"])
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        *(({key: old}, {key: new}, f"; node-1 ({old}) was lost") for key, old, new in MACHINES),
+        *(({key: old}, {key: old}, "") for key, old, _ in MACHINES),
+        *(({key: old}, {}, "") for key, old, _ in MACHINES),
+        ({}, {"instance_id": "i-0bb2"}, ""),
+        ({"instance_id": "i-0aa1"}, {"engine_node": "worker-1"}, ""),  # not comparable
+        ({"instance_id": "i-0a", "engine_node": "w1"}, {"instance_id": "i-0b", "engine_node": "w7"}, "; node-1 (i-0a) was lost"),
+        ({"product_uuid": "ec2a"}, {"product_uuid": "ec20"}, "; node-1 (ec2a) was lost"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_was_replaced_below_its_name_is_named(
+    tmp_path: Path, token: str, before: dict[str, str], now: dict[str, str], said: str
+) -> None:
+    """Pods and hosts of SageMaker have the same names in each start; their reports say which machines they were."""
+    first = {"node-0": dict.fromkeys(before, "ec20"), "node-1": before}
+    wrote(tmp_path, "start0", first)
+    wrote(tmp_path, "start1", first if token == "start2" else {**first, "node-1": now})
+    wrote(tmp_path, "start2", {**first, "node-1": now})
+    earlier = tuple(f"start{number}" for number in range(int(token[-1])))
+    status = JobStatus(JobState.RUNNING, "", token, {}, earlier=earlier)
+
+    assert f"start {len(earlier) + 1} of {len(earlier) + 1}{said}" == "".join(starts_said(tmp_path, status))
+
+
+def wrote(folder: Path, token: str, nodes: dict[str, dict[str, str]]) -> None:
+    """What the nodes of a start left: their agents' records, and the reports of those that know their machine."""
+    declared = Declared("cpu", len(nodes), 0, 1, tuple(nodes))
+    for rank, (name, identity) in enumerate(nodes.items()):
+        node = Node(name, rank, token, "", False, identity)
+        report = NodeReport(SCHEMA_VERSION, "gate", "", Profile.QUICK, declared, (), node, ())
+        for path, data in (("agent", b"{}"), ("nodes", dump_plain(report))):
+            (folder / token / path).mkdir(parents=True, exist_ok=True)
+            if path == "agent" or identity:
+                (folder / token / path / f"{name}.json").write_bytes(data)

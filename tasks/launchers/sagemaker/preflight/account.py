@@ -165,9 +165,9 @@ def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) 
 
 
 def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A line for each type: botocore's own list of those that train (TrainingInstanceType)."""
+    """A line for each type: botocore's own list of those that train (TrainingInstanceType), and EC2's of those in the region."""
     known = tuple(clients.sagemaker.meta.service_model.shape_for("TrainingInstanceType").enum)
-    return tuple(_type(fleet, known) for fleet in asked.fleets)
+    return tuple(_type(fleet, known, asked, clients) for fleet in asked.fleets)
 
 
 def plan(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -237,7 +237,11 @@ def _machines(found: Mapping[str, Any], asked: Requirements, zones: set[str]) ->
         )
 
 
-def _type(fleet: Fleet, known: tuple[str, ...]) -> PreflightCheck:
+def _type(fleet: Fleet, known: tuple[str, ...], asked: Requirements, clients: Clients) -> PreflightCheck:
+    kind = fleet.kind.removeprefix("ml.")
+    if fleet.kind in known and not asked.plan and not _is_offered(kind, clients):
+        said = f"EC2 has no {kind} in {asked.region}, however long one waits"
+        return wrong(TYPE, said, "Choose a region that has this type, or another type.")
     if fleet.kind in known:
         return ok(TYPE, f"{fleet.nodes} x {fleet.kind}")
     near = nearest(fleet.kind, known)
@@ -245,3 +249,13 @@ def _type(fleet: Fleet, known: tuple[str, ...]) -> PreflightCheck:
         f"Did you mean {near}? A newer type needs a newer boto3." if near else "Update boto3, or correct it."
     )
     return wrong(TYPE, f"{fleet.kind} is no type for training that boto3 knows", remedy)
+
+
+def _is_offered(kind: str, clients: Clients) -> bool:
+    """Whether the region has machines of that type; True where EC2 does not say."""
+    named = [{"Name": "instance-type", "Values": [kind]}]
+    try:
+        found = ask(clients.ec2, "describe_instance_type_offerings", Filters=named)
+    except NotVisible:
+        return True
+    return bool(found["InstanceTypeOfferings"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checks.explain.reading import Broken, Kind, NotRecognised, ReadOptions
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, ReadOptions
 from checks.model import Answer, Verdict
 from checks.probes.collectives import explain
 from tasks.reports.explain import explain_text
@@ -13,6 +13,8 @@ from tests.corpus.nccl_cases import recorded, without
 from tests.public.inputs import all_reduce
 
 B300 = ReadOptions(declared("p6-b300.48xlarge", 2))
+SMALL = without(r"^ +(268435456|536870912|1073741824|2147483648|134217728) ")(recorded("two_nodes_2.17.txt"))
+P5, P5EN = ReadOptions(declared("p5.48xlarge", 1)), ReadOptions(declared("p5en.48xlarge", 2))
 
 
 def test_wrong_results_rest_on_their_rows() -> None:
@@ -36,7 +38,7 @@ def test_two_hosts_without_a_type_or_a_log_are_not_told() -> None:
     """The same output is a healthy g7e's, and a p6-b300's on TCP."""
     reading = explain.read(recorded("slow_network_2.17.txt"), ReadOptions())
 
-    assert any("shows what carried the data" in why for why in reading.unread)
+    assert any("nothing shows what carried the data" in why for why in reading.unread)
 
 
 def test_nccls_lines_in_the_same_file_are_read() -> None:
@@ -80,13 +82,29 @@ def test_too_few_devices_are_seen_without_the_lines_of_channels() -> None:
 
 def test_small_messages_tell_nothing_of_a_network() -> None:
     """Their rate is latency's."""
-    small = without(r"^ +(268435456|536870912|1073741824|2147483648|134217728) ")(
-        recorded("two_nodes_2.17.txt")
-    )
-    reading = explain.read(small, ReadOptions(declared("p5en.48xlarge", 2)))
+    reading = explain.read(SMALL, P5EN)
 
     assert not [part for part in reading.parts if part.check == "nccl.inter_node"]
     assert any("no message of 128 MiB" in why for why in reading.unread)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "whole"),
+    [
+        (recorded("slow_network_2.17.txt"), ReadOptions(), True),
+        (SMALL, P5EN, True),
+        (recorded("all_reduce_2.17.txt") + "n1: Test NCCL failure common.cu:958 'unhandled system error'\n", P5, True),
+        (recorded("all_reduce_2.17.txt").partition("# Out of bounds")[0], P5, False),
+        (recorded("log_efa.txt"), ReadOptions(declared("p5.4xlarge", 4)), True),
+        (without("via")(recorded("log_efa.txt")), ReadOptions(declared("p5.4xlarge", 2)), True),
+        (without("Init COMPLETE")(recorded("log_efa.txt")), ReadOptions(declared("p5.4xlarge", 2)), False),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_whole_is_not_asked_for_as_a_whole(text: str, asked: ReadOptions, whole: bool) -> None:
+    """What is missing in a whole text is something else, and the sentence says what to do about it."""
+    unread = explain.read(text, asked).unread
+
+    assert unread and whole is all(isinstance(why, Complete) for why in unread), unread
 
 
 def test_the_log_of_one_process_of_two_is_half_of_a_proof() -> None:

@@ -14,7 +14,7 @@ from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_job
 from tasks.launchers.sagemaker.preflight.probe import NotVisible, Probe, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
-from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, ROLE, answered, asked, looks
+from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, REGION, ROLE, answered, asked, looks
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
 
@@ -319,6 +319,26 @@ def test_a_type_that_nobody_trains_on() -> None:
     found = types(odd, answered(sagemaker=[]))
 
     assert [("instance type", WRONG)] == looks(found)
+
+
+@pytest.mark.parametrize(
+    ("offered", "plan_arn", "result"),
+    [
+        ({"InstanceTypeOfferings": [{"InstanceType": "p5.48xlarge", "Location": REGION}]}, "", OK),
+        ({"InstanceTypeOfferings": []}, "", WRONG),
+        ({"InstanceTypeOfferings": []}, PLAN_ARN, OK),  # the plan has its own place, such as a Local Zone
+        ("UnauthorizedOperation", "", OK),  # it is not known, and nothing is refused for that
+    ],
+)
+def test_a_region_without_the_type_is_wrong_and_no_capacity(
+    offered: dict[str, Any] | str, plan_arn: str, result: PreflightResult
+) -> None:
+    """However long one waits, there are none."""
+    wanted = asked("p5.48xlarge", 2, **({"training_plan_arn": plan_arn} if plan_arn else {}))
+    found = types(wanted, answered(sagemaker=[], ec2=[("describe_instance_type_offerings", offered)]))
+
+    assert [("instance type", result)] == looks(found)
+    assert result is OK or f"EC2 has no p5.48xlarge in {REGION}" in found[0].message
 
 
 def test_a_plan_that_is_not_there() -> None:
