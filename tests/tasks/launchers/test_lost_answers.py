@@ -1,0 +1,142 @@
+"""An engine that takes a job and whose answer is lost or late: the job is adopted, or it is named, and never a second one runs.
+
+The same of SageMaker, whose answers are other ones: sagemaker/test_submit_unseen.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.launchers.base import EngineUnavailable, JobHandle, Launcher, Plan
+from tasks.launchers.kubernetes import submit as kubernetes
+from tasks.launchers.kubernetes.api import EXISTS, KINDS, Kind, Refused
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
+from tasks.launchers.slurm import commands
+from tasks.launchers.slurm import submit as slurm
+from tasks.launchers.slurm.commands import Said
+from tasks.launchers.slurm.launcher import SlurmLauncher
+from tasks.launchers.slurm.options import SlurmOptions
+from tests.tasks.launchers.kubernetes.planned import JOB as POD_JOB
+from tests.tasks.launchers.kubernetes.planned import options
+from tests.tasks.launchers.slurm.test_batch_script import JOB
+
+LOST = Said(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+
+
+@dataclass
+class Slurm:
+    """slurmctld: one sbatch is not answered. Whether it took the job is `takes`; so often it is listed `late`."""
+
+    takes: bool
+    late: int
+    jobs: int = 0
+    lost: bool = False
+
+    def __call__(self, *argv: str, timeout_s: float = 0.0) -> Said:
+        """In the place of commands.run."""
+        if argv[0] == "sbatch":
+            first, self.lost = not self.lost, True
+            self.jobs += self.takes or not first
+            return LOST if first else Said(0, f"{4 + self.jobs}\n", "")
+        if self.jobs and self.late:
+            self.late -= 1
+            return Said(0, "", "")
+        return Said(0, "".join(f"{5 + index}|PENDING||None\n" for index in range(self.jobs)), "")
+
+
+@dataclass
+class Cluster:
+    """The API server: it is silent from one POST of a kind on, for `late` calls."""
+
+    takes: bool
+    late: int
+    kind: str = "Job"
+    made: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> int:
+        """How many Jobs there are, of one for each node."""
+        return sum(kind == "Job" for kind, _ in self.made) // POD_JOB.nodes
+
+    def create(self, body: Any, dry_run: bool = False) -> Any:
+        """POST."""
+        key = body["kind"], body["metadata"]["name"]
+        if self.kind == body["kind"]:
+            self.kind = ""
+            if self.takes:
+                self.made[key] = copy.deepcopy(body)
+            raise EngineUnavailable("the API server does not answer")
+        self._answers()
+        if key in self.made:
+            raise Refused("create", KINDS[body["kind"]].plural, 409, EXISTS, "exists")
+        self.made[key] = copy.deepcopy(body)
+        return body
+
+    def get(self, kind: Kind, name: str) -> Any:
+        """GET."""
+        self._answers()
+        return next(
+            (made for (word, at), made in self.made.items() if at == name and KINDS[word] == kind), None
+        )
+
+    def patch(self, kind: Kind, name: str, body: Any) -> Any:
+        """PATCH of annotations."""
+        found = self.get(kind, name)
+        found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        return found
+
+    def _answers(self) -> None:
+        if not self.kind and self.late:
+            self.late -= 1
+            raise EngineUnavailable("the API server does not answer")
+
+
+def of_slurm(folder: Path, patch: pytest.MonkeyPatch, fake: Slurm) -> tuple[Launcher, Plan]:
+    """The launcher in front of it."""
+    patch.setattr(commands, "run", fake)
+    patch.setattr(slurm, "LOOK_S", 0.0)
+    patch.setattr(slurm, "ADOPT_S", 0.2)
+    launcher = SlurmLauncher(folder, SlurmOptions())
+    return launcher, launcher.plan(JOB)
+
+
+def of_kubernetes(folder: Path, patch: pytest.MonkeyPatch, fake: Cluster) -> tuple[Launcher, Plan]:
+    """The same."""
+    launcher = KubernetesLauncher(folder, options())
+    patch.setattr(kubernetes, "AGAIN_S", 0.0)
+    patch.setattr(kubernetes, "SILENT_S", 0.0)
+    for verb in ("create", "get", "patch"):
+        patch.setattr(launcher.api, verb, getattr(fake, verb))
+    return launcher, launcher.plan(POD_JOB)
+
+
+def handles(launcher: Launcher, plan: Plan) -> Iterator[JobHandle]:
+    """As the gate asks: again where the answer was none."""
+    for _ in range(4):
+        try:
+            yield launcher.submit(plan)
+            return
+        except EngineUnavailable:
+            assert not launcher.state(plan.job.name).state.final
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+@pytest.mark.parametrize("takes", [True, False])
+@pytest.mark.parametrize("kind", ["slurm", "ConfigMap", "Secret", "Service", "Job"])
+def test_a_job_whose_answer_was_lost_is_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, takes: bool, late: int
+) -> None:
+    """Whichever answer it was, and however late the engine shows the job or answers at all."""
+    engine: Any = Slurm(takes, late) if kind == "slurm" else Cluster(takes, late, kind)
+    start: Any = of_slurm if kind == "slurm" else of_kubernetes
+    launcher, plan = start(tmp_path, monkeypatch, engine)
+    (handle,) = handles(launcher, plan)
+
+    assert (handle.name, engine.jobs) == (plan.job.name, 1)
+    assert launcher.submit(plan).adopted and engine.jobs == 1
