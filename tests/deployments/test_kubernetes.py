@@ -96,6 +96,13 @@ def test_kustomize_builds_it(base: Path) -> None:
         described["namespace"]
     }
     assert {who["namespace"] for one in made for who in one.get("subjects", ())} <= {described["namespace"]}
+    names = {(one["kind"], one["metadata"]["name"]) for one in made}
+    assert {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in made if "roleRef" in one} <= names
+    assert all(
+        name.endswith(f":{described['namespace']}") for kind, name in names if kind.startswith("Cluster")
+    )
+    for one in made:
+        kubernetes_validate.validate(one, "1.31", strict=True)
 
 
 @pytest.mark.parametrize("base", ["gate", "hyperpod", "remediation"])

@@ -16,7 +16,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from statistics import fmean, median
 
 from checks.judge.baseline.samples import Side
@@ -41,6 +40,9 @@ MEDIAN_COST = math.sqrt(math.pi / 2)
 PRECISION = 0.3
 # Values that do not scatter at all were rounded.
 LEAST_NOISE = 0.002
+# Where proofs so far apart differ by so many times what neighbours do, the noise wanders (a temperature): a mean of neighbours is as
+# uncertain as one of them, and so is the reference. Simulated: 16 machines x 90 gates, 12 seeds, three kinds of wander name nobody.
+APART, WANDERS, WANDER_WIDTH = 10, 1.25, 1.6
 # Enough series to know the noise of a number; and so many that the scatter of the statistic itself is known.
 SAMPLED, SCATTERED = 200, 8
 # The estimate from one machine's own proofs is uncertain: it counts where it is so many times that of all machines.
@@ -108,12 +110,14 @@ class Noise:
 
     `middle` is how far the median machine is from its reference in each window: a gate's own median moves where some of its nodes do.
     `scatter` is the deviation that the machines show around that: it is greater where proofs that follow each other are alike.
+    `wander` is the deviation of proofs that are far apart, 0 where it is that of neighbours: a few machines are enough to know it.
     """
 
     deviation: float
     freedom: int
     middle: Mapping[Window, float]
     scatter: Mapping[Window, float]
+    wander: float
 
 
 def chance_of(tests: int, gates_a_month: float) -> float:
@@ -168,6 +172,7 @@ def noise_of(series: Sequence[Sequence[float]], bad: Side) -> Noise:
     some = [values for values in long[:: max(1, len(long) // SAMPLED)] if _reference(values)]
     deviation = max(LEAST_NOISE, median([own_noise(values) for values in some] or [LEAST_NOISE]))
     freedom = max(1, int(sum(PRECISION * (len(values) - 1) for values in some)))
+    far = median([own_noise(values, APART) for values in some]) if len(some) >= SCATTERED else 0.0
     sizes: dict[Window, list[tuple[float, float]]] = {}
     for values in some:
         for window, size, spread in _sizes(values, deviation):
@@ -179,13 +184,13 @@ def noise_of(series: Sequence[Sequence[float]], bad: Side) -> Noise:
         away = [((size - middle[window]) / spread) for size, spread in found]
         good = [abs(one) for one in away for sign in _signs(bad) if sign * one <= 0]
         scatter[window] = MAD_SCALE * median(good)
-    return Noise(deviation, freedom, middle, scatter)
+    return Noise(deviation, freedom, middle, scatter, far if far > WANDERS * deviation else 0.0)
 
 
-def own_noise(values: Sequence[float]) -> float:
-    """The standard deviation of one machine's proofs around its course, as a fraction of its reference."""
+def own_noise(values: Sequence[float], apart: int = 1) -> float:
+    """The standard deviation of one machine's proofs around its course, as a fraction of its reference, from proofs so far apart."""
     reference = _reference(values)
-    steps = [abs(later - earlier) for earlier, later in pairwise(values)]
+    steps = [abs(later - earlier) for earlier, later in zip(values, values[apart:], strict=False)]
     return MAD_SCALE * median(steps) / math.sqrt(2.0) / abs(reference) if reference else 0.0
 
 
@@ -282,8 +287,8 @@ def _tested(values: Sequence[float], bad: Side, noise: Noise, chance: float, has
     deviation = own if own > NOISIER * noise.deviation else noise.deviation
     named: list[float] = []
     now = median(values[-RECENT:]) / _reference(values) - 1.0
-    for window, found, spread in _sizes(values, deviation):
-        width = max(deviation, noise.scatter.get(window, 0.0)) * spread
+    for window, found, spread in _sizes(values, max(deviation, 2.0 * noise.wander)):
+        width = max(max(deviation, noise.scatter.get(window, 0.0)) * spread, WANDER_WIDTH * noise.wander)
         middle = noise.middle.get(window, 0.0)
         for sign in _signs(bad):
             size = sign * (found - middle)

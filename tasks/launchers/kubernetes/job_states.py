@@ -263,14 +263,14 @@ def together(nodes: int, workloads: Sequence[WorkloadView], pods: Sequence[PodVi
     if never:
         wrong = {pod.trouble for pod in never}
         return Verdict(JobState.FAILED, next(kind for kind in WORST if kind in wrong), _words(never), codes)
-    if failed and any(pod.unschedulable for pod in waiting):
+    held = f"{suspended[0].name} is suspended: {suspended[0].said}" if suspended else ""
+    without = [pod for pod in waiting if pod.unschedulable]
+    if failed and (without or (held and len(workloads) > 1)):
         # Those that run have waited for the others, and have given up.
-        without = [pod for pod in waiting if pod.unschedulable]
-        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, _words([*without, *failed]), codes)
-    if suspended:
-        return Verdict(
-            JobState.PENDING, Trouble.NONE, f"{suspended[0].name} is suspended: {suspended[0].said}", codes
-        )
+        said = "; ".join(filter(None, (held, _words([*without, *failed]))))
+        return Verdict(JobState.FAILED, Trouble.NO_CAPACITY, said, codes)
+    if held:
+        return Verdict(JobState.PENDING, Trouble.NONE, held, codes)
     missing = nodes - len(current) if not any(row.state.final for row in workloads) else 0
     if waiting or missing > 0:
         said = _words(waiting) or f"{missing} of {nodes} pods are not there yet"

@@ -129,10 +129,6 @@ class KubernetesOptions:
             raise LaunchRejected(
                 'placement = "pinned" with workload = "indexed" needs one_pod_per_node: each pod takes one of the nodes that passed.'
             )
-        if self.queue and self.workload is Workload.JOBS:
-            raise LaunchRejected(
-                'queue needs workload = "indexed": Kueue would admit several Jobs one by one, and not together.'
-            )
         if self.auto_resume and self.workload not in (Workload.PYTORCHJOB, Workload.HYPERPODPYTORCHJOB):
             raise LaunchRejected(
                 'auto_resume needs workload = "pytorchjob" or "hyperpodpytorchjob": HyperPod resumes no other.'

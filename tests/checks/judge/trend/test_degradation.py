@@ -26,6 +26,7 @@ from tests.benchmarks.degradation import (
     CASES,
     NUMBERS,
     SEED,
+    Fault,
     by_cusum,
     by_peers,
     by_trend,
@@ -107,6 +108,54 @@ def test_proofs_that_are_like_their_neighbours_name_nobody() -> None:
     ]
 
     assert len(named) <= 1
+
+
+def wandering(seed: int, like: float, noise: float, gates: int, fault: Fault) -> list[list[float]]:
+    """Sixteen machines whose noise is `like` times that of the gate before, plus normal noise; divided by the medians of the gates."""
+    chance, fleet = random.Random(seed), []
+    for machine in range(16):
+        level, away, values = 100.0 * (1.0 + 0.02 * chance.gauss(0.0, 1.0)), 0.0, []
+        for gate in range(gates):
+            away = like * away + noise * chance.gauss(0.0, 1.0)
+            values.append(level * (1.0 + away) * fault(gate, machine))
+        fleet.append(values)
+    return divided(fleet)
+
+
+@pytest.mark.parametrize(("like", "noise"), [(0.9, 0.01), (0.9, 0.02), (0.6, 0.02)])
+def test_wandering_noise_names_nobody_in_a_small_fleet(like: float, noise: float) -> None:
+    """Sixteen machines are too few to know from one gate how far the newest proofs of a healthy one go; their past says it."""
+    named = set()
+    for seed in range(6):
+        ratios = wandering(seed, like, noise, 90, lambda gate, machine: 1.0)
+        for gate in range(LEAST_PROOFS, 91, 3):
+            told = moves(
+                Side.LOW, [one[max(0, gate - 60) : gate] for one in ratios], chance_of(16 * NUMBERS, 30.0)
+            )
+            named |= {
+                (seed, place)
+                for place, one in enumerate(told)
+                if one.motion is Motion.WORSE and not one.bad_gates
+            }
+
+    assert set() == named
+
+
+@pytest.mark.parametrize(("noise", "step"), [(0.005, 0.1), (0.01, 0.3)])
+def test_a_step_in_wandering_noise_is_named(noise: float, step: float) -> None:
+    """Two machines of each fleet, within twelve gates; most of them within six."""
+    first: dict[tuple[int, int], int] = {}
+    for seed in range(8):
+        ratios = wandering(
+            seed, 0.9, noise, 42, lambda gate, machine: 1.0 - step * (gate >= 30 and machine < 2)
+        )
+        for gate in range(31, 43):
+            told = moves(Side.LOW, [one[:gate] for one in ratios], chance_of(16 * NUMBERS, 30.0))
+            for place in (place for place, one in enumerate(told) if one.motion is Motion.WORSE):
+                assert place < 2
+                first.setdefault((seed, place), gate - 30)
+
+    assert len(first) >= 0.8 * 16 and sum(gate <= 6 for gate in first.values()) >= 0.6 * 16
 
 
 def test_one_bad_moment_is_no_step() -> None:

@@ -124,6 +124,16 @@ def test_pods_that_gave_up_on_one_without_a_node_lacked_capacity() -> None:
     assert (found.state, found.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
 
 
+def test_pods_that_gave_up_on_a_job_that_is_not_admitted_lacked_capacity() -> None:
+    """Of plain Jobs Kueue admits one by one. A single workload that was evicted from its queue is admitted again."""
+    row = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    several = verdict([job(0, failed()), job(1, row)], [ended(3, 0)])
+    single = verdict([job(0, row)], [ended(3, 0)])
+
+    assert (several.state, several.trouble) == (JobState.FAILED, Trouble.NO_CAPACITY)
+    assert single.state is JobState.PENDING
+
+
 def test_a_suspended_job_waits() -> None:
     """Kueue has not admitted it."""
     row = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}

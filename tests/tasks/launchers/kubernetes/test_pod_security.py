@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import LaunchRejected, Plan, Work
-from tasks.launchers.kubernetes.options import Workload
+from tasks.launchers.kubernetes.options import PINNABLE, Workload
 from tasks.launchers.kubernetes.pod import IN
 from tests.tasks.launchers.kubernetes.planned import CONFIRM, JOB, plan, pods, variables
 from tests.tasks.launchers.kubernetes.test_objects import specs_with_pods
@@ -74,6 +74,19 @@ def templates(made: Plan) -> list[Any]:
         for body in bodies
         for row in ([body["spec"]] if "template" in body["spec"] else specs_with_pods(body))
     ]
+
+
+@pytest.mark.parametrize("placement", ["in_job", "pinned"])
+@pytest.mark.parametrize("workload", list(Workload))
+def test_every_workload_can_queue(placement: str, workload: Workload) -> None:
+    """Each of its objects has the label by which Kueue holds it; of plain Jobs that is one for each node."""
+    options: dict[str, Any] = {"placement": placement, "workload": workload.value, "queue": "gpu"}
+    if placement == "pinned" and workload not in PINNABLE:
+        pytest.skip("this workload cannot be pinned")
+    jobs = [call.body for call in plan(CONFIRM, **options).calls if call.body["kind"] != "Service"]
+
+    assert len(jobs) == (CONFIRM.nodes if workload is Workload.JOBS else 1)
+    assert {job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for job in jobs} == {"gpu"}  # type: ignore[index]
 
 
 def test_the_pods_of_one_workload_get_the_nodes_that_passed_in_any_order() -> None:
