@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from checks.documents.decode import parse_json
 from checks.documents.report import digest, dump_plain, load
-from checks.model import SCHEMA_VERSION
 from checks.value_types import DecodeError
 from tasks.finish import refused_outcome
 from tasks.gate.context import GateContext, open_gate_context
@@ -18,7 +17,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import HeldLease, Lease, OpenQuestion
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Ending, Outcome, outcome_summary, with_ending, without_training
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, expired_answer, read_question
+from tasks.gate.question import ApprovalAnswer, expired_answer, nobodys_answer, read_question
 from tasks.gate.session import Session, cancel_jobs
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
@@ -113,14 +112,4 @@ def _nobody(session: Session, asking: OpenQuestion, why: str) -> ApprovalAnswer:
     question = read_question(session.setting.store, session.gate_id, asking.key)
     if question is not None and now > asking.deadline:
         return expired_answer(question, now)
-    return ApprovalAnswer(
-        SCHEMA_VERSION,
-        session.gate_id,
-        asking.key,
-        ApprovalAction.BLOCK,
-        "nobody",
-        AnswerChannel.NOBODY,
-        False,
-        why,
-        now,
-    )
+    return nobodys_answer(session.gate_id, asking.key, why, now)

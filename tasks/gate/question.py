@@ -130,17 +130,13 @@ def expired_answer(question: Question, now: float) -> ApprovalAnswer:
     """The answer that counts if the time was up."""
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(question.deadline))
     said = f"nobody answered by {until}"
-    return ApprovalAnswer(
-        SCHEMA_VERSION,
-        question.gate_id,
-        question.key,
-        ApprovalAction.BLOCK,
-        "nobody",
-        AnswerChannel.NOBODY,
-        False,
-        said,
-        now,
-    )
+    return nobodys_answer(question.gate_id, question.key, said, now)
+
+
+def nobodys_answer(gate_id: str, key: str, why: str, now: float) -> ApprovalAnswer:
+    """The answer where no person has given one."""
+    block, channel = ApprovalAction.BLOCK, AnswerChannel.NOBODY
+    return ApprovalAnswer(SCHEMA_VERSION, gate_id, key, block, "nobody", channel, False, why, now)
 
 
 def checked_answer(question: Question, answer: ApprovalAnswer, form_may_override: bool) -> ApprovalAnswer:

@@ -54,21 +54,19 @@ GPU_TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
 GPU_ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 TEXTFILE_MTIME = "node_textfile_mtime_seconds"
 
+
+def _names(*found: families.Family) -> tuple[str, ...]:
+    return tuple(family.name for family in found)
+
+
 # On every declared node that has the part.
 NODE_EXPORTERS = (
     Exporter(
         Job.WATCH,
         (9402,),
-        tuple(
-            family.name
-            for family in (
-                families.LAST_ROUND,
-                families.INTERVAL,
-                families.REQUIRED,
-                families.OBSERVATIONS,
-                families.DECLARED_GPUS,
-                families.OMITTED,
-            )
+        _names(
+            *(families.LAST_ROUND, families.INTERVAL, families.REQUIRED),
+            *(families.OBSERVATIONS, families.DECLARED_GPUS, families.OMITTED),
         ),
     ),
     Exporter(Job.NODE, (9100,), ("node_uname_info", "node_textfile_scrape_error")),
@@ -87,15 +85,9 @@ NODE_EXPORTERS = (
 STORE_EXPORTER = Exporter(
     Job.EXPORTER,
     (9403,),
-    tuple(
-        family.name
-        for family in (
-            families.STORE_READ,
-            families.STORE_READ_TIME,
-            families.STORE_OMITTED,
-            families.GATE_END,
-            families.DECLARED_NODE,
-        )
+    _names(
+        *(families.STORE_READ, families.STORE_READ_TIME, families.STORE_OMITTED),
+        *(families.GATE_END, families.DECLARED_NODE),
     ),
 )
 # The exporters of Slurm have no family in common; each has some of its own.

@@ -42,14 +42,6 @@ STOP_S = 2.4
 PING_S = 5.0
 # One message holds what it was clicked in: 50 blocks are more than the SDK's 1 KiB at a time, which it reads by recursion.
 BUFFER_BYTES = 1 << 16
-TOKEN_ERRORS = (
-    "invalid_auth",
-    "not_authed",
-    "token_revoked",
-    "token_expired",
-    "account_inactive",
-    "not_allowed_token_type",
-)
 # App tokens, and the tickets of the socket's own address.
 OURS = re.compile(r"\bxapp-[A-Za-z0-9-]{10,}|(?<=ticket=)[^\s&\"']+|(?<=link_disabled=)[^\s&\"']+")
 LINE = 1000
@@ -171,6 +163,8 @@ def _end(client: SocketModeClient) -> None:
 
 def _asked(reference: str, call: Any) -> None:
     from slack_sdk.errors import SlackApiError
+
+    from tasks.notifiers.slack.client import TOKEN_ERRORS
 
     try:
         call()

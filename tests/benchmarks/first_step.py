@@ -1,22 +1,28 @@
 """How long a cluster idles from the end of its last check to the training: `python tests/benchmarks/first_step.py`. Two tables.
 
 What follows the last check is the same on every engine with placement in_job, because each node runs the same program (`checks gate`):
-reports are exchanged and judged, passes are exchanged, and the process becomes the command.
+reports are exchanged and judged, passes are exchanged, and the process becomes the command. No launcher, and not the gate, is asked.
 
 The first table is a job of the local launcher: each node is a process, with real sockets on loopback, few checks and no PyTorch. The
 clock starts when the last report is complete; the command's first line stops it. The second table is the same without the command's
 start, of many nodes: threads of this process with a responder each, whose reports are there at one moment. All share this machine's
-CPUs, while a real node has its own, so the figure is an upper limit.
+CPUs, while a real node has its own. So the seconds are an upper limit, and beside them stand what does not depend on how many CPUs
+there are: the connections of the nodes, those of them to the first host, and CPU seconds of the first host and of any other one. The
+first host's are what all responders used, and so an upper limit too; a host of its own needs at least these.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,43 +76,83 @@ def processes_s(nodes: int = 2) -> float:
     return max(float(step) for _, step in said) - max(float(report) for report, _ in said)
 
 
-def threads_s(nodes: int) -> tuple[float, float]:
-    """Seconds from the moment at which all reports are complete until the last node may start the command, without the judgement, and
-    those of one judgement: real nodes judge at the same time.
+@dataclass(frozen=True)
+class Exchanged:
+    """From the moment at which all reports are complete until the last node may start the command; the judgement is apart, because
+    real nodes judge at the same time. `first_cpu_s` is of the first host, `other_cpu_s` of any other one.
     """
+
+    seconds: float
+    judged_s: float
+    connections: int
+    to_first: int
+    first_cpu_s: float
+    other_cpu_s: float
+
+
+def threads(nodes: int) -> Exchanged:
+    """One run of so many nodes."""
     complete, begun, report = threading.Barrier(nodes), list[float](), healthy(nodes)
     before = time.monotonic()
     verdict = decide(report, POLICY, FACTS)
     judged_s = time.monotonic() - before
+    cpu_s, ports, connect = dict[int, float](), Counter[int](), socket.create_connection
 
     def checked(node_context: NodeContext, attempt: str, *ignored: object) -> Any:
         data = dump_plain(first_report(node_context, attempt))
         complete.wait()
         begun.append(time.monotonic())
+        cpu_s[node_context.node_rank] = -time.thread_time()
+        cpu_s.setdefault(-1, -time.process_time())
         return SimpleNamespace(data=data)
+
+    def counted(place: tuple[str, int], **more: Any) -> socket.socket:
+        ports[place[1]] += 1
+        return connect(place, **more)
+
+    def left(one: NodeContext) -> tuple[Any, float]:
+        permit, at = gate.gate(one, "a", out, GateOptions()), time.monotonic()
+        cpu_s[one.node_rank] += time.thread_time()
+        return permit, at
 
     replaced: Any = gate
     replaced.run_beside, replaced.decide = checked, lambda *ignored: verdict
     replaced.limited = lambda seconds, write: write()  # sixty nodes share this machine's disk
     replaced.end_left = replaced.become_subreaper = lambda *ignored, **more: None
+    socket.create_connection = counted  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(nodes) as pool:
         contexts, out = node_contexts(Path(folder), 100.0, nodes), Path(folder) / "out"
-        left = list(
-            pool.map(lambda one: (gate.gate(one, "a", out, GateOptions()), time.monotonic()), contexts)
-        )
-    if not all(isinstance(permit, LaunchPermit) for permit, _ in left):
-        raise SystemExit(f"{nodes} nodes did not start: {left[:2]}")
-    return max(at for _, at in left) - max(begun), judged_s
+        ended = list(pool.map(left, contexts))
+    socket.create_connection = connect
+    if not all(isinstance(permit, LaunchPermit) for permit, _ in ended):
+        raise SystemExit(f"{nodes} nodes did not start: {ended[:2]}")
+    whole, first = cpu_s.pop(-1) + time.process_time(), contexts[0].roster.members[0].probe_port
+    others = [seconds for rank, seconds in cpu_s.items() if rank]
+    return Exchanged(
+        max(at for _, at in ended) - max(begun),
+        judged_s,
+        sum(ports.values()),
+        ports[first],
+        whole - sum(others),
+        statistics.median(others),
+    )
 
 
 def main() -> None:
-    """Print both tables."""
-    print(f"processes of the local launcher | seconds (medians of {RUNS} runs)")
+    """Print both tables, with the load of the machine, which slows all of it."""
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs, medians of {RUNS} runs")
+    print("processes of the local launcher | seconds")
     print(f"{2:>31} | {statistics.median(processes_s() for _ in range(RUNS)):.2f}")
-    print("nodes as threads | seconds | of one judgement")
+    print(
+        "nodes as threads | seconds | one judgement | connections | to the first | its CPU s | CPU s of another"
+    )
     for nodes in MANY:
-        exchanged, judged = zip(*(threads_s(nodes) for _ in range(RUNS)), strict=True)
-        print(f"{nodes:>16} | {statistics.median(exchanged):>7.2f} | {statistics.median(judged):.2f}")
+        one = sorted((threads(nodes) for _ in range(RUNS)), key=lambda run: run.seconds)[RUNS // 2]
+        print(
+            f"{nodes:>16} | {one.seconds:>7.2f} | {one.judged_s:>13.3f} | {one.connections:>11} | {one.to_first:>12} | "
+            f"{one.first_cpu_s:>9.3f} | {one.other_cpu_s:.3f}"
+        )
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,15 @@ def explained(refusal: Refused, name: str, rules: Mapping[str, str] | None = Non
     if refusal.status == 410:
         return NoCapacity(f"{said}. Try again.")
     return LaunchRejected(f"{said}. Correct [cluster.options] or the pod template.")
+
+
+@contextmanager
+def explaining(name: str) -> Iterator[None]:
+    """What is refused within is raised as the launcher's error, about the job of that name."""
+    try:
+        yield
+    except Refused as refusal:
+        raise explained(refusal, name) from refusal
 
 
 def grant(verb: str, plural: str, group: str) -> str:

@@ -37,7 +37,7 @@ from tasks.launchers.base import (
 from tasks.launchers.folder_copy import copy_whole_files
 from tasks.launchers.kubernetes import job_record, objects, preflight
 from tasks.launchers.kubernetes import submit as submission
-from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained
+from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained, explaining
 from tasks.launchers.kubernetes.api import NODE as NODE_KIND
 from tasks.launchers.kubernetes.job_record import FinalState
 from tasks.launchers.kubernetes.job_states import (
@@ -112,10 +112,8 @@ class KubernetesLauncher:
             raise LaunchRejected(
                 f"{plan.job.name} was planned by a launcher with other options. Plan it again."
             )
-        try:
+        with explaining(plan.job.name):
             return submission.submit(self.api, plan, self.form)
-        except Refused as refusal:
-            raise explained(refusal, plan.job.name) from refusal
 
     def state(self, name: str) -> JobStatus:
         if not re.fullmatch(objects.JOB_NAME, name):
@@ -123,9 +121,9 @@ class KubernetesLauncher:
         try:
             return self._ask(name)
         except Refused as refusal:
-            return self._unknown(name, str(explained(refusal, name)))
+            return self._status_of(name, str(explained(refusal, name)))
         except (LaunchError, OSError) as error:
-            return self._unknown(name, str(error))
+            return self._status_of(name, str(error))
 
     def fetch(self, name: str, into: Path) -> None:
         try:
@@ -146,12 +144,10 @@ class KubernetesLauncher:
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         if not re.fullmatch(objects.JOB_NAME, name) or not re.fullmatch(NODE, node):
             return ""
-        try:
+        with explaining(name):
             pod = submission.pod_of(self.api, name, node)
             query = {"container": self.form.container, "tailLines": str(LOG_LINES)}
             return for_people(self.api.log(pod.name, query), last_bytes) if pod else ""
-        except Refused as refusal:
-            raise explained(refusal, name) from refusal
 
     def cancel(self, name: str) -> None:
         if not re.fullmatch(objects.JOB_NAME, name):
@@ -159,21 +155,8 @@ class KubernetesLauncher:
         status = self.state(name)  # a job that ended well stays so
         if status.state.final or (status.absent and not self._is_prepared(name)):
             return
-        try:
-            seen = attempts_in(self._output(name).folder)
-            self._end(
-                name,
-                FinalState(
-                    JobState.CANCELLED,
-                    Trouble.STOPPED,
-                    "cancelled",
-                    seen.current,
-                    seen.earlier,
-                    seen.exit_codes,
-                ),
-            )
-        except Refused as refusal:
-            raise explained(refusal, name) from refusal
+        with explaining(name):
+            self._end(name, _cancelled("cancelled", attempts_in(self._output(name).folder)))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return preflight.look(self.api, plans, self.options)
@@ -207,18 +190,16 @@ class KubernetesLauncher:
 
     def _is_prepared(self, name: str) -> bool:
         """Whether some of its objects may be there though nobody finished its submission. Raises LaunchError."""
-        try:
+        with explaining(name):
             record = job_record.read(self.api, name)
-        except Refused as refusal:
-            raise explained(refusal, name) from refusal
         return record is not None and record.ours
 
     def _output(self, name: str) -> Output:
         return self._outputs.setdefault(name, Output(self.api, name, self.root, self.options))
 
-    def _unknown(self, name: str, said: str) -> JobStatus:
+    def _status_of(self, name: str, said: str, state: JobState = JobState.UNKNOWN) -> JobStatus:
         seen = attempts_in(self._output(name).folder)
-        return JobStatus(JobState.UNKNOWN, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
+        return JobStatus(state, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
 
     def _ask(self, name: str) -> JobStatus:
         """What the API server says. Raises Refused, LaunchError, OSError."""
@@ -237,19 +218,11 @@ class KubernetesLauncher:
             if not left:
                 return self._final(name, record.ending)
             said = f"it is being ended, and not known to be gone: {'; '.join(left)}"
-            seen = attempts_in(self._output(name).folder)
-            return JobStatus(
-                JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
-            )
+            return self._status_of(name, said, JobState.RUNNING)
         if not record.submitted:
             # A gate that was killed, or one that is submitting at this moment: the next submit goes on with it.
-            return JobStatus(
-                JobState.UNKNOWN,
-                f"{name} was prepared and never submitted. Submit it again.",
-                "",
-                {},
-                absent=True,
-            )
+            said = f"{name} was prepared and never submitted. Submit it again."
+            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
         return self._running(name, record.nodes, views, pods)
 
     def _running(
@@ -261,7 +234,8 @@ class KubernetesLauncher:
         unread = self._unread(name, current)
         seen = attempts_in(self._output(name).folder)
         if len(views) < expected:
-            return self._final(name, _gone(name, seen), ended=not views and not pods)
+            gone = _cancelled(f"somebody has deleted a Job of {name}", seen)
+            return self._final(name, gone, ended=not views and not pods)
         machines = tuple((pod.node, pod.host, *self._ids_of(pod)) for pod in current if pod.host)
         verdict = together(nodes, views, pods)
         late = self._image_is_late(name, verdict)
@@ -269,7 +243,7 @@ class KubernetesLauncher:
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
-            return self._unknown(name, f"{verdict.detail}; {unread}")
+            return self._status_of(name, f"{verdict.detail}; {unread}")
         codes = {**dict(seen.exit_codes), **verdict.exit_codes}
         others = self._outlive(name, seen, current, codes)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
@@ -366,8 +340,7 @@ class KubernetesLauncher:
         submission.remove(self.api, name)
 
 
-def _gone(name: str, seen: Attempts) -> FinalState:
-    said = f"somebody has deleted a Job of {name}"
+def _cancelled(said: str, seen: Attempts) -> FinalState:
     return FinalState(JobState.CANCELLED, Trouble.STOPPED, said, seen.current, seen.earlier, seen.exit_codes)
 
 

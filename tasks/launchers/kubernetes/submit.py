@@ -24,6 +24,7 @@ from tasks.launchers.kubernetes.api import (
     Object,
     Refused,
     explained,
+    explaining,
 )
 from tasks.launchers.kubernetes.job_states import PodView, newest, pod_view
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, CODE_SUFFIX, JOB_LABEL, MANAGED, MANAGER
@@ -32,6 +33,7 @@ from tasks.launchers.kubernetes.workload_forms import WorkloadForm
 T = TypeVar("T")
 # A rolling update of the control plane takes about so long.
 SILENT_S, AGAIN_S = 60.0, 2.0
+SUFFIXES = (CODE_SUFFIX, ANSWERS_SUFFIX)
 
 
 def submit(api: Api, plan: Plan, form: WorkloadForm) -> JobHandle:
@@ -94,19 +96,12 @@ def end_all(api: Api, name: str, form: WorkloadForm, within_s: float, poll_s: fl
 
 def remove(api: Api, name: str, record: bool = False) -> None:
     """Delete what pods need to start, and the record as well if asked. Raises LaunchError."""
-    try:
-        places = [
-            (SECRET, name),
-            (SERVICE, name),
-            (CONFIG_MAP, name + CODE_SUFFIX),
-            (CONFIG_MAP, name + ANSWERS_SUFFIX),
-        ]
+    with explaining(name):
+        places = [(SECRET, name), (SERVICE, name), *((CONFIG_MAP, name + suffix) for suffix in SUFFIXES)]
         for kind, place in [*places, *([(CONFIG_MAP, name)] if record else [])]:
             found = api.get(kind, place)
             if found is not None and job_record.is_ours(found, name):
                 api.delete(kind, place)
-    except Refused as refusal:
-        raise explained(refusal, name) from refusal
 
 
 def workloads(api: Api, name: str, form: WorkloadForm) -> Iterator[Object]:

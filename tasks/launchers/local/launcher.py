@@ -103,13 +103,8 @@ class LocalLauncher:
             start_stop.settle(keepers)
             return progress.status()
         if keepers is None:
-            return JobStatus(
-                JobState.UNKNOWN,
-                f"{name} was submitted and never started. Submit it again.",
-                "",
-                {},
-                absent=True,
-            )
+            said = f"{name} was submitted and never started. Submit it again."
+            return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
         if keepers.alive():
             return (
                 progress

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,36 +12,11 @@ import pytest
 from checks.documents.report import dump, dump_plain
 from checks.judge.baseline.model import Baseline, ExcludedInput, digest_of, load
 from checks.model import Report
-from flows.cli.main import main
 from tasks.reports.listings import baseline_text
+from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy, with_metric, wrong_sums
 
-
-@dataclass(frozen=True)
-class Ended:
-    """What one run of the command left."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
-    """The command in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def runner(*words: object) -> Ended:
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    yield runner
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

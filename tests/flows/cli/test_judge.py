@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
@@ -18,48 +15,15 @@ from checks.documents.report import dump, dump_plain, load, plain
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Report
-from flows.cli.main import main
 from flows.cli.output import rejection
 from tasks.render.findings import verdict_json
 from tasks.reports.exit_codes import exit_code, worst_code
+from tests.flows.cli.conftest import Run
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric, without_node, wrong_sums
 
 GOOD, BAD, MISSING = healthy(), wrong_sums(healthy()), without_node(healthy(3, 1), "node-2")
 WHOLE_POLICY = "name = 'x'\ninstance_types = []\non_warn = 'go'\nchecks = {}\n"
 KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy", "digests", "cost"}
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What one run of the command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The one JSON document on stdout."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
-    """The command in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def runner(*words: object) -> Ended:
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    yield runner
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from checks.documents.report import dump, dump_plain
-from flows.cli.main import main
+from tests.flows.cli.conftest import Run
 from tests.sample_reports import POLICY, healthy
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What one run of the command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The one JSON document on stdout."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
-    """The command in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def runner(*words: object) -> Ended:
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    yield runner
-    signal.signal(signal.SIGTERM, before)
 
 
 def _swollen(part: str) -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 from xml.etree import ElementTree as xml
@@ -17,39 +15,13 @@ from checks.documents.report import dump, dump_plain, load
 from checks.judge.baseline.samples import Side
 from checks.judge.trend.degradation import Motion
 from checks.judge.trend.model import Course, Point
-from flows.cli.main import main
 from tasks.render.trend_text import course_text
 from tasks.store.folder import FolderStore
+from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy, with_metric
 from tests.tasks.kept_gates import keep
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What one run of the command left."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
-    """The command in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def runner(*words: object) -> Ended:
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    yield runner
-    signal.signal(signal.SIGTERM, before)
 
 
 MANY = 14
