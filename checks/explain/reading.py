@@ -24,6 +24,8 @@ class Kind(str, Enum):
     DCGMI = "dcgmi"
     KERNEL_LOG = "kernel-log"
     NVIDIA_SMI = "nvidia-smi"
+    NVLINK = "nvlink"
+    IBSTAT = "ibstat"
     FI_INFO = "fi-info"
     FI_PINGPONG = "fi-pingpong"
     NEURON_LS = "neuron-ls"

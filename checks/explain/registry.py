@@ -19,6 +19,8 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.dcgm.explain": (Kind.DCGMI,),
     "checks.probes.kernel.explain": (Kind.KERNEL_LOG,),
     "checks.probes.gpu.explain": (Kind.NVIDIA_SMI,),
+    "checks.explain.nvlink_states": (Kind.NVLINK,),
+    "checks.probes.infiniband.explain": (Kind.IBSTAT,),
     "checks.probes.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
     "checks.probes.neuron.explain": (Kind.NEURON_LS,),
     "checks.probes.neuron.explain_nccom": (Kind.NCCOM_TEST,),
@@ -27,11 +29,28 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
-# What people try as well -> what has the answer.
+AS_LINES = "Print the log with dmesg, or with journalctl -k -o short-iso."
+_LOG = "give the node's kernel log (journalctl -k -o short-iso), or test the node with prelaunch check"
+# What people try as well -> the command whose output has the answer.
 REMEDIES = {
-    "| NVIDIA-SMI ": "This is the table for people. Run nvidia-smi -q -x, which prints all that the driver knows.",
-    "Traceback (most recent call last):": "The log of a program says nothing about the machine: give the node's kernel log "
-    "(journalctl -k) or what a tool printed, or test the node with prelaunch check.",
+    re.compile(
+        r"\| NVIDIA-SMI |=NVSMI LOG="
+    ): "Run nvidia-smi -q -x, which prints all that the driver knows in a form that is read.",
+    re.compile(
+        r"Fabric Manager|NVSwitch (?:non-)?fatal|\[tid \d+\]"
+    ): "The NVSwitches report to the kernel as well, and the driver knows "
+    f"the fabric's state: {_LOG}, and nvidia-smi -q -x.",
+    re.compile(
+        r"^ *Type +Status +LastHeartbeatTime|^REASON +USER +TIMESTAMP|HealthMonitoringAgentDetectionEvent",
+        re.MULTILINE,
+    ): f"This is another program's opinion on a node, not what it read: {_LOG}.",
+    re.compile(
+        r"\bNRT_\w+|\bnrt_\w+|\b(?:TDRV|NMGR|NRT):"
+    ): f"For an error of Neuron's runtime {_LOG}, and give neuron-ls -j.",
+    re.compile(
+        r"^Traceback \(most recent call last\):", re.MULTILINE
+    ): f"The log of a program says nothing about the machine: {_LOG}, or what a tool printed.",
+    re.compile(r"NVRM: |SXid|kernel: "): AS_LINES,
 }
 _JSON = re.compile(r"\{|\[\s*(?:[{\[\"]|$)")
 STUMBLED = "the reader failed:"
@@ -75,7 +94,12 @@ def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> 
             raise Unrecognised("the reader understood no line")
         return _together(reading, read(claimed_by(rest), rest, asked))
     except ExplainError:
-        return replace(reading, unread=(*reading.unread, Complete(sentence(unread))))
+        said = ". ".join(filter(None, [sentence(unread), _remedy(rest).removesuffix(".")]))
+        return replace(reading, unread=(*reading.unread, Complete(said)))
+
+
+def _remedy(text: str) -> str:
+    return next((remedy for form, remedy in REMEDIES.items() if form.search(text)), "")
 
 
 def _together(one: Reading, other: Reading) -> Reading:
@@ -121,10 +145,7 @@ def claimed_by(text: str) -> str:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
     raise Unrecognised(
         f"it is none of {kinds}, or its beginning was lost",
-        next(
-            (remedy for mark, remedy in REMEDIES.items() if mark in text),
-            "Give the output of one of them from its first line on.",
-        ),
+        _remedy(text) or "Give the output of one of them from its first line on.",
     )
 
 

@@ -155,8 +155,12 @@ def is_report(text: str) -> bool:
 
 
 def _text(data: bytes) -> str:
-    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go."""
-    return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
+    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go, and so do
+    the separators of JSON text sequences (RFC 7464).
+    """
+    return _COLOUR.sub(
+        "", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n").replace("\x1e", "")
+    )
 
 
 def _require_text(data: bytes, text: str, kind: Kind | None) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from checks.explain.log_formats import is_of_records
 from checks.explain.reading import Broken, Kind, Reading
-from checks.explain.registry import Ambiguous, Unrecognised, claimed_by, claims, only_kind
+from checks.explain.registry import AS_LINES, Ambiguous, Unrecognised, claimed_by, claims, only_kind
 
 # What is recognised by its beginning; a report says what it is in its first lines.
 HEAD_BYTES = 64 << 10
@@ -88,6 +89,9 @@ def require_kernel_log(found: LargeLog, head: str, kind: Kind | None) -> None:
     Where the kernel speaks at once nobody else is asked: a line without the form of a log is missing evidence.
     """
     require_unpacked(found.head)
+    if is_of_records(head):
+        said = f"it has {found.size >> 20} MiB in a form whose lines are not searched where they lie"
+        raise Broken(f"{said}. Print it in another form.", AS_LINES)
     try:
         sure = Kind.KERNEL_LOG if kind is None and claims(Kind.KERNEL_LOG, head) else kind
         claimed = sure or only_kind(claimed_by(head))

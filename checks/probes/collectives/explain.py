@@ -37,7 +37,7 @@ UNDECLARED = Complete(
     "no instance type is declared, so it is unknown what should have carried the data. Give --instance-type"
 )
 _WATCHDOG = re.compile(
-    r"\[Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
+    r"\[(?:PG [^]]*)?Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
 )
 
 # What a training prints beside the log: its progress in numbers, torchrun's banner, and the lines of the watchdog that are read.
@@ -54,6 +54,7 @@ def detect(text_: str) -> bool:
         nccl_tests_json.recognised(text_)
         or nccl_tests_text.recognised(text_)
         or any(True for _ in nccl_log.lines_of(text_))
+        or _WATCHDOG.search(text_) is not None
     )
 
 
@@ -87,7 +88,8 @@ def read(text_: str, asked: ReadOptions) -> Reading:
             raise Broken(f"the output of nccl-tests has no row of results: {why}")
         made = _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
         return replace(made, understood=nccl_tests_text.understood(text_) | nccl_log.understood(text_))
-    if found.begun or found.channels or found.networks or found.warnings or found.versions or found.errors:
+    told = (found.begun, found.channels, found.networks, found.warnings, found.versions, found.errors)
+    if any(told) or _WATCHDOG.search(text_):
         made = _of_log(found, text_, asked)
         return replace(made, understood=nccl_log.understood(text_) | lines_matching(text_, _TRAINING))
     if any(True for _ in nccl_log.lines_of(text_)):

@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import islice
 
 from checks.check import Measurement
+from checks.explain.log_formats import to_plain_log
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import sentence, unread_lines
 from checks.model import Value
@@ -97,7 +98,7 @@ FAMILIES = (
 
 def detect(text: str) -> bool:
     """Whether the text is a kernel's log: some line's own form says that the kernel wrote it."""
-    now, lines = _now(), text.splitlines()
+    now, lines = _now(), to_plain_log(text).splitlines()
     marks = [mark.decode() for mark in _MARKS]
     later = (line for line in lines[LOOKED_AT:] if any(mark in line for mark in marks))
     return any(
@@ -110,6 +111,7 @@ def detect(text: str) -> bool:
 
 def read(text: str, asked: ReadOptions) -> Reading:
     """What the text tells. Raises NotRecognised, and Broken where the kernel says nothing."""
+    text = to_plain_log(text)
     data = text.encode("utf-8", "surrogateescape")
     whole = of_bytes(data)
     explainer = _Explainer(whole, _now())

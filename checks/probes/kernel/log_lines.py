@@ -53,22 +53,33 @@ class Line:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _KMSG = re.compile(r"(\d{1,9}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (.*)")
-_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:([.,])\d+)?(Z|[+-]\d\d:?\d\d)? (.*)")
-_CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)")
-_DMESG = re.compile(r"\[ *(\d+(?:\.\d+)?|\.\.\.)\](?:\[ *[TC]\d+\])? ?(.*)")
+# ISO 8601; RFC 5424 has its version before the time; journalctl -o short-full has a day of the week and a zone's name.
+_ISO = re.compile(
+    r"(?:1 |[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:([.,])\d+)?"
+    r"(Z|[+-]\d\d:?\d\d| [A-Z]{3,5}(?= \S+ \S+:)| [+-]\d\d)? (.*)"
+)
+_UNIX = re.compile(r"(\d{9,10}\.\d{6}) (.*)")
+# dmesg -d and journalctl -o short-delta add the time since the last line.
+_SINCE_LAST = r"(?: *<[ \d.+]*>| +)?"
+_CTIME = re.compile(
+    rf"\[([A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d \d{{4}}){_SINCE_LAST}\] ?(.*)"
+)
+_DMESG = re.compile(rf"\[ *(\d+(?:\.\d+)?|\.\.\.){_SINCE_LAST}\](?:\[ *[TC]\d+\])? ?(.*)")
 # `dmesg -r` and `dmesg -x` (util-linux, sys-utils/dmesg.c) print who wrote the line, and its severity.
 _LEVEL = re.compile(r"<(\d{1,3})>|([a-z]+\d?) *:[a-z]+ *: ")
 # The name of a host does not end with a colon, but that of a program does.
-_TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel: ")
+_TAG = re.compile(r"(?:(\S*[^\s:]) )?kernel(?:: | \S+ \S+ (?:-|\[.*?[^\\]\])+ (?:\ufeff)?)")
 # The beginning of a kernel line after a timestamp without a tag: the kernel's own timestamp, or the name of a driver.
 _BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
+_PROGRAM = re.compile(r" \S+\[\d+\]: ")
 
 # How a line of a log begins, for a search of bytes: a timestamp, the record of /dev/kmsg, the driver's own name, a note of journalctl,
 # or the indentation under which a record goes on.
 FORM = (
     rb"(?:(?:\x1b\[[0-9;]*[mK]|\0)*(?:<\d{1,3}>|[a-z]+\d? *:[a-z]+ *: )?"
-    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[ *(?:\d+(?:\.\d+)?\]|\.\.\.\]|[A-Z][a-z]{2} [A-Z][a-z]{2} )|\d{4}-\d\d-\d\d[T ]"
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[ *(?:\d+(?:\.\d+)?(?: *<[ \d.+]*>| +)?\]|\.\.\.\]|[A-Z][a-z]{2} [A-Z][a-z]{2} )"
+    rb"|(?:1 |[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]|\d{9,10}\.\d{6} "
     rb"|\d{1,9},\d{1,20},\d{1,20},|NVRM: |nvidia-nvswitch\d|(?: [A-Z_0-9]+=| {10,}|[ \t\0\r]*$)"
     rb"|--(?:$| (?:Logs begin|Journal begins|Boot|Reboot|No entries))))"
 )
@@ -84,6 +95,8 @@ def read_line(raw: str, now: Now) -> Line | None:
         line = _syslog_line(found[2], _age_of_syslog(found[1], now), now)
     elif found := _ISO.fullmatch(text):
         line = _iso_line(found, now)
+    elif found := _UNIX.fullmatch(text):
+        line = _syslog_line(found[2], _age(float(found[1]), now.epoch_s), now)
     elif found := _CTIME.fullmatch(text):
         age_s = _age(_local(found[1], "%a %b %d %H:%M:%S %Y"), now.epoch_s)
         line = Line(found[2].strip(), age_s, tagged=True)
@@ -123,7 +136,8 @@ def _without_level(text: str) -> tuple[str, int]:
 def _syslog_line(text: str, age_s: float | None, now: Now) -> Line | None:
     if tag := _TAG.match(text):
         return _inner(text[tag.end() :], age_s, True, now, _host(tag[1] or ""))
-    return _inner(text, age_s, False, now) if _BARE.match(text) else None
+    nameless = text[:1] == " " and not _PROGRAM.match(text)  # rsyslog where neither host nor tag is known
+    return _inner(text.lstrip(), age_s, nameless, now) if nameless or _BARE.match(text) else None
 
 
 def _iso_line(found: re.Match[str], now: Now) -> Line | None:
@@ -141,7 +155,11 @@ def _iso_line(found: re.Match[str], now: Now) -> Line | None:
 def _offset(zone: str | None) -> str:
     if not zone:
         return ""
-    return "+00:00" if zone == "Z" else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    if zone in ("Z", " UTC", " GMT"):
+        return "+00:00"
+    return (
+        "" if zone[1].isalpha() else zone if ":" in zone else f"{zone.strip()[:3]}:{zone.strip()[3:] or '00'}"
+    )
 
 
 def _host(name: str) -> str:

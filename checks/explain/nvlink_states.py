@@ -1,0 +1,65 @@
+"""Reads which NVLinks are up, for gpu.nvlink: nvidia-smi nvlink -s and -e, dcgmi nvlink -s.
+
+How many links a GPU has, and how many GPUs a node has, only a declaration says.
+"""
+
+from __future__ import annotations
+
+import re
+
+from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.explain.unread_lines import bare
+from checks.model import Value
+
+_GPU = re.compile(r"(?:GPU (\d+): .*\(UUID: \S+\)|gpuId (\d+):)$")
+_LINK = re.compile(r"Link (\d+): (?:(<inactive>)|[\d.]+ GB/s|(?P<counter>[A-Za-z ]+): (?P<count>\d+))$")
+_STATES = re.compile(r"[UDX_](?: [UDX_])*$")
+_AROUND = re.compile(r"\|\s*NvLink Link Status\s*\||\+-+\+$|GPUs:$|Key: Up=U")
+_HARMLESS = re.compile(r".*(?:BER|successful)")
+SINCE_LOAD = (
+    "these counters count since the driver was loaded, so they do not show when. Reset them with nvidia-smi nvlink -re and read them "
+    "again after a load, or run prelaunch check"
+)
+
+
+def detect(text: str) -> bool:
+    """Whether it lists the links of GPUs."""
+    lines = [bare(line) for line in text.splitlines()] if "GPU" in text or "gpuId" in text else []
+    return any(map(_GPU.match, lines)) and any(_LINK.match(line) or _STATES.match(line) for line in lines)
+
+
+def read(text: str, asked: ReadOptions) -> Reading:
+    """What gpu.nvlink would have measured. Raises NotRecognised, Broken."""
+    if not detect(text):
+        raise NotRecognised("the text does not list the links of GPUs")
+    links, counted, understood, gpu = dict[str, dict[str, bool]](), list[str](), set[int](), ""
+    for number, line in enumerate(map(bare, text.splitlines()), 1):
+        if found := _GPU.match(line):
+            gpu = f"GPU {found[1] or found[2]}"
+            links[gpu] = {}
+        elif gpu and (found := _LINK.match(line)):
+            links[gpu][found[1]] = not found[2]
+            if found["count"] and int(found["count"]) and not _HARMLESS.match(found["counter"]):
+                counted.append(f"{gpu} link {found[1]}: {found['counter']} {found['count']}")
+        elif gpu and _STATES.match(line):
+            links[gpu] |= {str(at): state == "U" for at, state in enumerate(line.split()) if state != "_"}
+        elif not _AROUND.match(line):
+            gpu = ""
+            continue
+        understood.add(number)
+    if not all(links.values()):
+        raise Broken("a GPU has no links in this text: it was truncated")
+    active = [sum(up.values()) for up in links.values()]
+    missing = max(asked.declared.gpus_per_node - len(active), 0) if asked.declared else 0
+    metrics: dict[str, Value] = {
+        "links_active": (*active, *[None] * missing),
+        "gpus": (*links, *["not listed"] * missing),
+    }
+    down = {name: ", ".join(link for link, up in each.items() if not up) for name, each in links.items()}
+    evidence = "\n".join(
+        f"{name}: {f'links {said} are down' if said else 'all links are up'}" for name, said in down.items()
+    )
+    title = f"NVLinks of {len(links)} GPUs, {'/'.join(map(str, sorted(set(active))))} up"
+    unread = (Complete(f"{'; '.join(counted[:4])}: {SINCE_LOAD}"),) if counted else ()
+    part = Part("gpu.nvlink", metrics, {"links_active": evidence}, evidence)
+    return Reading(Kind.NVLINK, title, (part,), unread, understood=frozenset(understood))

@@ -1,0 +1,242 @@
+"""What the outputs that people paste are answered with: healthy, broken and cut; where one is not read, the command that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checks.explain.reading import ReadOptions
+from checks.model import Answer, Declared, Verdict
+from tasks.reports.explain import explain_text
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+P5 = Declared("p5.48xlarge", 1, 8, 8)
+A100 = Declared("p4d.24xlarge", 1, 8, 8)
+
+
+def _verdict(text: str, declared: Declared | None = None) -> Verdict:
+    return explain_text("-", "-", text.encode(), None, None, ReadOptions(declared)).verdict
+
+
+def _smi(links: int = 18, gpus: int = 8, down: tuple[int, ...] = (), form: str = "26.562 GB/s") -> str:
+    lines = []
+    for gpu in range(gpus):
+        lines.append(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu:08x}-1111-2222-3333-444444444444)")
+        lines += [
+            f"\t Link {link}: {'<inactive>' if gpu == 5 and link in down else form}" for link in range(links)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _counters(
+    faulty: str = "",
+    count: int = 0,
+    names: tuple[str, ...] = ("Replay Errors", "Recovery Errors", "CRC Errors"),
+) -> str:
+    lines = []
+    for gpu in range(8):
+        lines.append(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu:08x}-1111-2222-3333-444444444444)")
+        for link in range(18):
+            lines += [
+                f"\t Link {link}: {name}: {count if name == faulty and (gpu, link) == (3, 7) else 0}"
+                for name in names
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _dcgmi(states: str = "U " * 18, bad: str = "", switches: bool = False) -> str:
+    head = "+----------------------+\n|  NvLink Link Status  |\n+----------------------+\nGPUs:\n"
+    gpus = "".join(
+        f"    gpuId {gpu}:\n        {(bad if bad and gpu == 2 else states).strip()}\n" for gpu in range(8)
+    )
+    more = "NvSwitches:\n    physicalId 8:\n        X X U U\n" if switches else ""
+    return f"{head}{gpus}{more}\nKey: Up=U, Down=D, Disabled=X, Not Supported=_\n"
+
+
+BLACKWELL = ("Malformed packet Errors", "Rx Errors", "Link recovery failed events", "Effective BER")
+NVLINKS = {
+    "nvidia-smi nvlink -s, healthy": (_smi(), Answer.GO, ""),
+    "nvidia-smi nvlink -s, A100": (_smi(links=12, form="25 GB/s"), Answer.NO_GO, "GPU 0"),  # of a p5, which has 18
+    "nvidia-smi nvlink -s, one link down": (_smi(down=(4,)), Answer.NO_GO, "GPU 5"),
+    "nvidia-smi nvlink -s, all links down": (_smi(down=tuple(range(18))), Answer.NO_GO, "GPU 5"),
+    "nvidia-smi nvlink -s, a GPU is missing": (_smi(gpus=7), Answer.CANNOT_TELL, ""),
+    "nvidia-smi nvlink -e, healthy": (_counters(), Answer.GO, ""),
+    "nvidia-smi nvlink -e, B200": (_counters(names=BLACKWELL), Answer.GO, ""),
+    "nvidia-smi nvlink -e, CRC": (_counters("CRC Errors", 812), Answer.CANNOT_TELL, "GPU 3 link 7: CRC Errors 812"),
+    "nvidia-smi nvlink -e, recovery": (_counters("Recovery Errors", 1), Answer.CANNOT_TELL, "GPU 3 link 7"),
+    "nvidia-smi nvlink -e, failed events": (
+        _counters("Link recovery failed events", 2, BLACKWELL), Answer.CANNOT_TELL, "Link recovery failed events 2",
+    ),
+    "dcgmi nvlink -s, healthy": (_dcgmi(), Answer.GO, ""),
+    "dcgmi nvlink -s, down": (_dcgmi(bad="U U D" + " U" * 15), Answer.NO_GO, "links 2"),
+    "dcgmi nvlink -s, all down": (_dcgmi("D " * 18), Answer.NO_GO, ""),
+    "dcgmi nvlink -s, disabled": (_dcgmi(bad="X X" + " U" * 16), Answer.NO_GO, "links 0, 1"),
+    "dcgmi nvlink -s, not supported": (_dcgmi(bad="_ _" + " U" * 16), Answer.NO_GO, "GPU 2"),
+    "dcgmi nvlink -s, with switches": (_dcgmi(switches=True), Answer.CANNOT_TELL, "NvSwitches"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NVLINKS)
+def test_states_of_nvlinks(name: str) -> None:
+    text, answer, names = NVLINKS[name]
+
+    verdict = _verdict(text, P5)
+
+    assert answer is verdict.answer, verdict.findings
+    assert names in " ".join(f"{finding.message} {finding.evidence}" for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("name", [name for name in NVLINKS if NVLINKS[name][1] is Answer.GO])
+def test_nvlinks_without_a_declaration_or_cut_are_no_go_of_any_kind(name: str) -> None:
+    text = NVLINKS[name][0]
+    assert Answer.CANNOT_TELL is _verdict(text).answer
+    for tenth in range(1, 10):
+        assert Answer.GO is not _verdict(text[: len(text) * tenth // 10], P5).answer, tenth
+
+
+def _ibstat(
+    count: int = 2,
+    state: str = "Active",
+    physical: str = "LinkUp",
+    rate: str = "400",
+    layer: str = "InfiniBand",
+) -> str:
+    ports = []
+    for at in range(count):
+        last = at == count - 1
+        values = (state, physical, rate) if last else ("Active", "LinkUp", "400")
+        ports.append(
+            f"CA 'mlx5_{at}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.39.1002\n\tHardware version: 0\n"
+            f"\tNode GUID: 0xb83fd20300aa0001\n\tSystem image GUID: 0xb83fd20300aa0001\n\tPort 1:\n\t\tState: {values[0]}\n"
+            f"\t\tPhysical state: {values[1]}\n\t\tRate: {values[2]}\n\t\tBase lid: 12\n\t\tLMC: 0\n\t\tSM lid: 1\n"
+            f"\t\tCapability mask: 0xa651e848\n\t\tPort GUID: 0xb83fd20300aa0001\n\t\tLink layer: {layer}\n"
+        )
+    return "".join(ports)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "names"),
+    [
+        (_ibstat(), Answer.GO, ""),
+        (_ibstat(8, layer="Ethernet"), Answer.GO, ""),
+        (_ibstat(1), Answer.GO, ""),
+        (_ibstat(state="Down", physical="Polling"), Answer.CANNOT_TELL, "mlx5_1:1 is Down, Polling"),
+        (_ibstat(state="Down", physical="Disabled"), Answer.CANNOT_TELL, "mlx5_1:1 is Down"),
+        (_ibstat(state="Initializing"), Answer.CANNOT_TELL, "Initializing"),
+        (_ibstat(1, state="Down", physical="Polling"), Answer.CANNOT_TELL, "mlx5_0:1"),
+        (_ibstat(rate="100"), Answer.CANNOT_TELL, "100, 400"),
+        (
+            _ibstat() + "CA 'mlx5_2'\n\tCA type: MT4129\n\tNumber of ports: 1\n",
+            Answer.CANNOT_TELL,
+            "truncated",
+        ),
+    ],
+)
+def test_ports_of_ibstat(text: str, answer: Answer, names: str) -> None:
+    verdict = _verdict(text)
+
+    assert answer is verdict.answer, verdict.findings
+    assert names in " ".join(finding.message for finding in verdict.findings)
+
+
+def test_ibstat_that_was_cut_is_never_a_go() -> None:
+    lines = _ibstat().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        if count != len(lines) // 2:  # all of the first adapter
+            assert Answer.GO is not _verdict("".join(lines[:count])).answer, count
+
+
+_NEW = "[rank{0}]:[E1120 03:04:11.061727749 ProcessGroupNCCL.cpp:629] [Rank {0}] "
+_PG = (
+    "[rank{0}]:[E1120 03:04:11.061727749 ProcessGroupNCCL.cpp:629] [PG ID 0 PG GUID 0(default_pg) Rank {0}] "
+)
+_OLD = "[E ProcessGroupNCCL.cpp:475] [Rank {0}] "
+_TIMEOUT = (
+    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) "
+    "ran for 600096 milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.parametrize("head", [_NEW, _PG, _OLD, "trainer-0 | " + _NEW, "2026-11-20T03:04:11Z " + _PG])
+@pytest.mark.parametrize("ranks", [(1, 2, 3), (12,)])
+def test_torchs_watchdog_names_the_ranks_that_waited(head: str, ranks: tuple[int, ...]) -> None:
+    text = "".join((head + _TIMEOUT).format(rank, 78) for rank in ranks)
+
+    verdict = _verdict(text)
+
+    assert Answer.CANNOT_TELL is verdict.answer
+    assert f"ranks {', '.join(map(str, ranks))} timed out" in " ".join(f.message for f in verdict.findings)
+
+
+SMI = "\n==============NVSMI LOG==============\n\nTimestamp                                 : Fri Nov 20 03:14:05 2026\n"
+SMI += (
+    "Driver Version                            : 570.133.20\nAttached GPUs                             : 8\n"
+)
+FABRIC = "[Nov 20 2026 03:14:05] [{0}] [tid 4711] {1}\n"
+CONDITIONS = (
+    "Conditions:\n  Type              Status  LastHeartbeatTime         LastTransitionTime        Reason        Message\n"
+    "  ----              ------  -----------------         ------------------        ------        -------\n"
+)
+UNREAD = {
+    "nvidia-smi -q, healthy": (SMI, "nvidia-smi -q -x"),
+    "nvidia-smi -q, broken": (SMI + "GPU 00000000:9B:00.0\n    Product Name : GPU is lost\n", "nvidia-smi -q -x"),
+    "nvidia-smi": ("| NVIDIA-SMI 570.133.20    Driver Version: 570.133.20    CUDA Version: 12.8 |\n", "nvidia-smi -q -x"),
+    "fabricmanager.log, healthy": (FABRIC.format("INFO", "Fabric Manager - Sync operation"), "journalctl -k"),
+    "fabricmanager.log, broken": (
+        FABRIC.format("ERROR", "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 port 33"),
+        "journalctl -k",
+    ),
+    "fabricmanager.log, cut": (FABRIC.format("ERROR", "request to query NVSwitch device information failed")[:60], "-x"),
+    "kubectl describe node, healthy": (CONDITIONS + "  Ready  True  Fri, 20 Nov 2026  Fri  KubeletReady  ok\n", "journalctl -k"),
+    "kubectl describe node, broken": (
+        CONDITIONS + "  AcceleratedHardwareReady  False  Fri  Fri  NvidiaXID79Error  GPU has fallen off\n", "journalctl -k",
+    ),
+    "kubectl describe node, cut": (CONDITIONS[:90], "journalctl -k"),
+    "sinfo -R, broken": (
+        "REASON               USER      TIMESTAMP           NODELIST\nGPU 3 fell off       root      2026-11-20T03:14:05 node-7\n",
+        "journalctl -k",
+    ),
+    "sinfo -R, healthy": ("REASON               USER      TIMESTAMP           NODELIST\n", "journalctl -k"),
+    "neuron runtime": (
+        "2026-Nov-20 03:14:05.1 12:13 ERROR  TDRV:exec_consume_infer_status_notifications  Missing infer_status (end:1)\n",
+        "neuron-ls",
+    ),
+    "neuron runtime, status": ("RuntimeError: nrt_execute failed: NRT_EXEC_HW_ERR_NC_UE (status=1003)\n", "neuron-ls"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_format_that_is_not_read_names_the_command_that_is(name: str) -> None:
+    """By itself, and below an output that is read."""
+    text, command = UNREAD[name]
+    for whole in (text, _ibstat() + text):
+        verdict = _verdict(whole)
+
+        assert Answer.CANNOT_TELL is verdict.answer, name
+        assert command in " ".join(f"{finding.message} {finding.remedy}" for finding in verdict.findings)
+
+
+PREFIXES = (
+    "[0] ",
+    "[host-1:0] ",
+    "algo-1 | ",
+    "algo-10  | ",
+    "0: ",
+    "[1,0]<stdout>:",
+    "[rank0]:",
+    "2026-11-20T03:14:05.123Z ",
+    "[default0]:",
+)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(
+    "name", ["two_nodes_2.17.txt", "wrong_2.16.txt", "sendrecv_2.17.txt", "half_2.16.txt", "log_efa.txt"]
+)
+def test_a_launchers_prefix_changes_no_answer(name: str, prefix: str) -> None:
+    text = (RECORDINGS / "nccl" / name).read_text(encoding="utf-8")
+
+    prefixed = "".join(prefix + line for line in text.splitlines(keepends=True))
+
+    assert _verdict(text, P5).answer is _verdict(prefixed, P5).answer
