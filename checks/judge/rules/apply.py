@@ -63,7 +63,7 @@ def _applied(
         found: Iterable[Finding] = _found(check, rule, odd, blind, subjects, known)
         if rule.needs_cpu:
             found = _beside_other_work(check, rule, held, list(found), blind, subjects, known)
-        for finding in found:
+        for finding in _naming(found, rule, odd):
             if finding.level is Level.FAIL and finding.cause is Cause.EVIDENCE:
                 finding = replace(
                     finding, level=blind
@@ -155,6 +155,15 @@ def _found(
     if rule.over is Over.EXPECTED:
         return expected.judge(check, rule, rows, known, blind)
     return bounds.judge(check, rule, rows, blind)
+
+
+def _naming(findings: Iterable[Finding], rule: Rule, rows: Sequence[Observation]) -> Iterator[Finding]:
+    """The findings with the parts that the check names beside a count, such as the memory modules that had the errors."""
+    name, listed = f"{rule.metric}_parts", list(findings)
+    parts = {row.subject: row.metrics[name] for row in rows if name in row.metrics} if listed else {}
+    for finding in listed:
+        named = finding.is_predicate and parts.get(finding.subject)
+        yield replace(finding, message=f"{finding.message}: {named}") if named else finding
 
 
 def _resting(finding: Finding, rule: Rule) -> Finding:

@@ -172,6 +172,9 @@ def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     )
 
 
+_LINK = re.compile(r"GPU \d+'s NvLink link \d+", re.IGNORECASE)
+
+
 def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
     problems = [
         Problem(" ".join(said.split())) for kind, said in test.messages if kind != "Info" and said.strip()
@@ -188,10 +191,11 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
         )
     blamed = _blamed(found, problems)
     failed = {result.gpu for result in found if result.status is Status.FAIL}
+    named = any(_LINK.search(problem.message) for problem in problems)
     for result in found:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
-        # One reason below one status of several GPUs is the reason of all: the table names the first.
-        alike = sum(other.line == result.line for other in found) == len(failed)
+        # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.
+        alike = not named and sum(other.line == result.line for other in found) == len(failed)
         mine = mine or (tuple(problems) if result.gpu in failed and len(problems) == 1 and alike else ())
         yield replace(result, problems=mine)
 

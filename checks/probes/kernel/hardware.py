@@ -26,6 +26,9 @@ from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
 _DISK = r"(?!fd\d|sr\d)\S+"
+MOST_PARTS = 8
+# edac_raw_mc_handle_error in linux drivers/edac/edac_mc.c; it says "any memory" or "unknown label" where it knows no module.
+_MODULE = re.compile(r"EDAC .* error on (?!any memory|unknown )(\S.*?)(?= \(|$)")
 _PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE_DRIVERS = r"mlx[45]_\w+|efa|ena|bnxt_\w+|ice|i40e|irdma|nvidia|neuron|nvme"
 # Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent. Before each stand the needles: a line that matches
@@ -251,6 +254,12 @@ def _own_cgroup(root: Path) -> OwnCgroup | None:
         return None
 
 
+def _part_of(event: Event) -> str:
+    """The device or the memory module that the line names, or ""."""
+    module = _MODULE.match(event.text)
+    return event.pci or (module[1] if module else "")
+
+
 def measured(log: log_source.Log, own: OwnCgroup | None = None) -> Measurement:
     """The faults of the log by kind; `own` is the cgroup of the gate's processes, None for a log of another machine."""
     tally: Counter[str] = Counter()
@@ -277,6 +286,10 @@ def measured(log: log_source.Log, own: OwnCgroup | None = None) -> Measurement:
         for kind, kinds in shown.items()
         if (text := lines_of(event for event in seen if event.kind in kinds))
     }
+    for kind in shown:
+        parts = dict.fromkeys(_part_of(event) for event in seen if event.kind == kind)
+        if named := ", ".join(list(filter(None, parts))[:MOST_PARTS]):
+            metrics[f"{kind}_parts"] = named
     if before:
         lines["earlier_boot"] = lines_of(before)
     told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
