@@ -8,6 +8,7 @@ Also: the keys of a dataclass and the types of their values, looked up once per 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from typing import Any, get_type_hints
 
@@ -111,3 +112,9 @@ def shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
 def required(field: Any) -> bool:
     """Whether the key must be there."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def byte_size(count: float, digits: int = 4) -> str:
+    """In the largest binary unit of which there is one: "1.862 GiB"."""
+    power = min(4, int(math.log2(abs(count)) / 10)) if abs(count) >= 1024 else 0
+    return f"{count / 1024**power:.{digits}g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"

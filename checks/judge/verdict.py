@@ -92,6 +92,8 @@ def decide(
     findings += topology.judge(report)
     suspected = silent.judge(report, policy)
     findings = [f for f in findings if not any(one.covers(f) for one in suspected)]
+    for one in suspected:
+        findings = [one.marked(finding) for finding in findings]
     findings += [one.finding for one in suspected]
     findings += opened_before.judge(report, sound.rows, findings)
     report_digest = report_digest or digest(dump(report))

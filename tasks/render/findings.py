@@ -217,10 +217,22 @@ def _evidence(members: Sequence[Group]) -> tuple[tuple[str, str], ...]:
     return tuple((subject, "\n".join(found)) for subject, found in texts.items())
 
 
+def decisive_first(evidence: str, elements: Sequence[str]) -> str:
+    """The evidence with what it says of these elements above the rest, of which not all may be shown. Indented lines belong to the
+    line above them.
+    """
+    form = re.compile("|".join(rf"(?<!\w){re.escape(element)}(?!\w)" for element in elements) or "(?!)")
+    return "\n".join(sorted(re.split(r"\n(?=\S)", evidence), key=lambda part: form.search(part) is None))
+
+
 def _group(members: Sequence[Finding]) -> Group:
     first = members[0]
     subjects = tuple(dict.fromkeys(member.subject for member in members))
-    evidence = tuple((member.subject, member.evidence) for member in members if member.evidence)
+    evidence = tuple(
+        (member.subject, decisive_first(member.evidence, member.elements))
+        for member in members
+        if member.evidence
+    )
     return Group(
         first.level, first.cause, first.check, first.message, first.remedy, subjects, evidence,
         action=first.action, source=first.source, elements=first.elements,

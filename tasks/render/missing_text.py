@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.model import Cause
+from checks.model import Cause, Level
 from tasks.render.findings import Group, followed, in_number, independent
 from tasks.render.headline import sentence
 from tasks.render.views.nodes import CheckLine, State
@@ -23,7 +23,9 @@ def parted(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...
 
     The first group is always whole: it is what the headline says. What follows from a silent node never is.
     """
-    missing = tuple(item for item in groups[1:] if item.cause is Cause.EVIDENCE)
+    missing = tuple(
+        item for item in groups[1:] if item.cause is Cause.EVIDENCE and item.level is not Level.PASS
+    )
     if sum(not item.follows for item in missing) < MOST_WHOLE:
         missing = tuple(item for item in missing if item.follows)
     return tuple(item for item in groups if item not in missing), missing

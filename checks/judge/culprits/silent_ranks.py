@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from checks.documents.columns import Rows, by_check
@@ -70,15 +70,23 @@ class _Error:
 
 @dataclass(frozen=True)
 class Suspected:
-    """One finding, and the ranks that it is about. It replaces the findings about each of them in that check."""
+    """One finding, and the ranks that it is about. It replaces the findings about each of them in that check. `waiting` are the checks
+    and ranks that could not measure because the only suspect did not report.
+    """
 
     finding: Finding
     ranks: frozenset[str]
+    waiting: frozenset[tuple[str, str]] = frozenset()
 
     def covers(self, finding: Finding) -> bool:
         """Whether the other finding says the same, and less of it."""
         same = (finding.check, finding.cause) == (self.finding.check, Cause.EVIDENCE)
         return same and finding.subject in self.ranks and not finding.evidence
+
+    def marked(self, finding: Finding) -> Finding:
+        """The finding, as a consequence of this one where its rank waited for the suspect."""
+        waited = finding.cause is Cause.EVIDENCE and (finding.check, finding.subject) in self.waiting
+        return replace(finding, follows=self.finding.subject) if waited else finding
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,11 @@ def _said(
         why = next((told[rank] for rank in ranks if rank in told), "")
         if why:
             said = f"{said} ({why})"
-        yield _suspected(policy, found, check, subject, said, ranks, is_predicate=alone)
+        suspect = _suspected(policy, found, check, subject, said, ranks, is_predicate=alone)
+        alone_silent = nodes == 1 and found.why is _Why.SILENT
+        yield replace(
+            suspect, waiting=frozenset((found.check, rank) for rank in found.waited if alone_silent)
+        )
 
 
 def _told(suspects: Collection[str], checks: Iterable[Errors]) -> dict[str, str]:

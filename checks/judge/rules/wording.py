@@ -13,7 +13,6 @@ hot"), "[ in {at}]" is the element ("bf16") if there is one, and {check} the che
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from checks.model import CLUSTER, LINK, Finding, node_of
 from checks.model_details import Comparison, Reference, Relation
 from checks.policy import Over
+from checks.value_types import byte_size
 
 WORDS = Path(__file__).with_name("metric_words.json")
 # So many nodes, or ranks of one node (some in a row count once), are named in a sentence; of more only the number is.
@@ -106,8 +106,7 @@ def figure(value: float, digits: int = 4) -> str:
 def quantity(value: float, unit: str, digits: int = 4) -> str:
     """The number with its unit: "12.5 GB/s"; bytes in the largest binary unit of which there is one ("1.862 GiB")."""
     if unit == "B" and abs(value) >= 1024:
-        power = min(4, int(math.log2(abs(value)) / 10))
-        return f"{figure(value / 1024**power, digits)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+        return byte_size(value, digits)
     return f"{figure(value, digits)} {unit}".rstrip()
 
 

@@ -44,6 +44,11 @@ class Shape:
     heads: int
 
     @property
+    def named(self) -> str:
+        """For people."""
+        return f"batch {self.batch}, {self.tokens} tokens, width {self.width}, {self.heads} heads"
+
+    @property
     def step_flops(self) -> float:
         """The operations of one step: 6 per weight and token (forward 2, backward 4), and 12 per pair of tokens for attention.
 
@@ -116,7 +121,9 @@ def measure(device: str, shape: Shape, steps: int) -> Measurement:
         "steps": steps,
         **_mfu(name, tflops),
     }
-    return Measurement(metrics, "\n".join([f"{name} ({device}), {shape}", *_account(runs, rates, tflops)]))
+    return Measurement(
+        metrics, "\n".join([f"{name} ({device}), {shape.named}", *_account(runs, rates, tflops)])
+    )
 
 
 def precisions(device: str) -> tuple[Precision, ...]:

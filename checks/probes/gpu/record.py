@@ -98,9 +98,14 @@ def sound(value: object) -> Number | str | None:
 def _account(gpu: Gpu, names: Sequence[str]) -> str:
     if not gpu.values and not gpu.unread:
         return f"{gpu.label}: declared, but NVML does not list it"
-    said = [f"{name}={gpu.values[name]}" for name in names if name in gpu.values]
+    said = [f"{name}={_rounded(gpu.values[name])}" for name in names if name in gpu.values]
     said += [f"{name}: {gpu.unread.get(name, 'not read')}" for name in names if name not in gpu.values]
     return f"{gpu.label}: {', '.join(said)}"
+
+
+def _rounded(value: object) -> object:
+    """A number as people write it: 652.3, and not 652.3000000000001."""
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def bare(name: str) -> str:

@@ -13,6 +13,7 @@ from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Scope, Skip, Value
 from checks.probes.host import kernel_clock, machine
 from checks.process.cgroup import CgroupError, Limits, read_limits
+from checks.value_types import byte_size
 
 ROOT = Path("/")
 POOL_TOKEN = "PRELAUNCH_POOL_TOKEN"  # noqa: S105 - the name of a variable
@@ -131,13 +132,13 @@ def resources(context: Context) -> Measurement:
 def resource_evidence(metrics: Mapping[str, Value], scratch: Path, affinity: int) -> str:
     """What a person reads beside a threshold of any of these metrics."""
 
-    def gigabytes(name: str) -> str:
-        return f"{float(str(metrics[name])) / 1e9:.2f} GB"
+    def size(name: str) -> str:
+        return byte_size(float(str(metrics[name])))
 
     return (
-        f"memory: {gigabytes('memory_available_bytes')} available of {gigabytes('memory_limit_bytes')}\n"
-        f"disk of {scratch}: {gigabytes('disk_free_bytes')} free; /dev/shm: {gigabytes('shm_free_bytes')} free of "
-        f"{gigabytes('shm_bytes')}\n{affinity} CPUs by affinity"
+        f"memory: {size('memory_available_bytes')} available of {size('memory_limit_bytes')}\n"
+        f"disk of {scratch}: {size('disk_free_bytes')} free; /dev/shm: {size('shm_free_bytes')} free of "
+        f"{size('shm_bytes')}\n{affinity} CPUs by affinity"
     )
 
 

@@ -281,3 +281,35 @@ def test_a_thousand_ranks_that_are_gone_cost_no_more_than_one() -> None:
 
     assert [finding.subject for finding in found(report)] == [CLUSTER]
     assert time.process_time() - begun < 0.5
+
+
+ENDED = (
+    RESET,
+    TIMED_OUT,
+    "it raised DistStoreError: wait timeout after 4800ms, keys: /again/collective.all_reduce/",
+    "it raised DistNetworkError: failed to recv, got 0 bytes. Connection was likely closed",
+    "it raised DistBackendError: NCCL error, remote process exited or there was a network error",
+)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_errors_of_ranks_that_waited_follow_from_the_one_that_is_silent(number: int, count: int) -> None:
+    """Each rank prints its own addresses: the page has one finding for all of them, and each stays in the verdict."""
+    report = healthy()
+    others = [other for other in range(report.declared.ranks) if other != number]
+    why = {other: f"{ENDED[at % count]} (of {at})" for at, other in enumerate(others)}
+
+    verdict = verdict_of(broken(report, REDUCE, {number}, why))
+
+    waited = [f for f in verdict.findings if f.check == REDUCE and f.subject != rank(report, number)]
+    assert Answer.CANNOT_TELL is verdict.answer
+    assert len(waited) == len(others)
+    assert {finding.follows for finding in waited} == {rank(report, number)}
+    assert not verdict.findings[0].follows
+
+
+def test_nothing_follows_where_two_ranks_of_two_nodes_are_silent() -> None:
+    verdict = verdict_of(broken(healthy(), REDUCE, {1, 3}))
+
+    assert {finding.follows for finding in verdict.findings} == {""}
