@@ -88,7 +88,7 @@ DEVICES = [
         FAULTY,
         "one of four is missing",
         info(FOUR, Reply(endpoints(DEVICES4[:3]))),
-        names="rdm_domains number of EFA devices that libfabric offers is 3, but the instance type has 4",
+        names="rdm_domains number of EFA devices is 3, but the instance type has 4",
         **CONFIG,
     ),
     _devices(
@@ -96,7 +96,7 @@ DEVICES = [
         "as many endpoints as devices, for half of them",
         info("p5en.48xlarge", Reply(HALF)),
         "p5en.48xlarge",
-        names="rdm_domains number of EFA devices that libfabric offers is 8, but the instance type has 16",
+        names="rdm_domains number of EFA devices is 8, but the instance type has 16",
         **CONFIG,
     ),
     _devices(

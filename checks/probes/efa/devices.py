@@ -101,11 +101,12 @@ def _read(path: Path) -> str:
 def devices(context: Context) -> Measurement | Skipped:
     """Counts the EFA devices that libfabric offers, and reads their ports' states.
 
-    `rdm_domains` counts distinct domains (one a device), whatever the generation of libfabric; `failure` is "ok" or
-    what fi_getinfo's error means. `port_states` has the kernel's number (4: active) for each of `devices`, null where
-    it shows none. `unoffered` counts devices of the kernel's that libfabric does not offer, `unlike_devices` those
-    whose endpoints are others than most have. Devices may appear minutes after the boot: while fewer are there than the
-    type has, it looks again for `settle_s`; `waited_s` says how long.
+    `rdm_domains` counts distinct domains (one a device), whatever the generation of libfabric, and the kernel's devices without
+    one, so that one device is one finding; `failure` is "ok" or what fi_getinfo's error means. `port_states` has the kernel's
+    number (4: active) for each of `devices`, null where it shows none. `unoffered` counts devices of the kernel's that libfabric
+    does not offer although their ports are not down, `unlike_devices` those whose endpoints are others than most have. Devices
+    may appear minutes after the boot: while fewer are there than the type has, it looks again for `settle_s`; `waited_s` says
+    how long.
     """
     name = provider()
     begun = time.monotonic()
@@ -118,8 +119,8 @@ def devices(context: Context) -> Measurement | Skipped:
             return Skipped(Skip.TOOL_MISSING, str(error))
         waited_s = time.monotonic() - begun
         metrics = measured(said, name, kernel_devices(INFINIBAND))
-        found = metrics["rdm_domains"]
-        if not isinstance(found, int) or found >= expected or waited_s + RETRY_S > settle_s:
+        found = int(str(metrics["rdm_domains"])) - int(str(metrics["unoffered"]))
+        if found >= expected or waited_s + RETRY_S > settle_s:
             return Measurement({**metrics, "waited_s": round(waited_s, 1)}, said.account())
         time.sleep(RETRY_S)
 
@@ -133,14 +134,15 @@ def measured(said: tool.ToolResult, name: str, seen: tuple[Device, ...]) -> dict
     offered = [fi_info.device_of(domain) for domain in fi_info.domains(endpoints, name)]
     states = {device.name: device.state for device in seen}
     names = (*offered, *(device for device in states if device not in offered))
+    withheld = [device for device in states if name == "efa" and device not in offered]
     others = sorted({e.provider for e in endpoints if not fi_info.of_provider(e, name)})
     return {
         "provider": "+".join((name, *others)),
         "failure": "ok" if number is None else fi_info.meaning(number, name),
-        "rdm_domains": len(offered),
+        "rdm_domains": len(offered) + len(withheld),
         "unlike_devices": len(fi_info.unlike(endpoints, name)),
         "devices": names or NONE,
         "port_states": tuple(states.get(device) for device in names) or (None,),
-        "unoffered": sum(device not in offered for device in states) if name == "efa" else 0,
+        "unoffered": sum(states[device] in (ACTIVE, None) for device in withheld) if number is None else 0,
         "driver": "+".join(sorted({device.driver for device in seen})) or "none",
     }

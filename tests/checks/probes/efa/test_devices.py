@@ -11,7 +11,11 @@ from checks.probes.efa import counters, devices, plugin
 from checks.probes.efa.fi_pingpong import parse
 from checks.probes.efa.libfabric import ClientResult
 from checks.probes.efa.loopback import Run, judged_apart
-from tests.fakes.fabric import COUNTERS, TABLE, make_sysfs
+from tests.corpus.case import Case, Sort
+from tests.corpus.efa_cases import DEVICES4, FOUR, NONE_2, info
+from tests.corpus.judging import verdict_of
+from tests.fakes.fabric import COUNTERS, TABLE, endpoints, make_sysfs
+from tests.fakes.tools import Reply
 
 GOOD = Run(ClientResult("ok", True, parse(TABLE)[0], ""), 23_000_000)
 BAD = Run(ClientResult("exit code 1: it printed nothing", True, None, ""), 0)
@@ -113,3 +117,31 @@ def test_a_counter_that_only_the_first_look_shows_makes_it_unknown() -> None:
 def test_a_first_look_that_is_no_number_is_never_zero(seen: dict[str, object]) -> None:
     """What travelled through a file is not trusted."""
     assert (None,) == counters.compared(seen, {"d": COUNTERS}).metrics["rx_drops"]
+
+
+DOWN = {DEVICES4[3]: "1: DOWN"}
+SOME, ALL = Reply(endpoints(DEVICES4[:3])), Reply(endpoints(DEVICES4))
+
+
+@pytest.mark.parametrize(
+    ("reply", "tree", "states", "metrics"),
+    [
+        (ALL, DEVICES4, None, []),
+        (ALL, DEVICES4, DOWN, ["port_states"]),
+        (SOME, DEVICES4, DOWN, ["port_states"]),
+        (SOME, DEVICES4, None, ["unoffered"]),
+        (SOME, DEVICES4[:3], None, ["rdm_domains"]),
+        (Reply(stderr=NONE_2, code=61), DEVICES4, None, ["failure"]),
+        (Reply(stderr=NONE_2, code=61), DEVICES4[:3], None, ["failure", "rdm_domains"]),
+        (Reply(endpoints(DEVICES4[:2])), DEVICES4[:3], None, ["rdm_domains", "unoffered"]),
+    ],
+)
+def test_one_device_is_one_finding_with_one_remedy(
+    tmp_path: Path, reply: Reply, tree: tuple[str, ...], states: dict[str, str] | None, metrics: list[str]
+) -> None:
+    case = Case("efa.devices", Sort.FAULTY, "", info(FOUR, reply, tree, states), FOUR)
+
+    verdict = verdict_of(case, tuple(case.observe(tmp_path)))
+
+    assert metrics == sorted(finding.metric for finding in verdict.findings)
+    assert len(metrics) == len({finding.remedy for finding in verdict.findings})
