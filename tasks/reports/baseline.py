@@ -66,7 +66,9 @@ def read_baseline(path: Path) -> Baseline:
         with path.open("rb") as file:
             data = file.read(BASELINE_BYTES + 1)
     except OSError as error:
-        said = f"it cannot be read ({error.strerror}). Make one: prelaunch baseline learn."
+        said = (
+            f"it cannot be read ({error.strerror}). Make one: prelaunch baseline learn REPORT... --out FILE."
+        )
         raise InputError(str(path), said) from error
     try:
         return load(data)

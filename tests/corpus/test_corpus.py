@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from checks.model import Cause, Level, worst
 from tests.corpus.case import Case, Sort
 from tests.corpus.judging import verdict_of
 
+# A dictionary or a dataclass of Python, or a number with all its digits: nothing for people.
+RAW = re.compile(r"\{'\w|\d\.\d{10,}|\b[A-Z]\w+\(\w+=")
 FAMILIES = sorted(path.stem for path in Path(__file__).parent.glob("*_cases.py"))
 CASES: list[Case] = [
     case for family in FAMILIES for case in importlib.import_module(f"tests.corpus.{family}").CASES
@@ -31,6 +34,7 @@ def test_the_case_is_judged_as_it_should(
     )
     level = worst([finding.level for finding in verdict.findings])
     record_property("corpus", [case.check, case.sort.value, level.value])
+    assert not RAW.search("\n".join(f"{f.message}\n{f.evidence}" for f in verdict.findings)), said
     if case.sort is Sort.HEALTHY:
         assert level is Level.PASS, said
         return

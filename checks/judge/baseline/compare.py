@@ -21,7 +21,9 @@ from checks.policy import Over, Policy
 FEW = 4
 # Judgement: a band that includes half of the usual speed does not say how fast a part must be.
 TELLS = 0.5
-AGAIN = "Learn the baseline again from reports of this cluster: prelaunch baseline learn."
+AGAIN = (
+    "Learn the baseline again from reports of this cluster: prelaunch baseline learn REPORT... --out FILE."
+)
 LOOK = "Compare this node with its peers. If its hardware is healthy, learn the baseline again."
 CHANGED = "Find out what changed since then: image, driver, settings, placement. If the change is intended, learn the baseline again."
 

@@ -24,7 +24,7 @@ from checks.model import CLUSTER, Cause, Finding, FindingKind, Level, Observatio
 from checks.model_details import Comparison, Reference, Relation, Unmeasured
 from checks.policy import Expect, Rule
 
-LEARN = "Learn a baseline: prelaunch baseline learn REPORT..."
+LEARN = "Learn a baseline: prelaunch baseline learn REPORT... --out FILE."
 # If the low end of an expected value is further below it than this share, the threshold is computed from the low end: half of what
 # the WARN line (0.90) leaves for the run-to-run spread of healthy machines.
 WIDE = 0.95
