@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from checks.culprit.matrix import Better, Matrix
+from checks.facts.builtin import builtin
 from checks.facts.driver_fields import Field
+from checks.facts.instances import Instance
 from checks.model import Declared, Value
 
 
@@ -119,3 +121,10 @@ class ReadOptions:
     better: Better | None = None
     floor: float | None = None
     ratio: float | None = None
+
+    @property
+    def instance(self) -> Instance | None:
+        """The row of the declared type, or what a gate file declares of a type that no table has."""
+        if self.declared is None:
+            return None
+        return builtin().of(self.declared).instances.get(self.declared.instance_type)

@@ -190,7 +190,7 @@ def _policy(policy: Policy | None, kind: Kind | None, asked: ReadOptions) -> tup
     if policy is not None:
         return policy, ""
     if asked.declared is not None:
-        return default_policy_of(asked.declared.instance_type)
+        return default_policy_of(asked.declared.instance_type, asked.declared)
     path = SHIPPED / (OF_KIND.get(kind, OTHERWISE) if kind else OTHERWISE)
     try:
         found = read_policy(path)

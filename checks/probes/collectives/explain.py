@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
-from checks.facts.builtin import builtin
 from checks.facts.instances import Instance
 from checks.model import Value
 from checks.probes.collectives import nccl_log, nccl_tests_json, nccl_tests_result, nccl_tests_text
@@ -27,14 +26,15 @@ UNNAMED = Complete(
     "the output does not name its collective, and its numbers fit several, so the rate cannot be judged. Include the command "
     "line that started it (such as './all_gather_perf -b 8 -e 4G -g 8') above the output"
 )
-UNKNOWN_NETWORK = Complete(
-    "several hosts took part, and nothing shows what carried the data. Give the log of NCCL as well, or --instance-type"
-)
 SMALL_MESSAGES = Complete(
     f"no message of {LEAST_NETWORK_BYTES >> 20} MiB or more, of a kind that tells the network's rate. Run all_reduce_perf with -e 1G"
 )
 UNDECLARED = Complete(
     "no instance type is declared, so it is unknown what should have carried the data. Give --instance-type"
+)
+UNPROVEN = Complete(
+    "several hosts took part: only NCCL's log (NCCL_DEBUG=INFO), or the network of the machines shows what carried the data. Give "
+    "--instance-type with a known type, or with the file of a machine of your own that has network_gbit_s"
 )
 _WATCHDOG = re.compile(
     r"\[(?:PG [^]]*)?Rank (\d+)\] Watchdog caught collective operation timeout: Work\w+\(SeqNum=\d+, OpType=(\w+)"
@@ -105,7 +105,7 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
     if asked.declared is None and any(map(nccl_tests_result.lists_one_process, runs)):
         unread.append(ONE_PROCESS)
     parts = [Part("nccl.tests", nccl_tests_result.metrics(runs, declared), _lines(runs), _shown(runs))]
-    instance, nodes = _instance(asked), _nodes(runs, asked)
+    instance, nodes = asked.instance, _nodes(runs, asked)
     logged = bool(found.channels)
     if logged:
         parts.append(_transport(found, instance, nodes))
@@ -131,7 +131,7 @@ def _fault(run: Run, why: str) -> str:
 
 
 def _of_log(found: Log, text_: str, asked: ReadOptions) -> Reading:
-    instance = _instance(asked)
+    instance = asked.instance
     nodes = max(found.nodes, asked.declared.nodes if asked.declared else 1)
     unread = list(_about_log(found, nodes))
     if text_ and not text_.endswith("\n"):
@@ -248,7 +248,7 @@ def _network(runs: Sequence[Run], instance: Instance | None, nodes: int) -> tupl
     For a sum or a gather, each node must receive the others' part of every message, whatever the algorithm.
     """
     if instance is None or instance.network_gbit_s is None:
-        return [], UNKNOWN_NETWORK
+        return [], UNPROVEN
     told = [(run, row) for run in runs if _part_received(run, nodes) for row in run.rows]
     largest = max((row.size_bytes for _, row in told), default=0)
     if largest < LEAST_NETWORK_BYTES:
@@ -304,10 +304,6 @@ def _shown(runs: Sequence[Run]) -> str:
 def _nodes(runs: Sequence[Run], asked: ReadOptions) -> int:
     hosts = max(len(run.hosts) for run in runs)
     return max(hosts, asked.declared.nodes if asked.declared else 1)
-
-
-def _instance(asked: ReadOptions) -> Instance | None:
-    return builtin().instances.get(asked.declared.instance_type) if asked.declared else None
 
 
 def _named(run: Run) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from checks.check import CheckError
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching
-from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.fi_pingpong import HEADER, ROW, Table, parse
@@ -135,7 +134,7 @@ def _doubts(text: str, tables: Iterable[Table], asked: ReadOptions) -> Iterable[
         yield Complete(
             "a run on one host may go through shared memory instead of the device. Set FI_EFA_ENABLE_SHM_TRANSFER=0"
         )
-    instance = builtin().instances.get(asked.declared.instance_type) if asked.declared else None
+    instance = asked.instance
     if instance is None or not instance.network_gbit_s or not instance.efa_devices:
         return
     line_gbps = instance.network_gbit_s / instance.efa_devices / 8

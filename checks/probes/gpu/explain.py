@@ -117,7 +117,7 @@ def _split(text: str) -> tuple[str, int]:
 
 def _parts(found: Document, asked: ReadOptions) -> list[Part]:
     declared = asked.declared
-    instance = builtin().instances.get(declared.instance_type) if declared else None
+    instance = asked.instance
     expected = declared.gpus_per_node if declared else found.attached
     if not found.gpus and not expected:
         raise Broken("the text describes no GPU and none is declared, so there is nothing to judge")

@@ -6,7 +6,6 @@ import re
 
 from checks.explain.reading import Broken, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import lines_matching, lines_of_json
-from checks.facts.builtin import builtin
 from checks.model import Value
 from checks.probes.neuron import neuron_monitor
 from checks.probes.neuron.devices import LINKS, metrics_of
@@ -52,7 +51,7 @@ def _samples(text: str, asked: ReadOptions) -> Reading:
         found = neuron_monitor.parse(text)
     except MonitorError as error:
         raise Broken(str(error)) from error
-    instance = builtin().instances.get(asked.declared.instance_type) if asked.declared else None
+    instance = asked.instance
     size = max(instance.neuron_devices if instance else 0, max(found.devices) + 1)
     by_device = {
         name: dict(zip(found.devices, found.counters[name], strict=True))

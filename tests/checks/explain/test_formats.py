@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Declared, Verdict
+from checks.model_details import DeclaredMachine
 from tasks.reports.explain import explain_text
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -240,3 +242,30 @@ def test_a_launchers_prefix_changes_no_answer(name: str, prefix: str) -> None:
     prefixed = "".join(prefix + line for line in text.splitlines(keepends=True))
 
     assert _verdict(text, P5).answer is _verdict(prefixed, P5).answer
+
+
+H100 = DeclaredMachine("H100 80GB HBM3", nvlinks=18, network_gbit_s=3200, ib_ports=8, ib_rate_gbit_s=400)
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "answer", "names"),
+    [
+        ("two_nodes_2.17.txt", H100, Answer.GO, ""),
+        ("two_nodes_2.17.txt", replace(H100, ib_ports=0, ib_rate_gbit_s=None), Answer.GO, ""),
+        ("two_nodes_2.17.txt", replace(H100, network_gbit_s=1600), Answer.CANNOT_TELL, ""),
+        ("two_nodes_2.17.txt", replace(H100, network_gbit_s=64_000), Answer.NO_GO, "64,000"),
+        ("two_nodes_2.17.txt", replace(H100, network_gbit_s=None), Answer.CANNOT_TELL, "network_gbit_s"),
+        ("slow_network_2.17.txt", H100, Answer.NO_GO, "3,200"),
+        ("socket_fallback_2.17.txt", H100, Answer.NO_GO, "another transport"),
+    ],
+)
+def test_nccl_tests_on_two_nodes_of_a_type_that_no_table_has(
+    name: str, machine: DeclaredMachine, answer: Answer, names: str
+) -> None:
+    """The numbers of the declared machine count as a table's do."""
+    text = (RECORDINGS / "nccl" / name).read_text(encoding="utf-8")
+
+    verdict = _verdict(text, Declared("hgx-of-ours", 2, 8, 8, machine=machine))
+
+    assert answer is verdict.answer, verdict.findings
+    assert names in " ".join(finding.message for finding in verdict.findings)
