@@ -27,7 +27,8 @@ LEFT_OUT = (
     "server/worker.env",
 )
 # What the files of a part name by relative paths.
-NEEDS = {"gates": ("examples", "policies", "schemas"), "github": ("ci",), "policies": ("schemas",)}
+OF_GATES = ("examples", "policies", "schemas")
+NEEDS = {"gates": OF_GATES, "github": ("ci", "gates", *OF_GATES), "policies": ("schemas",)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -81,17 +81,25 @@ def _schema(here: Path) -> str:
 
 
 def _nearest(wish: Wish, instances: Mapping[str, Instance]) -> Path:
-    """The shipped file of the engine whose machines are most alike; by the alphabet where several are."""
+    """The shipped file of the engine whose machines are most alike; by the alphabet where several are.
+
+    Of those a training in the job that checks, started by torchrun, needs the least: on SageMaker no quota of warm pools.
+    """
     wanted = instances[wish.instance_type]
 
     def distance(path: Path) -> tuple[object, ...]:
-        declared = tomllib.loads(path.read_text(encoding="utf-8"))["cluster"]["declared"]
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        declared, options = document["cluster"]["declared"], document["cluster"].get("options", {})
         other = instances[declared["instance_type"]]
+        apart = options.get("placement") != "in_job"
         return (
             _accelerators(other) != _accelerators(wanted),
             (other.gpus > 1) != (wanted.gpus > 1),
             bool(other.efa_devices) != bool(wanted.efa_devices),
+            apart and wish.engine == "sagemaker",
             declared["instance_type"] != wish.instance_type,
+            apart,
+            document["training"].get("distributed") != "torchrun",
             abs(other.gpus - wanted.gpus),
             (declared["nodes"] > 1) != (wish.nodes > 1),
             not path.stem.startswith(wish.engine),

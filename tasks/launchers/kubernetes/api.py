@@ -183,10 +183,10 @@ class Api:
         query: Mapping[str, str],
         body: Object | None = None,
     ) -> bytes:
+        client = self._client()  # says which package is missing, where one is
         from kubernetes.client.rest import ApiException
         from urllib3.exceptions import HTTPError
 
-        client = self._client()
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
             answer = client.call_api(

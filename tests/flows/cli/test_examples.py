@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,9 +78,11 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.Captur
 
 
 def test_only_the_parts_that_are_named_are_copied(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With what their files name by relative paths: an action needs its scripts, a gate file its policy and its training."""
+    """With what their files name by relative paths: a workflow needs scripts and gate files, a gate file its policy and training."""
     assert 0 == main(["examples", str(tmp_path / "a"), "--only", "github,slack.toml"])
-    assert {"ci", "github", "slack.toml"} == set(os.listdir(tmp_path / "a"))
+    assert {"ci", "examples", "gates", "github", "policies", "schemas", "slack.toml"} == set(
+        os.listdir(tmp_path / "a")
+    )
     assert 0 == main(["examples", str(tmp_path / "b"), "--only", "gates"])
     assert 0 == main(["plan", str(tmp_path / "b" / "gates" / "local.toml"), "--offline", "--format", "shell"])
     assert {"examples", "gates", "policies", "schemas"} == set(os.listdir(tmp_path / "b"))
@@ -153,3 +157,28 @@ def test_passwords_of_a_server_in_a_checkout_are_not_copied(
     monkeypatch.setattr(examples, "SHIPPED", shipped)
 
     assert (Path("server/server.env"),) == examples.examples()
+
+
+def test_the_workflow_of_github_finds_all_that_it_names(tmp_path: Path) -> None:
+    """`--only github` is complete, and its times leave the gate to end by itself."""
+    assert 0 == main(["examples", str(tmp_path / "deployments"), "--only", "github"])
+    text = (tmp_path / "deployments/github/gate-then-train.yml").read_text()
+    named = set(re.findall(r"(?<!\w)(?:(?<=\./)|(?<!/))deployments/[\w./-]+", text))
+    gates = [
+        tomllib.loads(path.read_text()) for path in sorted((tmp_path / "deployments/gates").glob("*.toml"))
+    ]
+    longest = max(
+        g["cluster"]["options"].get("capacity_wait_minutes", 0) + g["checks"]["max_runtime_minutes"]
+        for g in gates
+    )
+    job, own = map(int, re.findall(r"timeout-minutes: \"?(\d+)", text))
+
+    assert {
+        "deployments/github",
+        "deployments/gates/local.toml",
+        "deployments/examples/train_tiny.py",
+    } <= named
+    assert [] == [name for name in named if not (tmp_path / name).exists()]
+    assert longest < own < job
+    for name in ("gates/local.toml", "gates/sagemaker-cpu.toml"):
+        assert 0 == main(["plan", str(tmp_path / "deployments" / name), "--offline"])

@@ -293,3 +293,22 @@ def test_a_gate_whose_owner_hears_nothing_is_said(run: Run) -> None:
     _, _, both = run("init", "b.toml", *options("local", "cpu", 2), "--notify", "pagerduty,slack")
 
     assert "would only be written to the log" in alone and "would only" not in both
+
+
+@pytest.mark.parametrize("engine", ["sagemaker", "slurm", "kubernetes"])
+@pytest.mark.parametrize(
+    "kind",
+    ["p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge", "g6e.48xlarge", "p6-b300.48xlarge"],
+)
+def test_machines_with_several_gpus_begin_with_a_training_in_the_job_that_checks(
+    run: Run, tmp_path: Path, engine: str, kind: str
+) -> None:
+    """It needs no quota of warm pools, and torchrun starts it."""
+    assert 0 == run("init", "mine.toml", *options(engine, kind, 2))[0]
+
+    made = tomllib.loads((tmp_path / "mine.toml").read_text())
+    assert ("in_job", "torchrun") == (
+        made["cluster"]["options"]["placement"],
+        made["training"]["distributed"],
+    )
+    assert kind == made["cluster"]["declared"]["instance_type"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -367,3 +368,24 @@ def test_a_cluster_that_cannot_be_found_is_a_wrong_request(make: Make, tmp_path:
     with pytest.raises(LaunchRejected, match="kubeconfig_file"):
         launcher.submit(launcher.plan(job(tmp_path, SAY)))
     assert launcher.state("gate-1").state is JobState.UNKNOWN
+
+
+@pytest.mark.parametrize("call", ["preflight", "submit"])
+def test_without_its_package_the_launcher_names_the_command(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The extra was not installed: this is no error in Prelaunch."""
+    launcher = make()
+    plan = launcher.plan(job(tmp_path, WAIT))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+
+    if call == "preflight":
+        said = " ".join(line.text for line in launcher.preflight((plan,)))
+    else:
+        with pytest.raises(LaunchRejected) as raised:
+            launcher.submit(plan)
+        said = str(raised.value)
+
+    assert "pip install 'prelaunch[kubernetes]'" in said
