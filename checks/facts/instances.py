@@ -120,7 +120,8 @@ def unknown_type(name: str, types: Sequence[str]) -> tuple[str, str | None]:
     alike = [*dict.fromkeys([*begin, *difflib.get_close_matches(name, types, n=5, cutoff=0.5)])][:MOST_ALIKE]
     families = dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in types)
     said = f"Similar ones are {', '.join(alike)}" if alike else f"Known are {', '.join(families)}"
-    own = "A machine of your own is described in [cluster.machine] of a gate file; `prelaunch node machine GATE_FILE` makes of it "
+    own = "A machine of your own is described in [cluster.machine] of a gate file, which `prelaunch init --machine` writes; "
+    own += "`prelaunch node machine GATE_FILE` makes of it "
     return (
         f"{name!r:.64} is not a known instance type. {said}; `prelaunch facts` lists all {len(types)}. "
         f"{own}a file that --instance-type takes",

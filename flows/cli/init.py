@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +18,8 @@ from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from checks.facts.instances import unknown_type
+from checks.model import Declared
+from checks.model_details import DeclaredMachine
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate_file.folder import SHIPPED
@@ -33,6 +36,12 @@ NOTIFIERS = get_args(NotifierName)
 MODE_QUESTION = "Mode (enforce: a refusal stops the training; observe: it is recorded and notified, and every training starts)"
 MOST_NODES = 100_000
 MAIL = {"mail", "email", "e-mail", "smtp"}
+QUESTIONS = {
+    "gpu": "Model of the GPUs, as `prelaunch facts` spells it",
+    "gpus": "GPUs of a node",
+    "gpu_memory_mib": "Memory of a GPU in MiB, as nvidia-smi prints it",
+    "network_gbit_s": "What a node sends to the others in all, in Gbit/s",
+}
 Ask = Callable[[str], str]
 
 
@@ -51,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--instance-type", metavar="T", help="the instance type of every node, such as p5.48xlarge or cpu"
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes")
+    parser.add_argument(
+        "--machine", nargs="?", const="", metavar="KEY=VALUE,...",
+        help="the type is a name of your own, for a machine that no table has: asks for gpu (as `prelaunch facts` spells it), gpus "
+        "(of a node), gpu_memory_mib and network_gbit_s, or takes them from here",
+    )  # fmt: skip
     parser.add_argument(
         "--policy",
         type=Path,
@@ -84,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = _folder(file)
         write_file(file, None)  # nobody answers six questions for a file that cannot be written
         wish = _wish(arguments, _asker())
-        text = starter_text(wish, builtin().instances, file)
+        text = starter_text(wish, builtin().of(_declared(wish)).instances, file)
         _require_accepted(file, text)
         write_file(file, text)
     except EOFError:
@@ -169,11 +183,12 @@ def _wish(arguments: argparse.Namespace, ask: Ask | None) -> Wish:
         raise InputError("init", said)
     engine = _answer(given["--engine"], ask, f"Engine ({', '.join(LAUNCHERS)})", "local", _engine)
     default = "cpu" if engine == "local" else ""
-    kind = _answer(
-        given["--instance-type"], ask, "Instance type of the nodes, such as p5.48xlarge", default, _type
-    )
+    own = arguments.machine is not None
+    question = "Name for this type of machine" if own else "Instance type of the nodes, such as p5.48xlarge"
+    kind = _answer(given["--instance-type"], ask, question, default, _own_name if own else _type)
     nodes = int(_answer(given["--nodes"], ask, "Number of nodes", "2", _nodes))
-    shipped = _shipped_policy(kind)
+    gpus, machine = _machine(arguments.machine, ask) if own else (0, None)
+    shipped = _shipped_policy(Declared(kind, nodes, gpus, max(gpus, 1), machine=machine))
     typed = None if arguments.policy is None else str(arguments.policy)
     suggested = "" if shipped is None else str(shipped)
     policy = _answer(typed or (suggested if ask is None else None), ask, "Policy", suggested, _policy)
@@ -191,7 +206,52 @@ def _wish(arguments: argparse.Namespace, ask: Ask | None) -> Wish:
         Path(policy),
         tuple(names.split(",")),
         mode == Mode.OBSERVE,
+        gpus,
+        machine,
     )
+
+
+def _machine(given: str, ask: Ask | None) -> tuple[int, DeclaredMachine]:
+    """How many GPUs a node has, and what else is said of it. Raises InputError."""
+    said = dict(part.strip().partition("=")[::2] for part in given.split(",") if part.strip())
+    if unknown := [key for key in said if key not in QUESTIONS]:
+        raise InputError(
+            "--machine",
+            f"{unknown[0]!r:.80} is none of {', '.join(QUESTIONS)}.",
+            "",
+            nearest(unknown[0], tuple(QUESTIONS)),
+        )
+    models = {row.gpu: row.gpu_memory_mib for row in builtin().instances.values() if row.gpu}
+    gpu = _answer(
+        said.get("gpu"),
+        ask,
+        QUESTIONS["gpu"],
+        "H100 80GB HBM3",
+        partial(_one_of, "--machine", choices=tuple(models)),
+    )
+    usual = {"gpus": "8", "gpu_memory_mib": str(models[gpu] or ""), "network_gbit_s": ""}
+    gpus, memory, network = (
+        int(_answer(said.get(key), ask, QUESTIONS[key], default, partial(_count, key)))
+        for key, default in usual.items()
+    )
+    return gpus, DeclaredMachine(gpu, gpu_memory_mib=memory, network_gbit_s=network)
+
+
+def _count(key: str, text: str) -> str:
+    if not re.fullmatch("[1-9][0-9]{0,6}", text):
+        raise InputError("--machine", f"{key} is {text!r:.40}, and not a number from 1 to 9999999.")
+    return text
+
+
+def _own_name(text: str) -> str:
+    if text in builtin().instances or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", text):
+        said = f"{text!r:.80} is a known type, which --machine does not describe, or no name of lower case letters, digits and dots"
+        raise InputError("--instance-type", f"{said}.")
+    return text
+
+
+def _declared(wish: Wish) -> Declared:
+    return Declared(wish.instance_type, wish.nodes, wish.gpus, max(wish.gpus, 1), machine=wish.machine)
 
 
 def _answer(
@@ -217,7 +277,8 @@ def _type(text: str) -> str:
     names = tuple(builtin().instances)
     if text not in names:
         said, near = unknown_type(text, names)
-        raise InputError("--instance-type", f"{said} (cpu: a machine without accelerators).", "", near)
+        own = "cpu: a machine without accelerators; --machine: a machine of your own"
+        raise InputError("--instance-type", f"{said} ({own}).", "", near)
     return text
 
 
@@ -254,9 +315,9 @@ def _one_of(option: str, text: str, choices: Sequence[str]) -> str:
     return text
 
 
-def _shipped_policy(kind: str) -> Path | None:
+def _shipped_policy(declared: Declared) -> Path | None:
     try:
-        return default_policy(kind)[0]
+        return default_policy(declared.instance_type, declared)[0]
     except PolicyError:
         return None
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from checks.facts.builtin import builtin
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError, line_of
@@ -50,6 +51,7 @@ PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
 MADE_LINE = "# Made by `prelaunch init`"
 MADE_BY_INIT = re.compile(rf"^{MADE_LINE} from ([a-z0-9-]+\.toml):", re.MULTILINE)
 # Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
+MEMORY_TOLERANCE = 0.03  # as gpu.memory in the policies
 OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 
 
@@ -85,6 +87,31 @@ class Example(_Place):
 
 
 @dataclass(frozen=True)
+class OtherMemory(Example):
+    """The declared memory of a GPU of which the tables have another size: a mistake, or a variant that no table has."""
+
+    @property
+    def message(self) -> str:
+        """What is known of it."""
+        return self.found
+
+
+def _memory(gate: Gate) -> Iterator[Example]:
+    machine, key = gate.cluster.machine, "cluster.machine.gpu_memory_mib"
+    if machine is None or machine.gpu_memory_mib is None:
+        return
+    sizes = {
+        row.gpu_memory_mib
+        for row in builtin().instances.values()
+        if row.gpu == machine.gpu and row.gpu_memory_mib
+    }
+    if sizes and all(abs(machine.gpu_memory_mib / size - 1) > MEMORY_TOLERANCE for size in sizes):
+        said = f"a {machine.gpu} has {' or '.join(map(str, sorted(sizes)))} MiB on the tables' machines, not {machine.gpu_memory_mib}"
+        remedy = "Compare with nvidia-smi on a node: gpu.memory holds every GPU to this number."
+        yield OtherMemory(key, line_of(gate.text, key), said, remedy)
+
+
+@dataclass(frozen=True)
 class Copied(_Place):
     """A value that `prelaunch init` took from a shipped file and nobody has changed since; by chance it may be the operator's own."""
 
@@ -113,7 +140,7 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
 
 def doubtful_examples(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
-    return tuple(_divided(gate, environ)[1])
+    return (*_divided(gate, environ)[1], *_memory(gate))
 
 
 def _divided(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
@@ -135,7 +162,7 @@ def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Exampl
 
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
-    return tuple(one for one, _ in _applicable(gate, environ))
+    return (*(one for one, _ in _applicable(gate, environ)), *_memory(gate))
 
 
 def copied_of(gate: Gate) -> tuple[Copied, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.facts.instances import Instance
+from checks.model_details import DeclaredMachine
 from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.placeholders import NOTIFIERS_SHOWN
 from tasks.gate_file.read import line_of
@@ -24,7 +25,9 @@ VALUE = re.compile(r"(=\s*)(\[[^\]]*\]|\"[^\"]*\"|[^\s#]+).*")
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants: `observe` records refusals only, `policy` is the policy's file, and `notifiers` the names in [notify]."""
+    """What somebody wants: `observe` records refusals only, `policy` is the policy's file, and `notifiers` the names in [notify].
+    `machine` describes an instance type that no table has, with so many `gpus` a node.
+    """
 
     name: str
     engine: str
@@ -33,6 +36,8 @@ class Wish:
     policy: Path
     notifiers: tuple[str, ...]
     observe: bool = False
+    gpus: int = 0
+    machine: DeclaredMachine | None = None
 
 
 def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) -> str:
@@ -64,12 +69,22 @@ def starter_text(wish: Wish, instances: Mapping[str, Instance], target: Path) ->
         text = _changed(text, key, value)
     if wish.observe:
         text = _observing(text)
+    if wish.machine is not None:
+        text = text.replace("[cluster.options]", f"{_machine(wish.machine)}[cluster.options]", 1)
     head = [
         f"#:schema {_schema(here)}",
         f"# Made by `prelaunch init` from {path.name}: {wish.nodes} x {wish.instance_type}, launcher {wish.engine}.",
         "# `prelaunch plan FILE` shows what it would do, `prelaunch doctor FILE` what is missing; docs/gate-file.md has all keys.",
     ]
     return "\n".join([*head, text.rstrip("\n"), "", *_notify(wish.notifiers)]) + "\n"
+
+
+def _machine(machine: DeclaredMachine) -> str:
+    """The table [cluster.machine] with what is known."""
+    known = {name: value for name, value in vars(machine).items() if value}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in known.items()]
+    note = "# What a node has: docs/gate-file.md lists all keys, slurm-ib.toml shows those of InfiniBand."
+    return "\n".join([note, "[cluster.machine]", *lines, "", ""])
 
 
 def _schema(here: Path) -> str:
