@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 # The version of a driver, compared as a tuple of whole numbers: 550.163.01 is older than 565.
@@ -112,6 +113,13 @@ def shape(kind: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
 def required(field: Any) -> bool:
     """Whether the key must be there."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def listed(values: Mapping[str, object]) -> str:
+    """Names and values for people: "hardware_errors 7, draw_w 652.3"."""
+    return ", ".join(
+        f"{name} {round(value, 6) if isinstance(value, float) else value}" for name, value in values.items()
+    )
 
 
 def byte_size(count: float, digits: int = 4) -> str:

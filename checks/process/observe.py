@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from checks.check import Check, CheckError, Context, Measurement, Skipped, fault_of
 from checks.documents.report import clip
 from checks.model import ErrorKind, Observation, Outcome, Value
+from checks.value_types import listed
 
 RAW_CHARACTERS = 1 << 20
 
@@ -60,7 +61,7 @@ def _observed(check: Check, subject: str, result: object, seconds: float) -> Obs
         )
     fault = fault_of(check, result.metrics)
     if fault:
-        return errored(check.name, subject, fault, seconds, f"{dict(result.metrics)}\n{result.evidence}")
+        return errored(check.name, subject, fault, seconds, f"{listed(result.metrics)}\n{result.evidence}")
     metrics, evidence = _clean(result.metrics), bounded(result.evidence)
     return Observation(check.name, subject, Outcome.MEASURED, seconds, metrics, None, "", evidence)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Part, Scope, Skip
 from checks.process import tool
+from checks.value_types import listed
 
 INSTALLED = Path("/opt/amazon/efa_installed_packages")
 # Where installers and images put the plugin, besides what LD_LIBRARY_PATH names. libnccl-net.so is what NCCL opens by
@@ -82,7 +83,12 @@ def plugin(context: Context) -> Measurement | Skipped:
             "nccl": nccl_version(),
         },
         "\n".join(
-            [said.account(), f"EFA installer: {installer or ABSENT}", *map(str, found), f"tuner: {tuner}"]
+            [
+                said.account(),
+                f"EFA installer: {installer or ABSENT}",
+                *(listed(vars(plugin)) for plugin in found),
+                f"tuner: {tuner}",
+            ]
         ),
     )
 

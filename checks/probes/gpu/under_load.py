@@ -22,6 +22,7 @@ from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import UNSUPPORTED, field_value
 from checks.probes.gpu.nvml import NvmlMissing
 from checks.probes.gpu.record import Gpu, Number, sound
+from checks.value_types import listed
 
 SECONDS = 2.0
 PAUSE_S = 0.1
@@ -131,10 +132,16 @@ class LoadSamples:
         """The samples, one line each, and the counters."""
         lines = []
         for sample in self.samples:
-            said = [f"{name} {sample.values[name]}" for name in FIELDS if name in sample.values]
+            said = [listed({name: sample.values[name] for name in FIELDS if name in sample.values})]
             said += [f"{name}: {why}" for name, why in sample.unread.items()]
-            lines.append(", ".join(said))
-        return "\n".join((f"{self.gpu.label}, {self.steps} steps of load", f"{self.violations}", *lines))
+            lines.append(", ".join(filter(None, said)))
+        return "\n".join(
+            (
+                f"{self.gpu.label}, {self.steps} steps of load",
+                f"violations: {listed(self.violations) or 'none that the driver counts'}",
+                *lines,
+            )
+        )
 
 
 def under_load(context: Context) -> LoadSamples:

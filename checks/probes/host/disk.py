@@ -12,6 +12,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Profile, Scope, Skip
 from checks.process import tool
+from checks.value_types import listed
 
 MIB = 1 << 20
 LEAST_BYTES = 4 * MIB
@@ -40,6 +41,9 @@ class Job:
     error: int
     read: DirectionResult
     write: DirectionResult
+
+    def __str__(self) -> str:
+        return f"error {self.error}; read: {listed(vars(self.read))}; write: {listed(vars(self.write))}"
 
 
 @check(

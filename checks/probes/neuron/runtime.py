@@ -6,13 +6,14 @@ driver was loaded). A hardware error of the runtime is what the driver writes to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Part, Scope, Value
 from checks.probes.neuron.devices import ROOT, SYSFS
 from checks.probes.neuron.ecc import numbers
+from checks.value_types import listed
 
 COUNTERS = {"hardware_errors": "hw_error", "timeouts": "timeout"}
 Looks = Mapping[str, Mapping[str, object]]
@@ -81,7 +82,10 @@ def compared(before: Looks, after: Looks, declared: int) -> Measurement:
         metric: tuple(_grown(before.get(name), after.get(name), metric) for name in names)
         for metric in COUNTERS
     }
-    lines: Sequence[str] = [f"{name}: {before.get(name)} -> {after.get(name)}" for name in names]
+    lines = (
+        f"{name}: {listed(before.get(name) or {}) or 'not read'} -> {listed(after.get(name) or {}) or 'not read'}"
+        for name in names
+    )
     return Measurement({**metrics, "devices": tuple(names)}, "\n".join(lines))
 
 
