@@ -325,7 +325,7 @@ def _with_open_faults(texts: list[str], reader: Reader, deadline_s: float) -> li
 
 def read_file(path: Path, reader: Reader, vouched: bool, most: int = TAIL_BYTES) -> Log:
     """The end of a log file. Raises UnusableSource. Unless it is `vouched` for, lines without a tag do not prove that the kernel
-    writes to this file. Even then lines without any fault are no proof, because an unknown form (RFC 5424, JSON, a compressed
+    writes to this file. Even then lines without any fault are no proof, because an unknown form (JSON, another date, a compressed
     file) would hide all faults.
     """
     try:
