@@ -18,11 +18,13 @@ from checks.probes.dcgm.diagnosis import (
     Problem,
     Result,
     Status,
+    known,
     major_of,
     status_of,
 )
 from checks.probes.dcgm.error_table import dcgm_facts
 
+LINK_DOWN = 14  # dcgm_errors.h, DCGM_FR_NVLINK_DOWN
 HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
 # A status of 2.x and 3.x with its GPUs, which is enough to recognise an excerpt without its header.
 SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
@@ -172,9 +174,6 @@ def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     )
 
 
-_LINK = re.compile(r"GPU \d+'s NvLink link \d+", re.IGNORECASE)
-
-
 def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
     problems = [
         Problem(" ".join(said.split())) for kind, said in test.messages if kind != "Info" and said.strip()
@@ -191,7 +190,7 @@ def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:
         )
     blamed = _blamed(found, problems)
     failed = {result.gpu for result in found if result.status is Status.FAIL}
-    named = any(_LINK.search(problem.message) for problem in problems)
+    named = any(known(problem).error_id == LINK_DOWN for problem in problems)
     for result in found:
         mine = tuple(problem for problem, owner in blamed if owner == result.gpu)
         # One reason below one status of several GPUs is the reason of all: the table names the first. A link that is down is not.

@@ -6,7 +6,6 @@ import gzip
 import os
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -359,28 +358,6 @@ def test_a_log_of_a_form_that_is_not_known_is_no_evidence(tmp_path: Path, data: 
 
     with pytest.raises(UnusableSource, match="in a known form"):
         read_file(path, reader(), vouched=True)
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        "<4>1 %Y-%m-%dT%H:%M:%S.123456+00:00 host kernel - - - {}",
-        '<4>1 %Y-%m-%dT%H:%M:%SZ host kernel - - [origin@1 ip="10.0.0.9"] {}',
-        "%Y-%m-%d %H:%M:%S+00:00 host kernel: {}",
-        "%a %Y-%m-%d %H:%M:%S UTC host kernel: {}",
-        "%s.000001 host kernel: {}",
-    ],
-)
-def test_the_forms_of_syslog_daemons_are_read_on_a_node(tmp_path: Path, form: str) -> None:
-    moment = datetime.fromtimestamp(NOW.epoch_s - 60, UTC)
-    stamped = moment.strftime(form.replace("%s", str(int(NOW.epoch_s - 60))))
-    path = tmp_path / "messages"
-    path.write_text(f"{stamped.format(XID)}\n", encoding="utf-8")
-    found = reader()
-
-    read_file(path, found, vouched=True)
-
-    assert [60.0] == [round(event.line.age_s or 0.0) for event in found.log("text").recent]
 
 
 def test_a_fault_of_today_is_not_taken_for_the_same_words_of_last_week(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""What nodes on this machine lack is said before a server starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from tests.flows.cli.test_gate import ROOT, gate
+from tests.flows.gates import write_gate
+
+
+def test_nodes_of_this_machine_without_torch_are_told_before_a_server_starts(tmp_path: Path) -> None:
+    """By the very command that installs it; the cluster is not locked, and nothing waits for a server."""
+    python = tmp_path / "bare-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o755)
+    path = write_gate(tmp_path)
+    text = re.sub(r"(?m)^python = .*", f'python = "{python}"', path.read_text())
+    path.write_text(text.replace('"policy.toml"', json.dumps(str(ROOT / "deployments/policies/local.toml"))))
+
+    code, said, stderr = gate(path)
+
+    assert (2, {"error"}) == (code, set(said))
+    assert f"{python}, which runs the nodes, has no module torch" in said["error"]["message"]
+    assert "server" not in stderr
+    assert not (tmp_path / "home").exists()
