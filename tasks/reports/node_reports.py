@@ -7,6 +7,7 @@ attempt. The texts of a report lose the secrets of this process where it is deco
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from checks.model import Declared, Observation, Outcome, Planned, Scope, Value
 from checks.value_types import DecodeError, natural
 from tasks.text.inert import one_line
 from tasks.text.redact import redacted, redactor
+
+ID = re.compile(r"[\w.:,-]*")  # a host name, a UUID, a version, or several of them
 
 NODES = 100_000
 NAMED, LOG_AFTER_S = 3, 60.0
@@ -218,7 +221,10 @@ def _without_secrets(report: NodeReport) -> NodeReport:
         metrics = {name: value(found) for name, found in one.metrics.items()}
         return replace(one, metrics=metrics, reason=text(one.reason), evidence=text(one.evidence))
 
-    identity = {name: word(found) for name, found in report.node.identity.items()}
+    # An id is compared with what the machine says of itself before the training, so that it stays whole.
+    identity = {
+        name: found if ID.fullmatch(found) else word(found) for name, found in report.node.identity.items()
+    }
     node = replace(report.node, identity=identity, open_findings=text(report.node.open_findings))
     return replace(report, node=node, observations=tuple(map(row, report.observations)))
 

@@ -15,7 +15,7 @@ from checks import bundle as bundles
 from checks.documents import report as documents
 from checks.documents.certificates import NO_CERTIFICATES
 from checks.documents.decode import decode
-from checks.documents.report import NodeReport, dump_plain
+from checks.documents.report import NodeReport, dump_plain, load_node
 from checks.facts.builtin import builtin
 from checks.model import Declared, ErrorKind, Node, Observation, Outcome, Profile
 from checks.policy import OnWarn, Policy
@@ -287,3 +287,16 @@ def test_a_log_that_cannot_be_had_costs_no_other_log(tmp_path: Path) -> None:
     collect.keep_logs(session.setting, session.gate_id, "job", ["node-0", "node-1"])
 
     assert [path.read_text() for path in (tmp_path / "store").rglob("node-*")] == ["node-1"]
+
+
+@pytest.mark.parametrize("key", ["host", "boot_id", "product_uuid", "gpu_uuids", "pool_token", "driver"])
+def test_an_id_that_equals_a_secret_stays_in_an_identity(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """The training starts only where the machine still says the same of itself; text in its place loses the secret."""
+    found = "ip-10-0-7-3a48c2f1"
+    monkeypatch.setenv("NODE_AUTH_KEY", found)
+    made = load_node(report(0))
+    texts = {key: found, "kernel": f"panic with {found}"}
+
+    kept = NodeReports().load(dump_plain(replace(made, node=replace(made.node, identity=texts))))
+
+    assert {key: found, "kernel": "panic with [removed]"} == kept.node.identity
