@@ -150,4 +150,4 @@ def plan_of(bundle: Bundle) -> tuple[tuple[Check, ...], tuple[Planned, ...]]:
 
     checks = catalog.with_extra(bundle.extra)
     instance = builtin().of(bundle.declared).instances.get(bundle.declared.instance_type)
-    return checks, catalog.plan(checks, bundle.declared, bundle.profile, instance)
+    return checks, catalog.plan(checks, bundle.declared, bundle.profile, instance, bundle.policy)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from checks.check import CatalogError, Check, imported
+from checks.check import Basis, CatalogError, Check, imported
 from checks.facts.instances import Instance
+from checks.facts.profile_options import options
 from checks.model import Declared, Planned, Profile
+from checks.policy import Policy
 from checks.probes.collectives import collectives, nccl_tests, transport
 from checks.probes.collectives import collectives as nccl
 from checks.probes.collectives.ras import job as ras
@@ -141,14 +143,24 @@ def _extra(path: str) -> Check:
 
 
 def plan(
-    catalog: Sequence[Check], declared: Declared, profile: Profile, instance: Instance | None
+    catalog: Sequence[Check],
+    declared: Declared,
+    profile: Profile,
+    instance: Instance | None,
+    policy: Policy | None = None,
 ) -> tuple[Planned, ...]:
-    """The checks that must be observed. They follow from the declaration alone; `instance` is the instance table's row of the
-    declared type.
+    """The checks that must be observed, and what each has to measure. They follow from the declaration alone, and the numbers of the
+    profile and the policy; `instance` is the instance table's row of the declared type.
     """
-    return tuple(
-        Planned(c.name, c.scope, c.metrics, c.skip_for(declared, profile, instance)) for c in catalog
-    )
+    lines = policy.checks if policy else {}
+
+    def planned(check: Check) -> Planned:
+        skip = check.skip_for(declared, profile, instance)
+        chosen = lines[check.name].options if check.name in lines else {}
+        basis = Basis(declared, instance, options(check.name, profile, chosen))
+        return Planned(check.name, check.scope, check.metrics, skip, () if skip else check.holds(basis))
+
+    return tuple(map(planned, catalog))
 
 
 def digest(catalog: Sequence[Check]) -> str:

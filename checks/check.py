@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from checks.facts.instances import Instance, lacks
 from checks.facts.withheld_kernel_log import needless, required
 from checks.model import Declared, Part, Profile, Scope, Skip, Value
+from checks.model_details import Contents
 from checks.roster import Roster
 
 if TYPE_CHECKING:
@@ -119,6 +120,35 @@ class Context:
     store: Any = None
 
 
+@dataclass(frozen=True)
+class Basis:
+    """What the contents of a check's metrics follow from: the declaration, the type's row and the check's numbers."""
+
+    declared: Declared
+    instance: Instance | None
+    options: Mapping[str, float]
+
+
+def lists(metric: str) -> Holds:
+    """For checks whose lists have an element for each of this one, whose length is the machine's own."""
+    return lambda basis: (Contents(metric),)
+
+
+def lists_gpus(basis: Basis) -> tuple[Contents, ...]:
+    """For checks whose lists have an element for each of the node's GPUs."""
+    return (Contents("gpus", basis.declared.gpus_per_node),)
+
+
+def lists_efa_devices(basis: Basis) -> tuple[Contents, ...]:
+    """For checks whose lists have an element for each of the node's EFA devices."""
+    return (Contents("devices", max(1, (basis.instance and basis.instance.efa_devices) or 1)),)
+
+
+def lists_neuron_devices(basis: Basis) -> tuple[Contents, ...]:
+    """For checks whose lists have an element for each of the node's Neuron devices."""
+    return (Contents("devices", max(1, basis.instance.neuron_devices if basis.instance else 1)),)
+
+
 GREATEST_INT = 1 << 63
 # The Python module that an entry of `needs` stands for.
 MODULES: Mapping[str, str] = {"NVML": "pynvml", "torch": "torch"}
@@ -137,6 +167,7 @@ PROGRAMS: Mapping[str, str] = {
 Body = Callable[[Context], Measurement | Skipped]
 Before = Callable[[Context], Mapping[str, object]]
 Watch = Callable[[Context], Iterator[Mapping[str, object] | None]]
+Holds = Callable[[Basis], tuple[Contents, ...]]
 
 
 @dataclass(frozen=True)
@@ -151,7 +182,8 @@ class Check:
     runs after the rank checks, so that it sees what they caused. A closing check's `before` runs at the start, and what it returns
     (plain JSON) is the context's `before`. Its `watch` runs in a process of its own from the start of the run until the check begins
     (checks/runner/watchers.py). `beside_job` says that the check is safe while a job runs on the node: it reads, changes nothing,
-    and takes next to no time, memory or bandwidth. The watch of a node (checks/watch) runs these.
+    and takes next to no time, memory or bandwidth. The watch of a node (checks/watch) runs these. `holds` says what the lists of a
+    measurement and its counts of work hold at the least; the plan carries it, and the judge compares.
     """
 
     name: str
@@ -174,6 +206,7 @@ class Check:
     body: Body
     watch: Watch | None = None
     beside_job: bool = False
+    holds: Holds = lambda basis: ()
 
     @property
     def path(self) -> str:
@@ -228,6 +261,7 @@ def check(
     turn: Turn = Turn.FREE,
     watch: Watch | None = None,
     beside_job: bool = False,
+    holds: Holds = lambda basis: (),
 ) -> Callable[[Body], Check]:
     """Makes a function a line of the catalogue. The first line of its docstring is the summary that lists show."""
 
@@ -254,6 +288,7 @@ def check(
             body,
             watch,
             beside_job,
+            holds,
         )
 
     return wrap

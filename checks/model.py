@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, NoReturn
 
-from checks.model_details import Comparison, DeclaredMachine, Images, Unmeasured
+from checks.model_details import Comparison, Contents, DeclaredMachine, Images, Unmeasured
 from checks.value_types import SPARSE, Range, Text
 
 SCHEMA_VERSION = 1
@@ -165,12 +165,15 @@ class Declared:
 
 @dataclass(frozen=True)
 class Planned:
-    """One check that was planned for every subject of its scope, with its metrics, or why the declaration leaves it out."""
+    """One check that was planned for every subject of its scope, with its metrics and what they hold (an older plan says of no
+    metric what it holds), or why the declaration leaves it out.
+    """
 
     check: str
     scope: Scope
     metrics: tuple[str, ...] = ()
     skip: Skip | None = None
+    holds: tuple[Contents, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,21 @@ class Unmeasured:
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What one metric of a check holds at the least. A list has the `labels` and `count` other elements, each once; a number is at
+    least `count`. `along` are the lists with an element for each of its elements; those of the first contents of a check are all lists
+    that no other one names. The row's own metric `less` says how many, times `each`, are missing: the policy judges that one.
+    """
+
+    metric: str
+    count: Annotated[int, Range(0, 1_000_000)] = 0
+    labels: tuple[str, ...] = ()
+    along: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    less: str = field(default="", metadata=SPARSE)
+    each: Annotated[int, Range(0, 1_000_000)] = field(default=1, metadata=SPARSE)
+
+
+@dataclass(frozen=True)
 class Images:
     """The container images of a gate as its launcher is asked for them; "" where the checks, or the training, run in none, or nobody
     says in which one.

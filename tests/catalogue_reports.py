@@ -30,10 +30,14 @@ from checks.model import (
     Value,
     rank_subject,
 )
+from checks.model_details import Contents
 from checks.policy import CheckPolicy, Expect, Over, Policy, Rule
+from checks.probes.collectives.nccl_tests import PROGRAMS
 from tasks.gate_file.references import default_policy
 from tests.checks.culprit.rows import row
 
+# Metrics that count work; all others that the plan says the contents of are lists.
+COUNTS = frozenset(("names", "products", "repeats", "rounds", "steps"))
 WHEN = "2026-11-22T08:00:00+00:00"
 
 
@@ -104,9 +108,9 @@ def _as_expected(row: Observation, line: CheckPolicy | None, known: RuleContext)
     metrics: Mapping[str, Value] = row.metrics
     for rule in rules:
         if rule.at:
-            labels = _labels(rule, known)
-            cut = {name: v[: len(labels)] if isinstance(v, tuple) else v for name, v in metrics.items()}
-            metrics = {**cut, rule.at: labels, rule.metric: (1.0,) * len(labels)}
+            labels = _labels(rule, known, metrics[rule.at])
+            count = len(labels) if isinstance(labels, tuple) else 1
+            metrics = {**metrics, rule.at: labels, rule.metric: (1.0,) * count}
     for rule in rules:
         asked = questions(row.check, rule, replace(row, metrics=metrics), known)
         assert not isinstance(asked, str), asked
@@ -119,12 +123,13 @@ def _as_expected(row: Observation, line: CheckPolicy | None, known: RuleContext)
     return replace(row, metrics=metrics)
 
 
-def _labels(rule: Rule, known: RuleContext) -> tuple[int, ...] | tuple[str, ...]:
-    """Sizes, two of them worth comparing; points of programs; precisions."""
-    sizes, declared = (2**20, 2**28, 2**30), known.declared
-    if rule.expect is Expect.COLLECTIVE and rule.at == "points":
-        return tuple(f"all_reduce_perf {size} B, {declared.ranks if declared else 0} ranks" for size in sizes)
-    return sizes if rule.expect is Expect.COLLECTIVE else ("bf16", "tf32")
+def _labels(rule: Rule, known: RuleContext, held: Value) -> Value:
+    """Points of programs; sizes and precisions as they are."""
+    if not isinstance(held, tuple) or rule.expect is not Expect.COLLECTIVE or rule.at != "points":
+        return held
+    ranks, programs = known.declared.ranks if known.declared else 0, min(len(PROGRAMS), len(held) // 6)
+    runs = ((PROGRAMS[index % programs], 2 ** (30 - index // programs)) for index in range(len(held)))
+    return tuple(f"{program} {size} B, {ranks} ranks" for program, size in runs)
 
 
 def _of_check(
@@ -181,7 +186,40 @@ def _metrics(planned: Planned, line: CheckPolicy, width: int, instance: Instance
                 made[rule.at] = tuple(2 ** (30 + index) for index in range(width))
     if "gpus_found" in made:
         made["gpus_found"] = instance.gpus
-    return made
+    return with_contents(made, planned)
+
+
+def with_contents(made: Mapping[str, Value], planned: Planned) -> dict[str, Value]:
+    """The metrics with lists as long as the plan wants them, and so much work."""
+    sizes, result = dict[str, int](), dict(made)
+    for held in planned.holds:
+        name, value, size = held.metric, made.get(held.metric), len(held.labels) + held.count
+        if name in COUNTS and type(value) is int:
+            result[name] = max(held.count, value)
+        elif name in planned.metrics or value is not None:
+            sizes[name] = size = max(size, 1)
+            result[name] = _elements(held, value, size)
+    for name, value in made.items():
+        owner = next((held.metric for held in planned.holds if name in held.along), None)
+        owner = owner or (planned.holds[0].metric if planned.holds else None)
+        if isinstance(value, tuple) and name not in sizes and owner in sizes:
+            result[name] = value[:1] * sizes[owner]
+    return result
+
+
+def _elements(held: Contents, value: Value | None, size: int) -> Value:
+    """So many of the list, as its rules want them, or else labels."""
+    if held.metric.startswith("sizes_"):
+        return tuple(2 ** (31 - size + index) for index in range(size))
+    if (
+        held.labels
+        or value == 1
+        or (isinstance(value, tuple) and isinstance(value[0], (str, int)) and value[0] != 0)
+    ):
+        word = "GPU" if held.metric == "gpus" else held.metric
+        return (*(f"{word} {index}" for index in range(size - len(held.labels))), *held.labels)
+    one = value[:1] if isinstance(value, tuple) else (value,)
+    return one * size  # type: ignore[return-value]
 
 
 def _value(rules: Sequence[Rule], instance: Instance) -> bool | int | float | str:

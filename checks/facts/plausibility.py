@@ -75,8 +75,10 @@ RANGES: Mapping[str, Range] = {
     "_per_s": Range(0, 1e12),
     "_s": Range(0, 1e10),
 }
-# Those that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody measured it.
+# Those that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody measured it; and
+# the counts of work, because a check that did nothing proves nothing.
 OTHER_RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(("iterations", "products", "repeats", "rounds", "steps"), Range(1, 1e19)),
     "tflops": Range(0, 1e6),
     "offset_s": Range(-1e11, 1e11),
     "loss_ratio": Range(0, 1e300),

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import lt
 from typing import Any
@@ -16,6 +16,7 @@ from checks.facts.plausibility import COUNTED, range_of
 from checks.judge.not_measured import not_measured
 from checks.model import (
     CLUSTER,
+    FIRST,
     Count,
     Coverage,
     Declared,
@@ -29,7 +30,7 @@ from checks.model import (
     node_of,
     rank_subject,
 )
-from checks.model_details import Unmeasured
+from checks.model_details import Contents, Unmeasured
 from checks.policy import RELATIVE, CheckPolicy
 from checks.value_types import Range
 
@@ -37,19 +38,24 @@ FAILURES, FINE = "failures", frozenset(("ok", "", None))
 PEERS = ("network.", "efa.")  # the checks that have an outcome for each peer
 NO_NUMBERS = frozenset((str, bool, type(None)))
 GPUS = "gpus"  # the array with the labels of the GPUs
+NO_GPUS = frozenset(("no GPU", "the node", "a GPU that NVML does not name"))  # labels in it that are no GPU
+WORDS = {GPUS: "GPUs"}  # for people
+MOST_NAMED = 8
 FAMILIES = ("gpu.", "dcgm.")
 LIST_REMEDY = "Run the gate again. If the finding returns, read this node's log."
 
 
 def judge_lists(planned: Planned, rows: Rows, declared: Declared, line: CheckPolicy) -> Iterator[Finding]:
     """A finding, cause EVIDENCE, for each row in which something was not measured."""
-    return chain(_about_lengths(rows, line), _about_gpus(planned, rows, declared, line))
-
-
-def _about_lengths(rows: Rows, line: CheckPolicy) -> Iterator[Finding]:
-    """Arrays that are not as long as the array of their labels, so that something was not measured."""
     level = Level.FAIL if line.required else Level.WARN
-    for metric, names in _labelled(line):
+    held = planned.holds or _gpus_of(planned, declared, line)
+    short = (found for contents in held for found in _about_contents(contents, planned, rows, level))
+    return chain(_about_lengths(rows, _labelled(line) | _along(planned.holds, rows), level), short)
+
+
+def _about_lengths(rows: Rows, pairs: Collection[tuple[str, str]], level: Level) -> Iterator[Finding]:
+    """Arrays that are not as long as the array of their labels, so that something was not measured."""
+    for metric, names in sorted(pairs):
         columns = rows.column(metric), rows.column(names)
         whole = all(set(map(type, column)) == {tuple} for column in columns)
         if whole and [*map(len, columns[0])] == [*map(len, columns[1])]:  # type: ignore[arg-type]
@@ -60,7 +66,16 @@ def _about_lengths(rows: Rows, line: CheckPolicy) -> Iterator[Finding]:
                 yield _finding(rows, place, fault, level)
 
 
-def _labelled(line: CheckPolicy) -> list[tuple[str, str]]:
+def _along(held: Sequence[Contents], rows: Rows) -> set[tuple[str, str]]:
+    """Pairs of a list and the one that says what its elements are. A first measurement may have had another length."""
+    named = {name for contents in held for name in (contents.metric, *contents.along)}
+    metrics = rows.columns.metrics if held else ()
+    others = {name for name in metrics if name not in named and not name.startswith(FIRST)}
+    pairs = {(name, contents.metric) for contents in held for name in contents.along}
+    return pairs | {(name, held[0].metric) for name in others}
+
+
+def _labelled(line: CheckPolicy) -> set[tuple[str, str]]:
     """Pairs of a metric and its labels. A metric that is compared element by element and names no labels has those of the check, if
     there is only one array of labels.
     """
@@ -69,25 +84,44 @@ def _labelled(line: CheckPolicy) -> list[tuple[str, str]]:
     if len(labels) == 1:
         bare = (rule for rule in line.rules if rule.over in RELATIVE and not (rule.each or rule.at))
         found |= {(rule.metric, label) for rule in bare for label in labels}
-    return sorted(found)
+    return found
 
 
-def _about_gpus(planned: Planned, rows: Rows, declared: Declared, line: CheckPolicy) -> Iterator[Finding]:
-    """Lists of a node's GPUs that do not contain all declared GPUs. Their arrays are all too short, so that lengths alone do not
-    show it.
-    """
+def _gpus_of(planned: Planned, declared: Declared, line: CheckPolicy) -> tuple[Contents, ...]:
+    """What the lists of a node's GPUs hold, for plans that do not say so."""
     listed = planned.check.startswith(FAMILIES) and any(rule.each == GPUS for rule in line.rules)
     if planned.scope is not Scope.NODE or not listed:
+        return ()
+    return (Contents(GPUS, declared.gpus_per_node),)
+
+
+def _about_contents(held: Contents, planned: Planned, rows: Rows, level: Level) -> Iterator[Finding]:
+    """Rows whose list, or count of work, is less than the plan says. All lists of a row may be too short alike, so that lengths do
+    not show it.
+    """
+    if held.metric not in planned.metrics and held.metric not in rows.columns.metrics:
         return
-    level, wanted = Level.FAIL if line.required else Level.WARN, declared.gpus_per_node
-    counted: dict[object, int] = {}
-    for place, labels in enumerate(rows.column(GPUS)):
-        if labels not in counted:  # thousands of nodes have the same list
-            names = map(str, labels if isinstance(labels, tuple) else ())
-            counted[labels] = len({name for name in names if name.startswith("GPU ")})
-        if counted[labels] < wanted:
-            fault = Unmeasured("", f"the check lists {counted[labels]} of {wanted} GPUs")
+    lacking: dict[object, Unmeasured | None] = {}  # thousands of nodes have the same list
+    for place, both in enumerate(zip(rows.column(held.metric), rows.column(held.less), strict=True)):
+        if both not in lacking:
+            lacking[both] = _lack_of(held, *both)
+        if (fault := lacking[both]) is not None:
             yield _finding(rows, place, fault, level)
+
+
+def _lack_of(held: Contents, value: object, left_out: object) -> Unmeasured | None:
+    """What is missing from the list, or from the count."""
+    wanted = held.count - held.each * (left_out if type(left_out) is int else 0)
+    if isinstance(value, (int, float)):
+        few = f"is {value:g}, and at least {wanted} are needed"
+        return Unmeasured(held.metric, few) if value < wanted else None
+    items = value if isinstance(value, tuple) else ()
+    texts = {item for item in items if isinstance(item, str)}
+    missing = [label for label in held.labels if label not in texts]
+    found = len(texts - NO_GPUS.union(held.labels)) if texts else len(items)
+    said = [f"lists {found} of {wanted} {WORDS.get(held.metric, held.metric)}"] if found < wanted else []
+    said += [f"leaves {', '.join(missing[:MOST_NAMED])} out of {held.metric}"] if missing else []
+    return Unmeasured("", f"the check {' and '.join(said)}") if said else None
 
 
 def _finding(rows: Rows, place: int, fault: Unmeasured, level: Level) -> Finding:

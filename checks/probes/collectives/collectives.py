@@ -21,7 +21,7 @@ GROUP_SHARE = 0.6  # so that the time-out of the group ends a lost collective be
 over_gpus = partial(sweep_check, part=Part.GPU, needs="torch with NCCL", timeout_s=TIMEOUT_S)
 
 
-@over_gpus("nccl.all_reduce")
+@over_gpus("nccl.all_reduce", operations.ALL_REDUCE)
 def all_reduce(context: Context) -> Measurement:
     """Sums across all GPUs, compares every element, and takes the bus bandwidth by size.
 
@@ -31,7 +31,7 @@ def all_reduce(context: Context) -> Measurement:
     return measure(context, operations.ALL_REDUCE)
 
 
-@over_gpus("nccl.all_gather")
+@over_gpus("nccl.all_gather", operations.ALL_GATHER)
 def all_gather(context: Context) -> Measurement:
     """Gathers from all GPUs, compares every element, and takes the bus bandwidth by size.
 
@@ -40,7 +40,7 @@ def all_gather(context: Context) -> Measurement:
     return measure(context, operations.ALL_GATHER)
 
 
-@over_gpus("nccl.reduce_scatter")
+@over_gpus("nccl.reduce_scatter", operations.REDUCE_SCATTER)
 def reduce_scatter(context: Context) -> Measurement:
     """Sums across all GPUs and scatters the sum, compares every element, and takes the bus bandwidth by size.
 
@@ -49,7 +49,7 @@ def reduce_scatter(context: Context) -> Measurement:
     return measure(context, operations.REDUCE_SCATTER)
 
 
-@over_gpus("nccl.alltoall")
+@over_gpus("nccl.alltoall", operations.ALLTOALL)
 def alltoall(context: Context) -> Measurement:
     """Sends a part from each GPU to each, compares every element, and takes the bus bandwidth by size.
 
@@ -58,7 +58,7 @@ def alltoall(context: Context) -> Measurement:
     return measure(context, operations.ALLTOALL)
 
 
-@over_gpus("nccl.sendrecv")
+@over_gpus("nccl.sendrecv", operations.SENDRECV)
 def sendrecv(context: Context) -> Measurement:
     """Sends from each GPU to the next one in a ring, compares every element, and takes the bandwidth by size.
 
@@ -67,7 +67,12 @@ def sendrecv(context: Context) -> Measurement:
     return measure(context, operations.SENDRECV)
 
 
-@over_gpus("nccl.intra_node", part=Part.NVLINK)
+@over_gpus(
+    "nccl.intra_node",
+    operations.ALL_REDUCE,
+    part=Part.NVLINK,
+    ranks=lambda declared: declared.ranks_per_node,
+)
 def intra_node(context: Context) -> Measurement | Skipped:
     """Sums across the GPUs of each node by itself, all nodes at once: NVLink, and no network.
 
@@ -85,7 +90,14 @@ def intra_node(context: Context) -> Measurement | Skipped:
     )
 
 
-@over_gpus("nccl.inter_node", more=("proven_gbit_s",), min_nodes=2, min_ranks=1)
+@over_gpus(
+    "nccl.inter_node",
+    operations.ALL_REDUCE,
+    more=("proven_gbit_s",),
+    min_nodes=2,
+    min_ranks=1,
+    ranks=lambda declared: declared.nodes,
+)
 def inter_node(context: Context) -> Measurement:
     """Sums across nodes, each GPU with its counterparts on the others, all at once: the network, and no NVLink.
 
@@ -118,7 +130,7 @@ def _part_of(context: Context, world: World, members: tuple[int, ...]) -> World:
 over_gloo = partial(sweep_check, part=Part.NO_GPU, needs="torch", timeout_s=60)
 
 
-@over_gloo("collective.all_reduce")
+@over_gloo("collective.all_reduce", operations.ALL_REDUCE)
 def gloo_all_reduce(context: Context) -> Measurement:
     """Sums across all ranks, compares every element, and takes the bus bandwidth by size.
 
@@ -129,7 +141,7 @@ def gloo_all_reduce(context: Context) -> Measurement:
     return measure(context, operations.ALL_REDUCE)
 
 
-@over_gloo("collective.all_gather")
+@over_gloo("collective.all_gather", operations.ALL_GATHER)
 def gloo_all_gather(context: Context) -> Measurement:
     """Gathers from all ranks, compares every element, and takes the bus bandwidth by size.
 

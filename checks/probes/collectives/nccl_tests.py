@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.check import Basis, CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Part, Profile, Scope, Skip
+from checks.model_details import Contents
 from checks.probes.collectives import nccl_tests_result, nccl_tests_text
-from checks.probes.collectives.nccl_tests_result import Run
+from checks.probes.collectives.nccl_tests_result import Plan, Run
 from checks.probes.collectives.operations import KINDS
 from checks.process.tool import ToolMissing, ToolResult, find, run
 
@@ -30,6 +31,14 @@ METRICS = (
 )
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Each program that is installed, and each size of its run."""
+    least, most, wanted = (int(basis.options.get(name, 1)) for name in ("min_bytes", "max_bytes", "programs"))
+    sizes, missing = Plan(least, most, 4, True, 1, 1, True).sizes(), "programs_missing"
+    points = Contents("points", wanted * sizes, along=("busbw_gbps",), less=missing, each=sizes)
+    return Contents("programs", len(PROGRAMS[:wanted]), less=missing), points
+
+
 @check(
     "nccl.tests",
     Scope.NODE,
@@ -41,6 +50,7 @@ METRICS = (
     min_ranks=2,
     part=Part.GPU,
     uses=(Resource.GPU,),
+    holds=holds,
 )
 def tests(context: Context) -> Measurement | Skipped:
     """Runs nccl-tests on all GPUs of this node: every element compared, every size there, every GPU in use.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from checks.check import Body, Check, CheckError, Context, Measurement, check
-from checks.model import Part, Scope
+from checks.check import Basis, Body, Check, CheckError, Context, Measurement, check
+from checks.model import Declared, Part, Scope
+from checks.model_details import Contents
 from checks.probes.collectives import operations
 from checks.probes.collectives.operations import Kind, World, busbw_gbps
 
@@ -59,6 +60,7 @@ class Sweep:
 
 def sweep_check(
     name: str,
+    kind: Kind,
     *,
     part: Part,
     needs: str,
@@ -66,8 +68,14 @@ def sweep_check(
     more: tuple[str, ...] = (),
     min_nodes: int = 1,
     min_ranks: int = 2,
+    ranks: Callable[[Declared], int] = lambda declared: declared.ranks,
 ) -> Callable[[Body], Check]:
-    """Declares a check that sweeps a collective; `more` are metrics in addition to those of every sweep."""
+    """Declares a check that sweeps a collective over so many `ranks`; `more` are metrics in addition to those of every sweep."""
+
+    def holds(basis: Basis) -> tuple[Contents, ...]:
+        sizes = _sizes(basis.options, kind, ranks(basis.declared))
+        return (Contents("sizes_bytes", len(sizes), less="sizes_left_out"),)
+
     return check(
         name,
         Scope.RANK,
@@ -79,6 +87,7 @@ def sweep_check(
         min_ranks=min_ranks,
         part=part,
         group=True,
+        holds=holds,
     )
 
 
@@ -125,9 +134,8 @@ def measure(context: Context, kind: Kind) -> Measurement:
 
 def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
     """The sweep of the collective over these ranks, with the numbers of the check's profile."""
-    options, shares = context.options, kind.shares(world.ranks)
-    sizes = sweep_sizes(int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB)), shares)
-    budget_s, sweep = options.get("budget_s", 1.5), Sweep()
+    sizes, shares = _sizes(context.options, kind, world.ranks), kind.shares(world.ranks)
+    budget_s, sweep = context.options.get("budget_s", 1.5), Sweep()
     _connect(kind, sizes[0] // ELEMENT_BYTES // shares, world)
     begun = time.monotonic()
     for index, size in enumerate(sizes):
@@ -141,6 +149,11 @@ def measure_in(world: World, context: Context, kind: Kind) -> Measurement:
 
         torch.cuda.empty_cache()  # free the buffers of the largest size, because the next check measures the free memory
     return _measurement(kind, sweep, sizes, world)
+
+
+def _sizes(options: Mapping[str, float], kind: Kind, ranks: int) -> tuple[int, ...]:
+    least, most = int(options.get("min_bytes", 1024)), int(options.get("max_bytes", 8 * MIB))
+    return sweep_sizes(least, most, kind.shares(ranks))
 
 
 def _connect(kind: Kind, count: int, world: World) -> None:

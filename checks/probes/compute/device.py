@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, RankPlace
+from checks.check import Basis, CheckError, Context, RankPlace
+from checks.facts.expected_tables import builtin as tables
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +59,14 @@ def precisions(device: str) -> tuple[Precision, ...]:
     if torch.cuda.get_device_capability(device)[0] < AMPERE:
         return (FP32, FP16)
     return (FP32, TF32, BF16, FP16)
+
+
+def expected(basis: Basis) -> tuple[str, ...]:
+    """The names of those that are tested on the declared machine; of a GPU that no table has, those that every GPU multiplies in."""
+    if not basis.declared.gpus_per_node:
+        return (FP32.name,)
+    part = tables().parts.find(basis.instance.gpu) if basis.instance else None
+    return ("fp32", "tf32", "bf16", "fp16") if part and "bf16" in part.tflops else ("fp32", "fp16")
 
 
 def name_of(device: str) -> str:

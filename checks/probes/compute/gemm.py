@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import Basis, CheckError, Context, Measurement, check
 from checks.facts.profile_options import GEMM_ORDER
 from checks.facts.rooflines import limit_tflops
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import FP16, FP32, Precision, is_cuda, multiplying, wait
 
@@ -64,6 +65,12 @@ class GemmRuns:
     timed_s: float = 0.0
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """All precisions of the device, and each product compared."""
+    names = devices.expected(basis)
+    return Contents("precisions", labels=names), Contents("repeats", LEAST_REPEATS * len(names))
+
+
 @check(
     "compute.gemm",
     Scope.RANK,
@@ -82,6 +89,7 @@ class GemmRuns:
     ),
     needs="torch",
     cost="seconds",
+    holds=holds,
 )
 def gemm(context: Context) -> Measurement:
     """Multiplies integer matrices whose product is known in every precision, and takes the rates.

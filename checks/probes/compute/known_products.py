@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ALTERNATING_ORDER = 256
 LEFT_PAIR, RIGHT_PAIR, PAIR_PRODUCT = (85.0, 51.0), (3.0, 5.0), 255.0
-KINDS = ("orthogonal", "alternating")
+KINDS, TRANSPOSED = ("orthogonal", "alternating"), " transposed"
 # 9 k and 255 x 256 must stay below 65504, the greatest float16, and 2^24, where float32 sums are exact.
 MOST_ORDER = 4096
 GOLDEN, STRIDE = 0x9E3779B1, 0x85EBCA6B  # odd, with bits spread evenly (Knuth's multiplicative hashing)
@@ -50,9 +50,11 @@ class KnownProduct:
         return self.answer.t().contiguous() if self.transposed else self.answer
 
 
-def count(seeds: int) -> int:
-    """How many problems `all_known` yields."""
-    return 2 * len(KINDS) * seeds
+def names(seeds: int) -> tuple[str, ...]:
+    """The names of the problems that `all_known` yields."""
+    return tuple(
+        f"{kind} {seed}{turned}" for kind in KINDS for seed in range(seeds) for turned in ("", TRANSPOSED)
+    )
 
 
 def all_known(size: int, seeds: int) -> Iterator[KnownProduct]:
@@ -61,7 +63,7 @@ def all_known(size: int, seeds: int) -> Iterator[KnownProduct]:
         for seed in range(seeds):
             left, right, answer = orthogonal(size, seed) if kind == "orthogonal" else alternating(size, seed)
             for transposed in (False, True):
-                name = f"{kind} {seed}{' transposed' if transposed else ''}"
+                name = f"{kind} {seed}{TRANSPOSED if transposed else ''}"
                 yield KnownProduct(name, left, right, answer, transposed)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import wait
@@ -49,6 +50,7 @@ class MemoryRuns:
     metrics=("wrong_words", "copy_gbps", "triad_gbps", "buffer_bytes", "repeats"),
     needs="torch",
     cost="seconds",
+    holds=lambda basis: (Contents("repeats", 2 * LEAST_REPEATS),),
 )
 def memory_bandwidth(context: Context) -> Measurement:
     """Copies and adds large buffers, compares the words, and takes the rates.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.collectives import operations
 from checks.probes.compute import device as devices
 from checks.probes.compute import gemm
@@ -60,6 +61,7 @@ class Round:
     min_ranks=2,
     group=True,
     turn=Turn.LAST,
+    holds=lambda basis: (Contents("rounds", int(basis.options.get("rounds", ROUNDS))),),
 )
 def overlap(context: Context) -> Measurement:
     """Multiplies while the ranks sum, compares the results, and takes the times against each alone.

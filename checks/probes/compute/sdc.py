@@ -12,11 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from checks.check import Context, Measurement, check
+from checks.check import Basis, Context, Measurement, check
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import Precision, is_cuda, multiplying
-from checks.probes.compute.known_products import KnownProduct, all_known, count
+from checks.probes.compute.known_products import KnownProduct, all_known, names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +40,14 @@ class ProblemResult:
     places: list[str] = field(default_factory=list)
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Every problem in every precision, each repeated."""
+    known = names(int(basis.options.get("seeds", SEEDS)))
+    problems = tuple(f"{precision} {name}" for name in known for precision in devices.expected(basis))
+    counts = (Contents(name, LEAST_REPEATS * len(problems)) for name in ("repeats", "products"))
+    return Contents("problems", labels=problems), *counts
+
+
 @check(
     "compute.sdc",
     Scope.RANK,
@@ -46,6 +55,7 @@ class ProblemResult:
     metrics=("wrong_elements", "problems", "unsteady_repeats", "digest", "repeats", "products"),
     needs="torch",
     cost="seconds",
+    holds=holds,
 )
 def sdc(context: Context) -> Measurement:
     """Repeats products with known answers, in several bit patterns and precisions; one digest over all of them.
@@ -64,7 +74,7 @@ def measure(device: str, size: int, seconds: float, seeds: int) -> Measurement:
     """The measurement on a torch device, in about `seconds`, with at least LEAST_REPEATS of each problem."""
     tried = devices.precisions(device)
     shown: dict[str, ProblemResult] = {}
-    share_s = seconds / len(tried) / count(seeds)
+    share_s = seconds / len(tried) / len(names(seeds))
     for known in all_known(size, seeds):
         for precision in tried:
             shown[f"{precision.name} {known.name}"] = run(known, precision, device, share_s)

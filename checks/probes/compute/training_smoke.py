@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, RankPlace, Turn, check
+from checks.check import Basis, CheckError, Context, Measurement, RankPlace, Turn, check
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.compute.device import digest_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ WEIGHTS_SEED, TEACHER_SEED, DATA_SEED = 1, 2, 1000
 STEPS = 30
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """All steps."""
+    return (Contents("steps", max(1, int(basis.options.get("steps", STEPS)))),)
+
+
 @check(
     "training.smoke",
     Scope.RANK,
@@ -30,6 +36,7 @@ STEPS = 30
     metrics=("loss_first", "loss_last", "loss_ratio", "steps"),
     needs="torch",
     cost="seconds",
+    holds=holds,
 )
 def smoke(context: Context) -> Measurement:
     """Trains a tiny model in one process; `loss_ratio` is last loss over first, 1 if nothing was learnt.
@@ -69,6 +76,7 @@ def smoke(context: Context) -> Measurement:
     min_ranks=2,
     group=True,
     turn=Turn.LAST,
+    holds=holds,
 )
 def ddp(context: Context) -> Measurement:
     """Trains a tiny model with DistributedDataParallel, every rank on examples of its own.

@@ -15,9 +15,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import Context, Measurement, check
+from checks.check import Basis, Context, Measurement, check
 from checks.facts.rooflines import limit_tflops, peak_of
 from checks.model import Scope, Value
+from checks.model_details import Contents
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import BF16, FP32, Precision, is_cuda, multiplying, wait
 
@@ -71,6 +72,14 @@ class Run:
     timed: int
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """float32, and bfloat16 where `precisions` tests it."""
+    halves = not basis.declared.gpus_per_node or "bf16" in devices.expected(basis)
+    names = (FP32.name, BF16.name) if halves else (FP32.name,)
+    steps = max(LEAST_STEPS, int(basis.options.get("steps", STEPS)))
+    return Contents("precisions", labels=names), Contents("steps", steps)
+
+
 @check(
     "training.step",
     Scope.RANK,
@@ -86,6 +95,7 @@ class Run:
     ),
     needs="torch",
     cost="seconds",
+    holds=holds,
 )
 def step(context: Context) -> Measurement:
     """Trains a transformer block twice from one start, in float32 and in bfloat16 (autocast), and takes the rate.

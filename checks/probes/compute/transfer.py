@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import Basis, CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
 from checks.model import Part, Scope
+from checks.model_details import Contents
 from checks.probes.compute import bit_patterns
 from checks.probes.compute import device as devices
 from checks.probes.compute.device import is_cuda, wait
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 BUFFER_MIB = 64
 NVSWITCH_LINKS = 12
+HOST = ("host to GPU", "GPU to host")
 LEAST_PEERS = 4  # the min_peers of the policies: on a node with fewer GPUs too few ranks reach each of them for a comparison
 SECONDS, LEAST_REPEATS = 0.1, 3
 
@@ -33,6 +35,15 @@ class Link:
     repeats: int = 0
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Both ways to the host, and each GPU; of `gpus` as many as `between_gpus` compares."""
+    count = max(1, basis.declared.gpus_per_node)
+    links = (*HOST, *(f"to GPU {index}" for index in range(count)))
+    few = joined_in_part(basis.instance) or count <= LEAST_PEERS
+    compared = Contents("gpus", 1 if few else count - 1, along=("p2p_gbps",))
+    return Contents("links", labels=links), compared, Contents("peer_access", count)
+
+
 @check(
     "compute.transfer",
     Scope.RANK,
@@ -41,6 +52,7 @@ class Link:
     needs="torch",
     cost="seconds",
     part=Part.GPU,
+    holds=holds,
 )
 def transfer(context: Context) -> Measurement:
     """Sends words from pinned memory to the rank's GPU, back, and on to every GPU of the node; all are compared.
@@ -99,7 +111,7 @@ def measure(
             "wrong_words": (down.wrong, up.wrong, *(link.wrong for link in links)),
             "h2d_gbps": down.gbps,
             "d2h_gbps": up.gbps,
-            "links": ("host to GPU", "GPU to host", *(f"to {name}" for name in names)),
+            "links": (*HOST, *(f"to {name}" for name in names)),
             "p2p_gbps": tuple(rates.values()),
             "gpus": tuple(rates),
             "peer_access": tuple(access),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Part, Scope, Skip, Value
+from checks.model_details import Contents
 from checks.probes.dcgm import dcgmi, diag_json
 from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Result, Status, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
@@ -33,6 +34,7 @@ METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for me
     part=Part.GPU,
     serial=True,
     uses=(Resource.GPU,),
+    holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
 )
 def diag(context: Context) -> Measurement | Skipped:
     """Runs `dcgmi diag` on every GPU and reads each test's result for each GPU.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError, Context, Measurement, Skipped, check
 from checks.model import Part, Profile, Scope, Skip, Value
+from checks.model_details import Contents
 from checks.probes.dcgm import dcgmi
 from checks.probes.dcgm.diag import NODE, gpus_discovered
 from checks.probes.dcgm.diag_json import document
@@ -203,6 +204,7 @@ def set_watches(context: Context) -> Mapping[str, object]:
     part=Part.GPU,
     closing=True,
     before=set_watches,
+    holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
 )
 def health(context: Context) -> Measurement | Skipped:
     """Reads what DCGM's health watches (PCIe, NVLink, memory, InfoROM, thermal, power, driver) saw during the run.

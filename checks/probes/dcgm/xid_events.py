@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.dcgm import dcgmi
 from checks.probes.kernel import xid_decision
@@ -115,6 +115,7 @@ def parse_row(line: str) -> tuple[int, int] | None:
     part=Part.GPU,
     closing=True,
     watch=watch,
+    holds=lists_gpus,
 )
 def xid_events(context: Context) -> Measurement | Skipped:
     """Counts the Xids that DCGM recorded while the gate ran, by what has to be done about them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement, check, lists_efa_devices
 from checks.model import Part, Scope
 from checks.probes import growth
 from checks.probes.efa import devices
@@ -45,6 +45,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     part=Part.EFA,
     before=first_look,
     beside_job=True,
+    holds=lists_efa_devices,
 )
 def counters(context: Context) -> Measurement:
     """Compares the EFA devices' hardware counters with those of the start of the run.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check
+from checks.check import Context, Measurement, Skipped, check, lists_efa_devices
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.efa import fi_info
 from checks.probes.efa.libfabric import provider
@@ -97,6 +97,7 @@ def _read(path: Path) -> str:
     needs="fi_info, /sys/class/infiniband",
     part=Part.EFA,
     beside_job=True,
+    holds=lists_efa_devices,
 )
 def devices(context: Context) -> Measurement | Skipped:
     """Counts the EFA devices that libfabric offers, and reads their ports' states.

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.check import CheckError, Context, Measurement, Resource, Skipped, check, lists_efa_devices
 from checks.model import Part, Scope, Skip
 from checks.probes.efa import devices, fi_info
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
@@ -37,6 +37,7 @@ LARGEST, SMALL = 1 << 20, 256  # the first size of a run, 64 bytes, has the hand
     cost="seconds",
     part=Part.EFA,
     uses=(Resource.NETWORK,),
+    holds=lists_efa_devices,
 )
 def loopback(context: Context) -> Measurement | Skipped:
     """Runs fi_pingpong on each device from this node to itself, with the data compared.

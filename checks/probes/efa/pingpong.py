@@ -6,16 +6,23 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import Basis, CheckError, Context, Measurement, Skipped, check, lists_efa_devices
 from checks.exchange.authentication import Op
 from checks.exchange.exchange import ExchangeError, ask
 from checks.model import Part, Scope, Skip
+from checks.model_details import Contents
 from checks.probes.efa.libfabric import ClientResult, Server, client, domains, provider
 from checks.probes.efa.loopback import LARGEST, SMALL
 from checks.process.tool import ToolMissing
 from checks.roster import Member
 
 ASK_S = 2.0
+
+
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """A pair for each of the first `devices` devices."""
+    (listed,) = lists_efa_devices(basis)
+    return (Contents("pairs", min(listed.count, max(1, int(basis.options.get("devices", 1))))),)
 
 
 @check(
@@ -28,6 +35,7 @@ ASK_S = 2.0
     min_nodes=2,
     part=Part.EFA,
     serial=True,
+    holds=holds,
 )
 def pingpong(context: Context) -> Measurement | Skipped:
     """Runs fi_pingpong from this node to the next one of the ring, with the data compared.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists
 from checks.model import Part, Scope, Skip
 from checks.process import tool
 from checks.value_types import listed
@@ -53,6 +53,7 @@ class Plugin:
     needs="fi_info, the installed files",
     cost="seconds",
     part=Part.EFA,
+    holds=lists("plugins"),
 )
 def plugin(context: Context) -> Measurement | Skipped:
     """Reads the versions of libfabric, the EFA installer, the aws-ofi-nccl plugin and NCCL.

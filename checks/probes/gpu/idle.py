@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checks.check import Context, Measurement, Resource, Skipped, check
+from checks.check import Context, Measurement, Resource, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Skip
 from checks.probes.gpu import nvml
 from checks.probes.gpu.nvml import measured
@@ -40,6 +40,7 @@ PROCESSES = ("processes", "graphics_mib")
     part=Part.GPU,
     uses=(Resource.GPU,),
     beside_job=True,
+    holds=lists_gpus,
 )
 def memory(context: Context) -> Measurement | Skipped:
     """Reads each GPU's memory: its size, and what is in use beyond the driver's own reserve.
@@ -58,6 +59,7 @@ def memory(context: Context) -> Measurement | Skipped:
     cost="seconds",
     part=Part.GPU,
     uses=(Resource.GPU,),
+    holds=lists_gpus,
 )
 def utilisation(context: Context) -> Measurement | Skipped:
     """Samples how busy each GPU is while nothing of ours runs on it: the greatest of five samples in a second.
@@ -104,6 +106,7 @@ def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
     needs="NVML",
     part=Part.GPU,
     uses=(Resource.GPU,),
+    holds=lists_gpus,
 )
 def processes(context: Context) -> Measurement | Skipped:
     """Counts the processes on each GPU (compute, graphics, MPS); the evidence names them.

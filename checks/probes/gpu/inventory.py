@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, check
+from checks.check import CheckError, Context, Measurement, Resource, check, lists_gpus
 from checks.documents.decode import decode, parse_json
 from checks.model import Part, Scope, Value
+from checks.model_details import Contents
 from checks.probes.gpu.inventory_child import VISIBLE, GpuListing
 from checks.probes.gpu.record import is_model
 from checks.probes.host import machine
@@ -24,6 +25,7 @@ from checks.value_types import DecodeError
 
 ROOT = Path("/")
 SOURCE_S = 20.0
+FILES = "the kernel's files"
 CHILD = own_packages.module("checks.probes.gpu.inventory_child")
 METRICS = (
     "gpus_found",
@@ -53,6 +55,11 @@ METRICS = (
     part=Part.GPU,
     uses=(Resource.GPU,),
     beside_job=True,
+    holds=lambda basis: (
+        *lists_gpus(basis),
+        Contents("sources", labels=(FILES, "nvml", "cuda"), along=("gpus_missing",)),
+        *map(Contents, ("driver", "cuda", "hidden_from_cuda")),
+    ),
 )
 def inventory(context: Context) -> Measurement:
     """Counts the GPUs by the kernel's files, by NVML and by CUDA, and compares which ones these are.
@@ -114,7 +121,7 @@ def by_dev(root: Path) -> GpuListing:
 def least(parts: Sequence[GpuListing]) -> GpuListing:
     """The kernel's files as one source: the smaller count, since a GPU needs both."""
     counts = [part.count for part in parts if part.count is not None]
-    return GpuListing("the kernel's files", min(counts, default=None), "")
+    return GpuListing(FILES, min(counts, default=None), "")
 
 
 def ask(source: str, timeout_s: float) -> GpuListing:

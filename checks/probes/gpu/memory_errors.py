@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.check import Context, Measurement, Skipped, check
+from checks.check import Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Value
 from checks.probes.gpu.nvml import measured
 from checks.probes.gpu.record import Gpu
@@ -52,6 +52,7 @@ RETIRED = ("retired_double_bit", "retired_pages", "retire_pending")
     part=Part.GPU,
     closing=True,
     beside_job=True,
+    holds=lists_gpus,
 )
 def ecc(context: Context) -> Measurement | Skipped:
     """Reads memory errors by location (SRAM, DRAM), volatile and aggregate, and whether ECC is on.
@@ -70,6 +71,7 @@ def ecc(context: Context) -> Measurement | Skipped:
     part=Part.GPU,
     closing=True,
     beside_job=True,
+    holds=lists_gpus,
 )
 def row_remap(context: Context) -> Measurement | Skipped:
     """Reads remapped rows of the GPU memory, pending and failed remaps, and banks that run out of spare rows.
@@ -88,6 +90,7 @@ def row_remap(context: Context) -> Measurement | Skipped:
     part=Part.GPU,
     closing=True,
     beside_job=True,
+    holds=lists_gpus,
 )
 def retired_pages(context: Context) -> Measurement | Skipped:
     """Reads retired memory pages of GPUs older than Ampere, and whether some wait for a reset.
@@ -113,6 +116,7 @@ def retired(gpus: Sequence[Gpu]) -> dict[str, Value]:
     part=Part.GPU,
     closing=True,
     beside_job=True,
+    holds=lists_gpus,
 )
 def recovery_action(context: Context) -> Measurement | Skipped:
     """Reads what the driver itself demands before the GPU may be used again; 0 is nothing.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
@@ -63,6 +63,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     part=Part.NVLINK,
     before=first_look,
     beside_job=True,
+    holds=lists_gpus,
 )
 def nvlink(context: Context) -> Measurement | Skipped:
     """Counts the NVLinks that are up, and the errors that they had while the gate ran.

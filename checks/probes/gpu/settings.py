@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.check import Context, Measurement, Skipped, check
+from checks.check import Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
 from checks.probes.gpu.nvml import measured
@@ -22,6 +22,7 @@ MODES = ("persistence", "mig_current", "mig_pending", "compute_mode")
     needs="NVML",
     part=Part.GPU,
     beside_job=True,
+    holds=lists_gpus,
 )
 def power(context: Context) -> Measurement | Skipped:
     """Compares the enforced power limit with the board's default, and reads the draw.
@@ -50,6 +51,7 @@ def _ratio(limit: float | None, default: float | None) -> float | None:
     needs="NVML",
     part=Part.GPU,
     beside_job=True,
+    holds=lists_gpus,
 )
 def modes(context: Context) -> Measurement | Skipped:
     """Reads persistence mode, MIG mode (current and after the next reset), compute mode.
@@ -67,6 +69,7 @@ def modes(context: Context) -> Measurement | Skipped:
     needs="NVML (driver 535 or later)",
     part=Part.NVLINK,
     beside_job=True,
+    holds=lists_gpus,
 )
 def fabric(context: Context) -> Measurement | Skipped:
     """Reads each GPU's fabric state, and its health mask bit by bit.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Part, Scope, Skip, Value
+from checks.model_details import Contents
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import ALIVE, is_lost
 from checks.probes.gpu.record import Gpu
@@ -27,6 +28,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs="NVML",
     part=Part.GPU,
     before=first_look,
+    holds=lambda basis: (*lists_gpus(basis), Contents("when", labels=("start", "end"), along=("missing",))),
 )
 def start_and_end(context: Context) -> Measurement | Skipped:
     """Compares the GPUs that answer at the end of the run with those that answered at its start.

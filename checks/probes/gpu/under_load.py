@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import UNSUPPORTED, field_value
@@ -282,7 +282,14 @@ REASONS = {
 
 
 @check(
-    "gpu.clocks", Scope.RANK, timeout_s=90, metrics=CLOCKS, needs="NVML, torch", cost="seconds", part=Part.GPU
+    "gpu.clocks",
+    Scope.RANK,
+    timeout_s=90,
+    metrics=CLOCKS,
+    needs="NVML, torch",
+    cost="seconds",
+    part=Part.GPU,
+    holds=lists("gpus"),
 )
 def clocks(context: Context) -> Measurement | Skipped:
     """Samples under load why the clocks are lower than they could be, and how long the GPU was slowed down.
@@ -319,6 +326,7 @@ def decoded(reasons: int) -> str:
     needs="NVML, torch",
     cost="seconds",
     part=Part.GPU,
+    holds=lists("gpus"),
 )
 def thermal(context: Context) -> Measurement | Skipped:
     """Samples under load how far the GPU is from its greatest operating temperature.
@@ -340,7 +348,16 @@ def thermal_metrics(seen: LoadSamples) -> dict[str, Value]:
     }
 
 
-@check("gpu.pcie", Scope.RANK, timeout_s=90, metrics=PCIE, needs="NVML, torch", cost="seconds", part=Part.GPU)
+@check(
+    "gpu.pcie",
+    Scope.RANK,
+    timeout_s=90,
+    metrics=PCIE,
+    needs="NVML, torch",
+    cost="seconds",
+    part=Part.GPU,
+    holds=lists("gpus"),
+)
 def pcie(context: Context) -> Measurement | Skipped:
     """Reads generation and width of the GPU's PCIe link while data is copied over it, and its replays meanwhile.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Part, Scope, Value
+from checks.model_details import Contents
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import LOST
 from checks.probes.gpu.record import Gpu, padded
@@ -80,6 +81,7 @@ def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
     part=Part.GPU,
     closing=True,
     watch=watch,
+    holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
 )
 def xid_events(context: Context) -> Measurement:
     """Counts the Xids that NVML reported while the gate ran, by what has to be done about them.

@@ -12,6 +12,7 @@ from pathlib import Path
 from checks.check import CheckError, Context, Measurement, check
 from checks.facts.instances import Instance
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.host.environment_rules import SHM, Fault, Harm, LintContext, lint, listed, parse_file
 from checks.probes.host.system import shared_memory
 
@@ -30,6 +31,7 @@ UNLIMITED = 1 << 60
     timeout_s=10,
     metrics=("settings", *(harm.value for harm in Harm)),
     needs=f"{SHM}, /sys/class/net",
+    holds=lambda basis: (Contents("settings"), Contents("variables")),
 )
 def environment_lint(context: Context) -> Measurement:
     """Finds settings that cripple or mislead a run: of NCCL, libfabric and PyTorch, /dev/shm, and the shell's limits.

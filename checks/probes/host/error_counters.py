@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope, Value
 
 ROOT = Path("/")
@@ -54,6 +54,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs=f"/{PCI}, /{EDAC}",
     before=first_look,
     beside_job=True,
+    holds=lists("parts"),
 )
 def error_counters(context: Context) -> Measurement:
     """Compares the kernel's counters of PCIe (AER) and memory errors (EDAC) with those of the start of the run.

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope
 from checks.process import tool
 
@@ -94,6 +94,7 @@ class MountResponse:
     metrics=("mounts", "hung", "failing", "read_only", "slowest_s"),
     needs="/proc/self/mountinfo",
     beside_job=True,
+    holds=lists("mounts"),
 )
 def responsive(context: Context) -> Measurement:
     """Asks every mounted filesystem for an answer, and finds those that hang, fail, or have turned read-only.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Part, Scope
+from checks.model_details import Contents
 from checks.probes import growth
 from checks.probes.infiniband.ports import Port, declared_ports, here
 
@@ -54,6 +55,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     part=Part.INFINIBAND,
     before=first_look,
     beside_job=True,
+    holds=lambda basis: (Contents("ports", basis.instance.ib_ports if basis.instance else 1),),
 )
 def counters(context: Context) -> Measurement:
     """Compares the declared ports' error and data counters with those of the start of the run.

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import Basis, CheckError, Context, Measurement, check
 from checks.model import Part, Scope, Value
+from checks.model_details import Contents
 from checks.probes.efa.devices import ACTIVE, AMAZON, INFINIBAND, parse_state
 
 LINK_UP = 5  # enum ib_port_phys_state, IB_PORT_PHYS_STATE_LINK_UP
@@ -90,6 +91,11 @@ def declared_ports(context: Context) -> tuple[Port, ...]:
     return counted(found, instance.ib_ports, instance.ib_rate_gbit_s)
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Every declared port."""
+    return (Contents("ports", basis.instance.ib_ports if basis.instance else 1, less="ports_missing"),)
+
+
 @check(
     "ib.ports",
     Scope.NODE,
@@ -108,6 +114,7 @@ def declared_ports(context: Context) -> tuple[Port, ...]:
     needs="/sys/class/infiniband",
     part=Part.INFINIBAND,
     beside_job=True,
+    holds=holds,
 )
 def ports(context: Context) -> Measurement:
     """Reads state, rate, width, firmware and MTU of the declared InfiniBand or RoCE ports.

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check
+from checks.check import Context, Measurement, Skipped, check, lists_gpus
 from checks.model import Scope, Value
+from checks.model_details import Contents
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log_lines import (
     Event,
@@ -29,7 +30,7 @@ from checks.probes.kernel.log_source import is_old
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import alone, incidents
-from checks.probes.kernel.xid_rows import LISTED, IncidentRow, arrays, incidents_of
+from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, incidents_of
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")
@@ -84,6 +85,7 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
     needs=f"{log_source.KMSG}, journalctl or a kernel log file",
     closing=True,
     beside_job=True,
+    holds=lambda basis: (*lists_gpus(basis), Contents("event_gpus", along=(*ARRAYS, AGES))),
 )
 def xid(context: Context) -> Measurement | Skipped:
     """Counts the Xids of each GPU in the kernel's log, by what has to be done about them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope
 from checks.probes import growth
 from checks.probes.network.interfaces import default_interfaces, driver_counters, interface_of
@@ -43,6 +43,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs="/proc/net/dev, the driver's counters",
     before=first_look,
     beside_job=True,
+    holds=lists("interfaces"),
 )
 def counters(context: Context) -> Measurement:
     """Compares the network interfaces' error and drop counters with those of the start of the run.

@@ -14,6 +14,7 @@ from checks.exchange.authentication import Op
 from checks.exchange.exchange import PING_BYTES, ExchangeError, connection
 from checks.exchange.secret_key import Access
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.probes.network.interfaces import interface_of, mtu_of
 from checks.roster import Member
 
@@ -42,6 +43,7 @@ SIDE_BY_SIDE = 32
     needs="the peers' responders",
     min_nodes=2,
     serial=True,
+    holds=lambda basis: (Contents("peers", basis.declared.nodes - 1),),
 )
 def mtu(context: Context) -> Measurement:
     """Sends full-size packets to each peer, which echoes them, and reads the path MTU that the kernel found.

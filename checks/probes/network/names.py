@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from checks.check import Context, Measurement, check
 from checks.model import Scope
+from checks.model_details import Contents
 from checks.roster import Member
 
 SIDE_BY_SIDE = 64
@@ -48,6 +49,7 @@ class Answer:
         "mapped_s",
     ),
     needs="the resolver",
+    holds=lambda basis: (Contents("names", basis.declared.nodes),),
 )
 def names(context: Context) -> Measurement:
     """Resolves every member's name and address, each within `lookup_s`.

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
+from checks.check import Basis, CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Part, Profile, Scope, Skip, Value
+from checks.model_details import Contents
 from checks.probes.neuron.devices import ASK_S, read
 from checks.process import tool
 from checks.process.tool import ToolMissing, ToolResult
@@ -97,6 +99,16 @@ def _row(found: re.Match[str], number: int) -> Row:
     return Row(size, time_us, busbw * GIB_IN_GB)
 
 
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Each operation of the profile."""
+    return (Contents("operations", labels=operations_of(basis.options)),)
+
+
+def operations_of(options: Mapping[str, float]) -> tuple[str, ...]:
+    """The first ones, as many as the profile wants."""
+    return OPERATIONS[: int(options.get("operations", len(OPERATIONS)))]
+
+
 @check(
     "neuron.collectives",
     Scope.NODE,
@@ -108,6 +120,7 @@ def _row(found: re.Match[str], number: int) -> Row:
     part=Part.NEURON,
     serial=True,
     uses=(Resource.GPU,),
+    holds=holds,
 )
 def collectives(context: Context) -> Measurement | Skipped:
     """Runs all-reduce, all-gather and reduce-scatter over all logical cores of the node, 1 MB to 64 MB, float32.
@@ -117,7 +130,7 @@ def collectives(context: Context) -> Measurement | Skipped:
     the number of ranks. Raises CheckError for output that is cut, or a failure that names no size.
     """
     deadline_s = min(context.options.get("deadline_s", 300.0), max(context.timeout_s - 60.0, 1.0))
-    operations = OPERATIONS[: int(context.options.get("operations", len(OPERATIONS)))]
+    operations = operations_of(context.options)
     try:
         heard = tool.run(("neuron-ls", "-j"), ASK_S)
         listing = read(heard.stdout, heard.code, heard.account())

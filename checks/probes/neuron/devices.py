@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
 from checks.model import Part, Scope, Skip, Value
 from checks.probes.neuron.neuron_ls import Device, Listing, ListingError, parse
 from checks.process import tool
@@ -28,6 +28,7 @@ LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
     needs="neuron-ls, /dev",
     part=Part.NEURON,
     beside_job=True,
+    holds=lists_neuron_devices,
 )
 def devices(context: Context) -> Measurement | Skipped:
     """Counts the Neuron devices in /dev, in sysfs and by neuron-ls; the least of them is what was found.

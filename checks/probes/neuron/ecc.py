@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
+from checks.check import Basis, CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
 from checks.model import Part, Scope, Value
+from checks.model_details import Contents
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log_lines import account
 from checks.probes.kernel.neuron_lines import MOST_DEVICES, NODE, by_device, find
@@ -20,6 +21,13 @@ from checks.probes.neuron.devices import ROOT, SYSFS
 COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 # Not every driver has this counter: in the others, errors that a reset repairs count as mem_ecc_uncorrected.
 REPAIRABLE = "mem_ecc_repairable_uncorrected"
+
+
+def holds(basis: Basis) -> tuple[Contents, ...]:
+    """Each declared device, and the node."""
+    (devices,) = lists_neuron_devices(basis)
+    texts = ("repairable", "kernel_errors")
+    return devices, Contents("places", devices.count, (NODE,), along=texts)
 
 
 @check(
@@ -31,6 +39,7 @@ REPAIRABLE = "mem_ecc_repairable_uncorrected"
     part=Part.NEURON,
     closing=True,
     beside_job=True,
+    holds=holds,
 )
 def ecc(context: Context) -> Measurement | Skipped:
     """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check
+from checks.check import CheckError, Context, Measurement, check, lists_neuron_devices
 from checks.model import Part, Scope, Value
 from checks.probes.neuron.devices import ROOT, SYSFS
 from checks.probes.neuron.ecc import numbers
@@ -32,6 +32,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     needs=f"/{SYSFS}",
     part=Part.NEURON,
     before=first_look,
+    holds=lists_neuron_devices,
 )
 def runtime(context: Context) -> Measurement:
     """Compares the Neuron runtime's counters of calls that ended in a hardware error or a time-out with those of the start.

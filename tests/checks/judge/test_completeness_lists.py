@@ -42,7 +42,7 @@ def test_a_gpu_that_a_list_leaves_out_was_not_looked_at(check: str, how: str) ->
     for row in report.observations:
         if (row.check, row.subject) == (check, "node-1"):
             metrics = {
-                name: (*value[:-1], *(value[:1] if how == "doubled" else ()))
+                name: (*value[1:], *(value[1:2] if how == "doubled" else ()))
                 if isinstance(value, tuple)
                 else value
                 for name, value in row.metrics.items()
