@@ -154,13 +154,13 @@ def _gpus(of: _Of, node: Node) -> dict[str, object]:
     found, memory = of.metrics("gpu.inventory", node.name), of.metrics("gpu.memory", node.name)
     models, driver = found.get("models"), found.get("driver")
     total, used = memory.get("memory_total_mib"), memory.get("memory_used_mib")
-    if not all(isinstance(column, tuple) for column in (models, total, used)) or not isinstance(driver, str):
+    if not all(isinstance(column, tuple) for column in (models, total, used, driver)):
         return {}
     rows = zip(models, total, used, strict=False)  # type: ignore[arg-type]
     return {
         f"gpu_{place}": {
             "name": str(model),
-            "driver_version": driver,
+            "driver_version": str(driver[0]),  # type: ignore[index]
             "memory_total_mb": int(all_),
             "memory_used_mb": int(taken),
             "memory_free_mb": max(0, int(all_) - int(taken)),
