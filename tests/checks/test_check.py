@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from checks.catalog import CATALOG
-from checks.check import CatalogError, imported
+from checks.check import GREATEST_INT, CatalogError, fault_of, imported
 from checks.facts.instances import Instance, lacks
-from checks.model import Declared, Part, Profile, Scope, Skip
+from checks.facts.withheld_kernel_log import STAND_INS
+from checks.model import Declared, KernelLog, Part, Profile, Scope, Skip
 from tests.sample_reports import MADE_UP, toy_check
 
 CPU = Declared("cpu", 1, 0, 1)
@@ -88,3 +89,23 @@ def test_the_process_of_one_check_does_not_import_the_others() -> None:
         "sys.exit('checks.catalog' in sys.modules or 'checks.probes.gpu' in sys.modules)"
     )
     assert subprocess.run((sys.executable, "-c", code), check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("number", [GREATEST_INT + 1, -GREATEST_INT - 1, -(10**40)])
+def test_a_whole_number_that_no_report_can_hold_is_no_measurement(number: int) -> None:
+    """However far below 0 as well; alone and in a list."""
+    check = toy_check()
+
+    assert "a whole number out of range in value" == fault_of(check, {"value": number})
+    assert "a whole number out of range in value" == fault_of(check, {"value": (1, number)})
+    assert "" == fault_of(check, {"value": -GREATEST_INT})
+
+
+@pytest.mark.parametrize("name", sorted(STAND_INS))
+def test_what_replaces_a_withheld_kernel_log_runs_in_every_profile(name: str) -> None:
+    """Also where its profile would leave it out, as it does where the log can be read."""
+    check = replace(toy_check(name), profiles=(Profile.DEEP,))
+    withheld = Declared("cpu", 1, 1, 1, kernel_log=KernelLog.WITHHELD)
+
+    assert check.skip_for(withheld, Profile.QUICK) is None
+    assert check.skip_for(replace(withheld, kernel_log=KernelLog.READABLE), Profile.QUICK) is not None

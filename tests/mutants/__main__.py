@@ -25,6 +25,12 @@ from tests.mutants.trial import Copy, Fate, Trial
 
 # What decides: the verdict, the rules, the lock, who ends what, the gate inside a job, and what is merged.
 MODULES = (
+    "checks.check",
+    "checks.documents.bulk_decode",
+    "checks.documents.decode",
+    "checks.documents.report",
+    "checks.judge.machine_identity",
+    "checks.judge.reachability",
     "checks.judge.verdict",
     "checks.judge.evidence",
     "checks.judge.certificates.decision",
@@ -45,8 +51,10 @@ MODULES = (
     "checks.runner.in_job.hold",
     "container.agent.merged_report",
     "tasks.finish",
+    "tasks.gate.approval.answers",
     "tasks.gate.lease.lease",
     "tasks.gate.lease.owner",
+    "tasks.gate.question",
     "tasks.gate.session",
     "tasks.launch",
     "tasks.launchers.attempts",

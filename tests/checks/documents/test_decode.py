@@ -132,3 +132,15 @@ def test_as_many_levels_are_read_as_promised_and_no_more(opened: str, closed: st
     assert parse_json(deepest, 1 << 20) is not None
     with pytest.raises(DecodeError, match="nested deeper"):
         parse_json(f"[{deepest}]", 1 << 20)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize(
+    "kind", [tuple[float, ...], tuple[float | None, ...], Mapping[str, tuple[float, ...]]]
+)
+def test_a_number_that_is_not_finite_is_refused_in_a_list_of_thousands(kind: object, number: float) -> None:
+    """Long lists are read at once, and not one by one."""
+    items = [1.0] * 5000 + [number]
+
+    with pytest.raises(DecodeError):
+        decode(kind, {"a": items} if kind == Mapping[str, tuple[float, ...]] else items)  # type: ignore[arg-type]

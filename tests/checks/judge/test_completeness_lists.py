@@ -10,7 +10,7 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.judge.completeness import is_whole
 from checks.judge.verdict import decide
-from checks.model import CLUSTER, Cause, Finding, Level, Node, Report, Scope
+from checks.model import CLUSTER, Cause, Count, Finding, Level, Node, Observation, Report, Scope
 from tests.catalogue_reports import catalogue_report, policy_of
 
 P5 = "p5.48xlarge"
@@ -122,3 +122,51 @@ def test_a_plan_that_asks_the_cluster_once_hides_no_node() -> None:
 def test_subjects_are_whole_if_each_is_there_once_and_in_order(found: tuple[str, ...], whole: bool) -> None:
     """Nothing else is left to say of them."""
     assert whole is is_whole(found, frozenset({"a", "b"}))
+
+
+def test_a_gpu_too_many_on_one_node_hides_none_that_another_one_lacks() -> None:
+    """Nine and seven are not twice eight."""
+    report = catalogue_report(P5, 2)
+    counts = {"node-0": 9, "node-1": 7}
+    rows = [
+        replace(row, metrics={**row.metrics, "gpus_found": counts[row.subject]})
+        if row.check == "gpu.inventory"
+        else row
+        for row in report.observations
+    ]
+
+    assert (
+        Count(15, 16)
+        == decide(replace(report, observations=tuple(rows)), policy_of(P5), builtin()).coverage.gpus
+    )
+
+
+@pytest.mark.parametrize("more", ["values", "labels"])
+def test_lists_of_unequal_length_are_missing_evidence(more: str) -> None:
+    """More values than labels as well as more labels than values."""
+    report = catalogue_report(P5, 2)
+    name = "ecc_current" if more == "values" else "gpus"
+
+    def longer(row: Observation) -> Observation:
+        held = row.metrics[name]
+        assert isinstance(held, tuple)
+        added = "GPU 8" if name == "gpus" else held[0]
+        return replace(row, metrics={**row.metrics, name: (*held, added)})
+
+    rows = [longer(row) if row.check == "gpu.ecc" else row for row in report.observations]
+    found = _findings(replace(report, observations=tuple(rows)))
+
+    assert {(Level.FAIL, Cause.EVIDENCE, "gpu.ecc")} == {(f.level, f.cause, f.check) for f in found}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [("rank", "nodes have node rank 2"), ("surplus", "3 nodes reported")]
+)
+def test_nodes_that_nobody_declared_are_missing_evidence(change: str, said: str) -> None:
+    """A rank as great as the number of nodes, which begin at 0, and one node more than there should be."""
+    report = catalogue_report("cpu", 2)
+    first, second = report.nodes
+    surplus = replace(second, name="node-9", rank=1)
+    nodes = (first, replace(second, rank=2)) if change == "rank" else (first, second, surplus)
+
+    assert any(said in finding.message for finding in _findings(replace(report, nodes=nodes)))

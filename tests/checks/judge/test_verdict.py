@@ -267,3 +267,24 @@ def test_a_rank_that_fell_silent_is_named_first_where_every_other_one_reported_a
     found = verdict_of(without_row(report, check, "node-2/rank-5")).findings
 
     assert [("node-2/rank-5", check)] == [(one.subject, one.check) for one in found[:1]]
+
+
+@pytest.mark.parametrize(("bad", "brake"), [(1, False), (2, True)])
+def test_the_brake_lets_one_machine_of_a_small_job_fail(bad: int, brake: bool) -> None:
+    """A quarter of four nodes is one; the second one puts the policy itself under suspicion."""
+    found = [Finding(Level.FAIL, Cause.HARDWARE, "compute.gemm", f"node-{n}", "is wrong") for n in range(bad)]
+    one_in_ten = replace(POLICY, max_unfit_fraction=0.1)
+
+    assert brake is conclude(found, FULL, POLICY, 4, DIGESTS, None).suspect_policy
+    assert brake is conclude(found, FULL, one_in_ten, 4, DIGESTS, None).suspect_policy
+
+
+@pytest.mark.parametrize("short", ["nodes", "gpus", "ranks"])
+def test_a_part_that_nobody_observed_refuses_although_a_warning_names_evidence(short: str) -> None:
+    """The warning is about something else."""
+    warning = Finding(Level.WARN, Cause.EVIDENCE, "system.clock", "node-0", "was not measured")
+    coverage = replace(FULL, **{short: Count(3, 4)})  # type: ignore[arg-type]
+    verdict = conclude([warning], coverage, POLICY, 4, DIGESTS, None)
+
+    assert (Level.FAIL, Answer.CANNOT_TELL) == (verdict.level, verdict.answer)
+    assert Level.WARN is conclude([warning], FULL, POLICY, 4, DIGESTS, None).level

@@ -11,6 +11,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import TTL_S, HeldLease, Lease, LeaseHeld, OpenQuestion
 from tasks.gate.lease.owner import Owner, machine_id, this_process
 from tasks.store.folder import FolderStore
+from tasks.store.layout import lease_of_run_key
 from tests.tasks.gate.lease.test_lease import DEAD, NOW, lease
 
 ASKING = OpenQuestion("k", "digest", NOW + 1000, NOW + 1600)
@@ -80,3 +81,13 @@ def test_how_often_it_was_checked_again_is_kept(store: FolderStore) -> None:
     again = leases.recheck(store, found)
 
     assert dataclasses.replace(found.lease, rechecks=1) == again.lease
+
+
+def test_a_lock_that_another_run_took_over_is_not_this_runs(store: FolderStore) -> None:
+    """Its pointer may still name the cluster: whoever took the lock holds it."""
+    pointer = store.get(lease_of_run_key("run-1"))
+    take(store, NOW + 1601)
+    assert pointer is not None
+    store.put(lease_of_run_key("run-1"), pointer)
+
+    assert leases.lease_of_run(store, "run-1") is None
