@@ -56,7 +56,7 @@ TABLES = (
     "CREATE TABLE verdicts (store, gate_id, judged_at, document, PRIMARY KEY (store, gate_id)) WITHOUT ROWID",
     "CREATE TABLE gates (store, gate_id, document, PRIMARY KEY (store, gate_id))",
     "CREATE TABLE nodes (store, cluster, node, identity, judged_at, gate_id, standing, checks, "
-    "PRIMARY KEY (store, cluster, node, identity, judged_at, gate_id)) WITHOUT ROWID",
+    "PRIMARY KEY (store, cluster, node, identity, standing, checks, judged_at, gate_id)) WITHOUT ROWID",
     "CREATE TABLE findings (store, cluster, node, identity, judged_at, gate_id, kind, document)",
     "CREATE TABLE shared (digest PRIMARY KEY, document) WITHOUT ROWID",
     f"PRAGMA user_version = {SCHEMA}",
