@@ -23,13 +23,13 @@ from tasks.gate.progress import LISTENER
 from tasks.gate.session import Session
 from tasks.launch import training_result
 from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, LaunchError
+from tasks.launchers.kubernetes.launcher import KubernetesLauncher
 from tasks.launchers.local.launcher import LocalLauncher
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.slurm.options import SlurmOptions
+from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.store.base import StoreError
 from tests.sample_reports import healthy
 from tests.tasks.gate.test_predecessor import Heard
-from tests.tasks.launchers.kubernetes.planned import options
 from tests.tasks.sessions import TRAIN_JOB, FakeEngine, judged, session
 
 RUNS = JobStatus(JobState.RUNNING, "Training", "t1", {})
@@ -129,12 +129,12 @@ def test_a_short_silence_pages_nobody(tmp_path: Path, pages: list[str]) -> None:
     assert pages == []
 
 
-# How long each launcher waits for an answer: local, sagemaker, and the default of slurm and kubernetes.
+# How long each launcher waits for an answer.
 SILENCES = {
     "local": LocalLauncher.silence_s,
     "sagemaker": SageMakerLauncher.silence_s,
-    "slurm": SlurmOptions().silence_s,
-    "kubernetes": options().silence_s,
+    "slurm": SlurmLauncher.silence_s,
+    "kubernetes": KubernetesLauncher.silence_s,
 }
 
 

@@ -15,8 +15,8 @@ from checks.policy import OnWarn
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.store.folder import FolderStore
 from tasks.store.layout import policy_key, preflight_key
-from tests.flows.cli.test_judge import BAD, Ended, Run
-from tests.flows.cli.test_judge import run as run
+from tests.flows.cli.conftest import Ended, Run
+from tests.flows.cli.test_judge import BAD
 from tests.sample_reports import POLICY, healthy
 from tests.tasks.kept_gates import gate_id, keep
 

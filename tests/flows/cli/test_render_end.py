@@ -16,8 +16,8 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.launchers.base import JobState
 from tasks.render.html import html
 from tasks.store.folder import FolderStore
-from tests.flows.cli.test_judge import BAD, Run
-from tests.flows.cli.test_judge import run as run
+from tests.flows.cli.conftest import Run
+from tests.flows.cli.test_judge import BAD
 from tests.sample_reports import healthy, verdict_of
 from tests.tasks.kept_gates import gate_id, keep
 

@@ -240,8 +240,8 @@ def _machines(found: Mapping[str, Any], asked: Requirements, zones: set[str]) ->
 def _type(fleet: Fleet, known: tuple[str, ...], asked: Requirements, clients: Clients) -> PreflightCheck:
     kind = fleet.kind.removeprefix("ml.")
     if fleet.kind in known and not asked.plan and not _is_offered(kind, clients):
-        said = f"EC2 has no {kind} in {asked.region}, however long one waits"
-        return wrong(TYPE, said, "Choose a region that has this type, or another type.")
+        said = f"EC2 lists no {kind} in {asked.region}: if SageMaker has none there either, no wait for capacity ends"
+        return unseen(TYPE, said, "Choose a region that has this type, or another type.")
     if fleet.kind in known:
         return ok(TYPE, f"{fleet.nodes} x {fleet.kind}")
     near = nearest(fleet.kind, known)
