@@ -64,7 +64,6 @@ class Engine:
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
         assert done.returncode == 0, (words, done.stderr)

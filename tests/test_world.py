@@ -45,7 +45,7 @@ def refused(world_worker: World, tmp_path_factory: pytest.TempPathFactory) -> st
     (folder / "probe.py").write_text(FLOW)
     deployment = world_worker.deploy("probe.py:probe", "told", folder=folder)
     run = world_worker.start(deployment, {"fail": True}, env={"FAKE_NODE": "wrong"})
-    world_worker.wait(run, "Refused", timeout_s=60)
+    world_worker.wait(run, "Refused")
     return run
 
 
@@ -64,7 +64,7 @@ def test_what_a_run_did_can_be_asked_for(world: World, refused: str) -> None:
 def test_an_end_that_was_not_awaited_is_told_with_its_reason(world: World, refused: str) -> None:
     """At once, not when the time is up."""
     with pytest.raises(AssertionError, match=r"ended not .*Launched.*Refused: as it was asked to"):
-        world.wait(refused, "Launched", timeout_s=60)
+        world.wait(refused, "Launched")
 
 
 @pytest.mark.long
@@ -117,8 +117,8 @@ def test_a_slot_is_free_again_though_the_server_restarted(
         world.wait(first, "RUNNING")
         second = world.start(deployment)
         world.server.restart()
-        world.wait(first, "Completed", timeout_s=60)
-        world.wait(second, "Completed", timeout_s=100)
+        world.wait(first, "Completed")
+        world.wait(second, "Completed")
 
 
 @pytest.mark.long
@@ -131,4 +131,4 @@ def test_a_run_outlives_its_server(new_world: Callable[..., World], folder: Path
         world.server.kill()
         time.sleep(8)  # the run wants to end meanwhile
         world.server.start()
-        world.wait(run, "Completed", timeout_s=90)
+        world.wait(run, "Completed")

@@ -8,7 +8,7 @@
 
     deployment = world.deploy("flows/gate.py:gate", "NAME", tags=["x"], concurrency_limit=1)      its id
     run = world.start(deployment, {"request": {...}}, env={"FAKE_NODE": "wrong"})                 its id
-    world.wait(run, "Completed", timeout_s=60)   the flow run, as the REST API shows it; names or types of states
+    world.wait(run, "Completed")   the flow run, as the REST API shows it; names or types of states
     world.run(run), world.wait_log(run, "..."), world.artifacts(run), world.events("prefect.flow-run.", run), world.resume(run, {...})
     world.environment()      for a subprocess that is to speak to the server (a CLI, `prefect deploy`)
     world.api                httpx.Client of the REST API: world.api.post("/flow_runs/filter", json={...}).json()
@@ -130,7 +130,7 @@ class World:
         }
         return str(self._post(f"/deployments/{deployment}/create_flow_run", body)["id"])
 
-    def wait(self, run: str, *states: str, timeout_s: float = 60) -> Json:
+    def wait(self, run: str, *states: str, timeout_s: float = 240) -> Json:
         """The flow run once it is in one of these (names or types); without any: once it ended.
 
         Fails in time, and at once where it ended in another state, with its last log lines.
@@ -158,7 +158,7 @@ class World:
         chosen = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
         return [line["message"] for line in self._all("/logs/filter", chosen)]
 
-    def wait_log(self, run: str, line: str, timeout_s: float = 60) -> None:
+    def wait_log(self, run: str, line: str, timeout_s: float = 240) -> None:
         """Until this line of the run has reached the server."""
         until(lambda: line in self.logs(run), timeout_s, self.log, f"the line {line!r}", 0.2)
 
@@ -177,7 +177,7 @@ class World:
             chosen["any_resource"] = {"id": [f"prefect.flow-run.{run}"]}
         return cast("list[Json]", self._post("/events/filter", {"filter": chosen, "limit": 50})["events"])
 
-    def wait_events(self, prefix: str, run: str = "", count: int = 1, timeout_s: float = 60) -> list[Json]:
+    def wait_events(self, prefix: str, run: str = "", count: int = 1, timeout_s: float = 240) -> list[Json]:
         """The events, once there are this many."""
         enough = lambda: len(self.events(prefix, run)) >= count  # noqa: E731 - a name for the line below
         until(enough, timeout_s, self.log, f"{count} events {prefix}*", 0.2)

@@ -59,7 +59,7 @@ def _make(folder: Path, environment: Mapping[str, str]) -> None:
             connection.execute(f"CREATE DATABASE {SERVER_DATABASE}")
         server = Server(folder, {**environment, **of_database(running), "PREFECT_HOME": str(home)})
         try:
-            server.start(timeout_s=100)
+            server.start()
             words = (*PREFECT, "--no-prompt", "work-pool", "create", POOL, "--type", "process")
             from_file = ("--base-job-template", str(POOL_FILE))
             client = {

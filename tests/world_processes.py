@@ -43,7 +43,7 @@ class Server:
         """None where it does not run."""
         return self._process.pid if self._process else None
 
-    def start(self, timeout_s: float = 60) -> None:
+    def start(self, timeout_s: float = 240) -> None:
         """Return once it answers."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Finds what in a test depends on its machine: upper bounds on the wall clock, and moments before the machine was started."""
+"""Finds what in a test depends on its machine: upper bounds on the wall clock, deadlines that a busy machine reaches, and moments
+before the machine was started.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,20 @@ from collections.abc import Iterable, Iterator
 
 CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
 LEAST_S = 60  # only what hangs takes longer, also on a busy machine
+# What ends a command. A few seconds are a test's own: whether something still runs.
+COMMANDS = {"call", "check_call", "check_output", "communicate", "run", "wait"}
+SHORT_S, PYTEST_S = 20, 300
 
 
 def machine_bounds(nodes: Iterable[ast.AST]) -> list[int]:
-    """The lines of a file's functions in which an assertion bounds an elapsed time from above, or seconds since the boot are
-    reduced, unless the file makes the clock of the boot itself.
+    """The lines of a file's functions in which an assertion bounds an elapsed time from above, a command has a deadline that is
+    shorter than pytest's, or seconds since the boot are reduced, unless the file makes the clock of the boot itself.
     """
     nodes, found = tuple(nodes), set[int]()
     own_boot = any(isinstance(node, ast.Constant) and node.value == "boot_s" for node in nodes)
     for function in (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
         inside = tuple(ast.walk(function))
+        found |= {node.lineno for node in inside if isinstance(node, ast.Call) and _has_deadline(node)}
         if not own_boot:
             differences = (node for node in inside if isinstance(node, ast.BinOp))
             found |= {node.lineno for node in differences if _is_difference(node, {"boot_s"})}
@@ -25,6 +31,19 @@ def machine_bounds(nodes: Iterable[ast.AST]) -> list[int]:
             asserts = (node for node in inside if isinstance(node, ast.Assert))
             found |= {node.lineno for node in asserts if _has_bound(node.test, names)}
     return sorted(found)
+
+
+def _has_deadline(call: ast.Call) -> bool:
+    """Whether a command is given so many seconds that only a busy machine, or what hangs, exceeds them."""
+    if ast.unparse(call.func).rpartition(".")[2] not in COMMANDS:
+        return False
+    values = [word.value for word in call.keywords if word.arg == "timeout"]
+    seconds = [
+        node.value
+        for node in values
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+    ]
+    return any(SHORT_S <= value < PYTEST_S for value in seconds)
 
 
 def _elapsed_names(nodes: tuple[ast.AST, ...]) -> set[str]:

@@ -119,6 +119,10 @@ def test_no_test_depends_on_how_fast_its_machine_is() -> None:
         ("assert begun <= row.boot_s <= boot_s()", False),
         ('patch.setattr(machine_state, "boot_s", made)\nrow = record(boot_s() - 3600.0)', False),
         ("assert count < 2", False),
+        ("subprocess.run(words, check=True, timeout=60)", True),
+        ("process.communicate(timeout=110.0)", True),
+        ("process.wait(timeout=0.5)", False),
+        ("subprocess.run(words, check=True)", False),
     ],
 )
 def test_what_depends_on_the_clocks_of_a_machine(text: str, refused: bool) -> None:
@@ -160,9 +164,7 @@ def test_checks_import_with_the_standard_library_alone(python: str) -> None:
         pytest.skip(f"not installed: {python}")
     script = (str(ROOT / "tests/architecture/stdlib_only.py"), str(ROOT), *tree.modules("checks"))
 
-    ended = subprocess.run(
-        (python, "-S", "-I", "-B", *script), check=True, capture_output=True, text=True, timeout=60
-    )
+    ended = subprocess.run((python, "-S", "-I", "-B", *script), check=True, capture_output=True, text=True)
 
     assert {} == json.loads(ended.stdout)
 

@@ -50,7 +50,7 @@ def test_only_what_ran_can_pass(tmp_path: Path, first: str, later: str, by_hand:
     environment = {**os.environ, "PYTEST": by_hand, "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"PYTHONPATH": str(TESTS.parents[1]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     argv = (str(TESTS), sys.executable, "-p", "tests.architecture.leftovers", *by_hand.split())
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert status == done.returncode, done.stdout
     assert ("needed a second try" in done.stderr) == (status == 0)
@@ -63,11 +63,9 @@ def test_what_an_earlier_run_left_failed_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "test_2_later.py").write_text(SIX)
     environment = {**os.environ, "PYTEST": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     python = (sys.executable, "-m", "pytest", "test_2_later.py")
-    before = subprocess.run(
-        python, cwd=tmp_path, env=environment, capture_output=True, timeout=110, check=False
-    )
+    before = subprocess.run(python, cwd=tmp_path, env=environment, capture_output=True, check=False)
     argv = (str(TESTS), sys.executable, "test_1_first.py")
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert (1, 0) == (before.returncode, done.returncode), done.stdout
     assert "1 needed a second try" in done.stderr

@@ -55,6 +55,6 @@ def test_it_ends_before_the_first_test_of_others_and_begins_again(tmp_path: Path
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT}\n")
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path))
 
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert 0 == done.returncode and "6 passed" in done.stdout, done.stdout

@@ -143,7 +143,7 @@ def test_a_question_is_answered_on_the_run_s_page(
         with page.expect_response(lambda answer: answer.url.endswith("/resume")) as given:
             dialog.get_by_role("button", name="Submit").click()
         assert "ACCEPT" == given.value.json()["status"]
-    served.wait(run, "Refused", timeout_s=60)
+    served.wait(run, "Refused")
 
 
 @pytest.mark.long
@@ -155,7 +155,7 @@ def test_clusters_are_chosen_from_a_list_and_each_has_a_row(
         choose(page, "Check profile", "quick")
         shot(page, "commission-form")
         run = start(page)
-    served.wait(run, "Refused", timeout_s=90)
+    served.wait(run, "Refused")
     (table,) = [item for item in served.artifacts(run) if item["key"] == "commission-clusters"]
     with page_of(browser, served, f"/artifacts/artifact/{table['id']}", 700) as page:
         cells = page.get_by_role("row")

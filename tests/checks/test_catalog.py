@@ -24,7 +24,7 @@ LIST = (sys.executable, "-m", "checks", "list")
 
 def test_a_pipe_gets_a_line_a_check() -> None:
     """Whatever its length: it is searched, not read."""
-    lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(LIST, capture_output=True, text=True, check=True).stdout.splitlines()
 
     assert NAMES == [line.split()[0] for line in lines]
 
@@ -33,7 +33,7 @@ def test_a_program_gets_json_and_no_check_is_imported() -> None:
     """Importing all checks takes several times as long as the rest of the command."""
     code = "import sys; from checks.cli import main; main(['list', '--format', 'json']); print(*sys.modules)"
     argv = (sys.executable, "-c", code)
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     printed, modules = done.stdout.splitlines()
 
     assert json.loads(LISTING.read_bytes()) == json.loads(printed)
@@ -42,7 +42,7 @@ def test_a_program_gets_json_and_no_check_is_imported() -> None:
 
 def test_what_only_the_watch_runs_is_marked() -> None:
     """Nobody takes it for a check of a gate."""
-    lines = subprocess.run(LIST, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(LIST, capture_output=True, text=True, check=True).stdout.splitlines()
     marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]
 
     assert [check.name for check in WATCH_ONLY] == marked

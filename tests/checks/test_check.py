@@ -88,7 +88,7 @@ def test_the_process_of_one_check_does_not_import_the_others() -> None:
         "imported('checks.probes.host.system:clock')\n"
         "sys.exit('checks.catalog' in sys.modules or 'checks.probes.gpu' in sys.modules)"
     )
-    assert subprocess.run((sys.executable, "-c", code), check=False, timeout=60).returncode == 0
+    assert subprocess.run((sys.executable, "-c", code), check=False).returncode == 0
 
 
 @pytest.mark.parametrize("number", [GREATEST_INT + 1, -GREATEST_INT - 1, -(10**40)])

@@ -41,7 +41,7 @@ def start(root: Path, arguments: Sequence[str], working: str = "/", **environmen
         **environment,
     }
     argv = ("/bin/sh", str(root / "input" / "data" / "prelaunch" / "start.sh"), *arguments)
-    ended = subprocess.run(argv, cwd=working, env=given, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(argv, cwd=working, env=given, capture_output=True, text=True)
     print(ended.stdout, ended.stderr)
     return Ended(ended.returncode, root, ended.stdout + ended.stderr)
 

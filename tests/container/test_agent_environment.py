@@ -61,7 +61,7 @@ def trained(
     """What the command finds in a container of exactly this environment."""
     done = subprocess.run(
         (*entrypoint, *verb, "--root", str(root), "--", *DUMP),
-        cwd=root, env=given, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+        cwd=root, env=given, stdin=subprocess.DEVNULL, capture_output=True, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stdout + done.stderr
     lines = [line.rpartition(b"\n")[2] for line in done.stdout.split(b"\0")]

@@ -127,7 +127,7 @@ def test_another_host_does_not_join_a_run_that_is_over(tmp_path: Path) -> None:
         "1",
     )
     done = subprocess.run(
-        (sys.executable, "-m", "container.agent", *words), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        (sys.executable, "-m", "container.agent", *words), cwd=ROOT, capture_output=True, text=True, check=False
     )  # fmt: skip
 
     assert (2, True) == (done.returncode, f"{secret_key.FILE} cannot be read" in done.stderr), done.stderr

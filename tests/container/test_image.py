@@ -39,7 +39,6 @@ def create_image(*words: str, **environment: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
         env={**os.environ, "AWS_REGION": "", **environment},
     )
 

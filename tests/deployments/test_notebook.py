@@ -58,7 +58,6 @@ def ran(path: Path, **environment: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
     )
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "report: " in done.stdout and "page: " in done.stdout

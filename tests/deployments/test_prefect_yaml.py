@@ -93,7 +93,7 @@ def test_a_run_is_prelaunchs(
     run = world.api.post(order, json={"parameters": {"flow_run_id": str(uuid.uuid4())}}).json()["id"]
     done = subprocess.run(
         (sys.executable, "-m", "prefect.engine"), cwd=tmp_path, stdin=subprocess.DEVNULL,
-        env={**person(world, str(project)), "PREFECT__FLOW_RUN_ID": run}, timeout=100, check=False,
+        env={**person(world, str(project)), "PREFECT__FLOW_RUN_ID": run}, check=False,
     )  # fmt: skip
 
     assert (0, []) == (done.returncode, imported(project))

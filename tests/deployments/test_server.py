@@ -194,7 +194,7 @@ def test_the_page_s_way_without_systemd_gives_a_worker_what_it_needs(tmp_path: P
     worker.chmod(0o755)
     argv = ("env", "--ignore-signal=INT,TERM", "bash", "-c", block)
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(argv, cwd=tmp_path, env=own, capture_output=True, text=True, check=True)
     words, *lines = done.stdout.splitlines()
     ignored = int(lines.pop().split()[1], 16)
 
@@ -278,7 +278,7 @@ def _by_hand(folder: Path, database: Postgres) -> Iterator[World]:
     )
     world = World(folder, database, made, mark, client["PREFECT_API_AUTH_STRING"])
     try:
-        made.start(timeout_s=100)
+        made.start()
         for words in _deploying():
             environment = {**kept, **home, **settings_of("runner.env"), **client}
             subprocess.run((BIN / "prefect", *words), cwd=ROOT, env=environment, check=True)

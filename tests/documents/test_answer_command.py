@@ -82,7 +82,6 @@ def _answered(answer: Answered, own: Mapping[str, str]) -> subprocess.CompletedP
             return subprocess.run(
                 argv,
                 env=given,
-                timeout=60,
                 check=False,
                 capture_output=True,
                 text=True,

@@ -56,7 +56,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The command in that folder, split at spaces, with the folder on PYTHONPATH."""
     return subprocess.run(
         command.split(), cwd=folder, env=environment(".", HOME=str(folder)), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=280, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 

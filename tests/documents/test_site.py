@@ -32,7 +32,7 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
         "-d",
         str(site),
     ]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,6 @@ class SlurmCluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
             env={**os.environ, **self._environment},
         )
         if check and done.returncode:
@@ -147,7 +146,7 @@ class SlurmCluster:
         """What runs on a node, without its slurmd."""
         said = subprocess.run(
             ("ip", "netns", "pids", f"{self.name}-{self.nodes.index(node)}"),
-            capture_output=True, text=True, check=True, timeout=60,
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         return [int(pid) for pid in said.stdout.split() if int(pid) != self.pid(node)]
 
@@ -188,7 +187,7 @@ class SlurmCluster:
         for node in self.nodes:
             inside = ("nsenter", f"--mount=/proc/{self.pid(node)}/ns/mnt")
             remount = ("mount", "-o", f"remount,bind,{way}", str(self.small))
-            subprocess.run((*inside, *remount), check=True, capture_output=True, timeout=60)
+            subprocess.run((*inside, *remount), check=True, capture_output=True)
 
     def health_checks_every(self, seconds: int) -> None:
         """How often slurmd runs the site's health check from now on."""
@@ -242,17 +241,15 @@ class SlurmCluster:
     def unmount(self) -> None:
         """Remove the mounts of this cluster."""
         for path in (self.hidden, self.small, self.folder / "mounts"):
-            subprocess.run(("umount", "--lazy", str(path)), check=False, capture_output=True, timeout=60)
+            subprocess.run(("umount", "--lazy", str(path)), check=False, capture_output=True)
 
     def _mount(self, name: str, inner: str = "") -> None:
         """A private mount, which spreads nowhere; with `inner` another one in it."""
         for path in (self.folder / name, *([self.folder / name / inner] if inner else [])):
             path.mkdir(exist_ok=True)
             mount = ("mount", "-t", "tmpfs", "-o", "size=16m", "none", str(path))
-            subprocess.run(mount, check=True, capture_output=True, timeout=60)
-            subprocess.run(
-                ("mount", "--make-private", str(path)), check=True, capture_output=True, timeout=60
-            )
+            subprocess.run(mount, check=True, capture_output=True)
+            subprocess.run(("mount", "--make-private", str(path)), check=True, capture_output=True)
 
     def start_on_login(self, *argv: str, other: bool = True) -> None:
         """Start what goes on by itself on the login node, from the files of the other Debian if there is one and `other` is set."""
@@ -262,7 +259,7 @@ class SlurmCluster:
         enter = (sys.executable, "-I", ENTER, f"{self.name}-{index}", host, str(self._hosts))
         files = (of_other_debian() if other else ()) or self._with_pmix()
         subprocess.run(
-            (*enter, *files, *argv), env=self._environment, check=True, timeout=60, stdin=subprocess.DEVNULL,
+            (*enter, *files, *argv), env=self._environment, check=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
 

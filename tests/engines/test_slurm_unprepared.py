@@ -93,9 +93,7 @@ def test_the_shipped_batch_files(slurm: SlurmCluster, tmp_path: Path, script: st
     words = (str(path), "cpu", "--option", "training.smoke.steps=40")
     argv = (str(slurm.folder / "bin" / "sbatch"), "--wait", *words)
     environment = {**os.environ, "PRELAUNCH_PYTHON": sys.executable}
-    done = subprocess.run(
-        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=150
-    )
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     said = "".join(file.read_text() for file in tmp_path.glob("*.out"))
 
     assert (0, True) == (done.returncode, f"GO: {nodes} of {nodes} nodes" in said), done.stderr + said

@@ -44,7 +44,7 @@ def test_no_job_of_any_cluster_outlives_a_commissioning(
         world_worker.set_state(run, "CANCELLING")
     else:
         end_flow(run)
-    world_worker.wait(run, "CANCELLED" if how == "cancelled" else "CRASHED", timeout_s=60)
+    world_worker.wait(run, "CANCELLED" if how == "cancelled" else "CRASHED")
     until(lambda: not processes_below(tmp_path), 20, world_worker.log, "the nodes are gone", 0.2)
 
     def closed() -> bool:

@@ -102,9 +102,7 @@ class Site:
             "--format",
             "json",
         )
-        ended = subprocess.run(
-            argv, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=200
-        )
+        ended = subprocess.run(argv, cwd=ROOT, env=self.environment, capture_output=True, text=True)
         assert ended.stdout, ended.stderr
         found: dict[str, Any] = json.loads(ended.stdout)
         return found
@@ -184,7 +182,7 @@ def test_a_check_of_the_node_in_between_or_another_policy_measures_again(site: S
     argv = ("run", "--profile", "quick", "--instance-type", "cpu", "--policy", str(site.folder / "few.json"))
     subprocess.run(
         (str(site.python), "-m", "checks", *argv, "--out", str(site.folder / "node.json")),
-        cwd=ROOT, env=site.environment, capture_output=True, timeout=200, check=False,
+        cwd=ROOT, env=site.environment, capture_output=True, check=False,
     )  # fmt: skip
     between = site.gate()
     site.rules(23.0)

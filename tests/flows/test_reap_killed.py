@@ -27,7 +27,7 @@ def test_a_gate_that_dies_with_its_worker_is_reaped(world: World, tmp_path: Path
         nodes = reapers.kill_all_but_nodes(worker, tmp_path)
         assert nodes == processes_below(tmp_path)
 
-        ended = world.wait(run, "CRASHED", timeout_s=60)
+        ended = world.wait(run, "CRASHED")
         until(lambda: (tmp_path / "store" / "pages").is_dir(), 20, world.log, "somebody is paged")
         crashed = world.wait_events("prelaunch.gate.crashed", run)
 

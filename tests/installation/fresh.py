@@ -65,5 +65,5 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(argv: tuple[str, ...], folder: Path) -> None:
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

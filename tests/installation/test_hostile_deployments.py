@@ -50,7 +50,7 @@ class Project:
         """`prefect WORDS` in the folder, as a person types it."""
         return subprocess.run(
             (PREFECT, *words), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=100, check=False,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     def deployed(self) -> dict[str, dict[str, Any]]:

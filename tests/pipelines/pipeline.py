@@ -107,7 +107,7 @@ def play_gitlab(job: Mapping[str, Any], where: Path, environment: Mapping[str, s
     script = "\n".join([*job.get("before_script", []), *job["script"]])
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=where,
-        env={**os.environ, **own}, capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, **own}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     kept = sorted(path.name for path in (where / job["artifacts"]["paths"][0]).iterdir())
     return Played(kept=kept, code=done.returncode, output=done.stdout, said=done.stderr)
@@ -160,7 +160,7 @@ def _run(
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=where, env={**os.environ, **environment, **own, **{k: str(v) for k, v in files.items()}},
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True,
     )  # fmt: skip
     played.code, played.said = done.returncode, played.said + done.stderr
     played.output, played.summary = (p.read_text() if p.exists() else "" for p in files.values())

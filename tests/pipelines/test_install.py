@@ -16,9 +16,7 @@ from tests.pipelines.pipeline import ROOT
 def _install(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "RUNNER_TEMP": str(folder), **environment}
     script = folder / "deployments" / "ci" / "install.sh"
-    return subprocess.run(
-        [script], cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
-    )
+    return subprocess.run([script], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, 
             assert started.poll() is None
             time.sleep(0.2)
         os.kill(started.pid, signal.SIGTERM)
-        printed, said = started.communicate(timeout=90)
+        printed, said = started.communicate()
     finally:
         started.kill()
 

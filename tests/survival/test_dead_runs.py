@@ -75,7 +75,7 @@ def test_a_healthy_gate_is_left_alone_though_its_heartbeats_are_slow(own: World,
         assert processes_below(tmp_path)
 
         own.set_state(run, "CANCELLING")
-        own.wait(run, "CANCELLED", timeout_s=60)
+        own.wait(run, "CANCELLED")
         until(lambda: not processes_below(tmp_path), 30, own.log, "its jobs have ended")
     assert not (tmp_path / "store" / "pages").exists()
     assert [] == reapers.failed_actions(own, TAG)
@@ -88,12 +88,12 @@ def test_a_suspended_gate_is_let_wait(own: World, tmp_path: Path) -> None:
     request = request_of(path, ask_minutes=30).model_dump(mode="json")
     with own.worker(pool=TAG):
         run = own.start(gate, {"request": request}, env={"FAKE_NODE": "warn"})
-        own.wait(run, "Suspended", timeout_s=60)
+        own.wait(run, "Suspended")
         time.sleep(WAITS_S)
         assert ("Suspended", []) == (own.run(run)["state_name"], _reaper_runs(own))
 
         own.resume(run, form("block"))
-        own.wait(run, "Refused", timeout_s=60)
+        own.wait(run, "Refused")
 
 
 def test_a_gate_that_waits_in_its_own_process_is_let_wait(own: World, tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def test_a_gate_that_waits_in_its_own_process_is_let_wait(own: World, tmp_path: 
     words = (sys.executable, "-m", "flows.cli.main", "gate", str(path))
     with subprocess.Popen(words, env=own.environment(FAKE_NODE="warn"), cwd=ROOT) as gate:
         try:
-            (event,) = own.wait_events("prelaunch.gate.asked", timeout_s=60)
+            (event,) = own.wait_events("prelaunch.gate.asked")
             run = event["payload"]["flow_run_id"]
-            own.wait(run, "Paused", timeout_s=60)
+            own.wait(run, "Paused")
             before = len(own.events("prefect.flow-run.heartbeat", run))
             time.sleep(WAITS_S)
             assert 2 <= len(own.events("prefect.flow-run.heartbeat", run)) - before
             assert ("Paused", []) == (own.run(run)["state_name"], _reaper_runs(own))
 
             own.resume(run, form("block"))
-            own.wait(run, "Refused", timeout_s=60)
+            own.wait(run, "Refused")
             assert 1 == gate.wait(60)
         finally:
             gate.terminate()
@@ -140,7 +140,7 @@ def _hanging(world: World, gate: str, folder: Path, **environment: str) -> str:
     path = write_gate(folder, checks_minutes=30.0)
     request = request_of(path).model_dump(mode="json")
     run = world.start(gate, {"request": request}, env={"FAKE_NODE": "hang", **environment})
-    world.wait_events("prefect.flow-run.heartbeat", run, timeout_s=30)
+    world.wait_events("prefect.flow-run.heartbeat", run)
     until(lambda: len(processes_below(folder)) >= 4, 30, world.log, "the nodes run")
     return run
 

@@ -27,7 +27,7 @@ def torchrun(world: World, folder: Path) -> Report:
     )
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "sabotage")))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
-    ended = subprocess.run(argv, env=environment, cwd=folder, timeout=110, capture_output=True, text=True)
+    ended = subprocess.run(argv, env=environment, cwd=folder, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-6000:]
     return load((folder / "report.json").read_bytes())
 

@@ -54,7 +54,6 @@ def test_several_nodes_without_a_key_are_refused_with_the_remedy(tmp_path: Path,
         env={**os.environ, "PRELAUNCH_ROSTER": str(tmp_path / "roster.json"), "PRELAUNCH_NODE": "node-0"},
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
     assert (2, False, False) == (
@@ -71,7 +70,7 @@ def test_several_nodes_without_a_key_are_refused_with_the_remedy(tmp_path: Path,
 def test_the_remedy_makes_a_key(tmp_path: Path) -> None:
     """What the message says can be typed."""
     argv = ("sh", "-c", secret_key.BY_HAND)
-    subprocess.run(argv, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(argv, cwd=tmp_path, check=True)
 
     assert secret_key.SECRET_BYTES == len(secret_key.load(tmp_path / secret_key.FILE, 2).data)
 
@@ -116,7 +115,6 @@ def becomes(folder: Path, *command: str) -> list[object]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     found: list[object] = json.loads(ended.stdout)
     return found

@@ -43,7 +43,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def run(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_tool_that_failed_has_failed() -> None:

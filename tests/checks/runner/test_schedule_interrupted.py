@@ -63,7 +63,7 @@ def run_one_that_is_interrupted_at_its_start() -> None:
 def of_its_own(call: str) -> str:
     """What a process prints that runs a function of this module: the schedule ends all children of its process."""
     code = f"from tests.checks.runner import test_schedule_interrupted as module; module.{call}"
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=110)
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     return done.stdout.strip()
 

@@ -171,7 +171,7 @@ class World:
     def prelaunch(self, *words: str | Path) -> str:
         """A command that succeeds."""
         argv = (sys.executable, "-m", "flows.cli.main", *map(str, words))
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -220,9 +220,7 @@ class World:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRELAUNCH_STATE": str(self.folder / "state")}
         argv = (sys.executable, "-m", "checks", "findings")
         for name in [one.key.name for one in machine_state.read(self.folder / "state").open]:
-            subprocess.run(
-                (*argv, "--close", name, "--by", "the test"), env=environment, check=True, timeout=60
-            )
+            subprocess.run((*argv, "--close", name, "--by", "the test"), env=environment, check=True)
 
     def exporter(self) -> None:
         """The real exporter of the store."""

@@ -34,9 +34,7 @@ CONDITIONAL = {
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """One run."""
-    return subprocess.run(
-        ("promtool", *map(str, words)), capture_output=True, text=True, timeout=120, check=False
-    )
+    return subprocess.run(("promtool", *map(str, words)), capture_output=True, text=True, check=False)
 
 
 def group(situation: Situation, at: str = "8m") -> dict[str, object]:

@@ -91,7 +91,7 @@ class KubernetesCluster:
     def kubectl(self, *argv: str, check: bool = True, data: str | None = None) -> str:
         """What kubectl prints."""
         done = subprocess.run(
-            ("kubectl", f"--kubeconfig={self.kubeconfig}", *argv), capture_output=True, text=True, timeout=60, check=False, input=data
+            ("kubectl", f"--kubeconfig={self.kubeconfig}", *argv), capture_output=True, text=True, check=False, input=data
         )  # fmt: skip
         assert not check or done.returncode == 0, f"kubectl {argv}: {done.stderr}"
         return done.stdout
@@ -291,9 +291,7 @@ class KubernetesCluster:
             )  # fmt: skip
 
     def _ip(self, index: int, *argv: str) -> None:
-        subprocess.run(
-            ("ip", "-n", f"{self.name}-{index}", *argv), check=True, capture_output=True, timeout=60
-        )
+        subprocess.run(("ip", "-n", f"{self.name}-{index}", *argv), check=True, capture_output=True)
 
     def _pids(self, word: str) -> list[int]:
         found = []
@@ -326,7 +324,7 @@ class KubernetesCluster:
 
 
 def _openssl(*argv: str) -> None:
-    subprocess.run(("openssl", *argv), check=True, capture_output=True, timeout=60)
+    subprocess.run(("openssl", *argv), check=True, capture_output=True)
 
 
 def _remove_groups(name: str) -> None:

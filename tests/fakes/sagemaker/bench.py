@@ -169,7 +169,7 @@ class Cloud:
             for n in names
         }
 
-    def wait(self, job: str, timeout_s: float = 60.0) -> dict[str, Any]:
+    def wait(self, job: str, timeout_s: float = 240) -> dict[str, Any]:
         """Until the job is over, and its pool where it should be."""
         return self.until(
             lambda: self.jobs()[job],
@@ -177,7 +177,7 @@ class Cloud:
             timeout_s,
         )
 
-    def reach(self, job: str, secondary: str, timeout_s: float = 20.0) -> dict[str, Any]:
+    def reach(self, job: str, secondary: str, timeout_s: float = 240.0) -> dict[str, Any]:
         """Until the job's secondary status is, or was, this one."""
 
         def there(seen: dict[str, Any]) -> bool:

@@ -77,13 +77,13 @@ class SocketMode:
         """Where it listens."""
         return int(self._server.socket.getsockname()[1])
 
-    def wait_connected(self, count: int = 1, timeout_s: float = 60) -> None:
+    def wait_connected(self, count: int = 1, timeout_s: float = 240) -> None:
         """Until there were this many hellos."""
         with self._changed:
             said = self._changed.wait_for(lambda: self.hellos >= count, timeout_s)
         assert said, f"{self.hellos} of {count} connections came"
 
-    def wait_gone(self, timeout_s: float = 60) -> None:
+    def wait_gone(self, timeout_s: float = 240) -> None:
         """Until nobody is connected."""
         with self._changed:
             assert self._changed.wait_for(lambda: not self.connections, timeout_s), "somebody is connected"
@@ -163,7 +163,7 @@ class SocketMode:
         }
         return self.deliver("slash_commands", payload)
 
-    def answered(self, count: int, timeout_s: float = 60) -> list[dict[str, Any]]:
+    def answered(self, count: int, timeout_s: float = 240) -> list[dict[str, Any]]:
         """What was posted to response_urls, once there are this many."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -173,7 +173,7 @@ class SocketMode:
             threading.Event().wait(0.02)
         raise AssertionError(f"{len(self.slack.responses)} of {count} answers came")
 
-    def modal(self, timeout_s: float = 60) -> dict[str, Any]:
+    def modal(self, timeout_s: float = 240) -> dict[str, Any]:
         """The newest modal, once there is one."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -130,7 +130,7 @@ def test_fish_completes(folder: Path) -> None:
     asked = "; ".join(f"complete -C {shlex.quote(typed)}" for typed, _ in TYPED)
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"prelaunch completion fish | source; {asked}"], cwd=folder,
-        env=environment(folder), capture_output=True, text=True, timeout=60, check=False,
+        env=environment(folder), capture_output=True, text=True, check=False,
     )  # fmt: skip
     offered = {line.partition("\t")[0] for line in done.stdout.splitlines()}
 

@@ -39,7 +39,7 @@ def look(folder: Path, *words: str, **environment: str) -> tuple[int, dict[str, 
     """The command in a process of its own: exit code, subject -> result, and the document."""
     done = subprocess.run(
         [sys.executable, "-m", "flows.cli.main", "doctor", *words, "--format", "json"], cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     document = json.loads(done.stdout)
     return done.returncode, {row["subject"]: row["result"] for row in document["looks"]}, document

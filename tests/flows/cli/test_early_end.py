@@ -82,7 +82,7 @@ def test_a_signal_before_the_gate_begins_is_a_cancellation(tmp_path: Path, numbe
     )
     argv = [*MAIN[:1], "-c", body, "gate", "p5.toml", "--format", "json", *FILES]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
     junit, summary, page = pages(tmp_path)
 
     said = f"cancelled by {number.name} before the gate began: nothing was started"

@@ -31,9 +31,7 @@ def gate(file: Path, made: Engine, *words: str) -> subprocess.CompletedProcess[s
     """`prelaunch gate` on the file, to its end."""
     argv = (*COMMAND, "gate", str(file), *words)
     own = environment(file.parent, **made.environment)
-    return subprocess.run(
-        argv, cwd=file.parent, env=own, capture_output=True, text=True, timeout=200, check=False
-    )
+    return subprocess.run(argv, cwd=file.parent, env=own, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.root

@@ -90,7 +90,7 @@ def test_a_shaped_host_is_named_by_verdict_page_and_heat_map(tmp_path: Path, few
         )
         command = (sys.executable, few_checks.__file__) if few else COMMAND
         ran = started_by(command, path, CULPRIT_ROUTING_KEY=key)
-        printed, errors = ran.communicate(timeout=280)
+        printed, errors = ran.communicate()
         paged = pagerduty.open(key)
 
     assert printed, errors[-2000:]

@@ -106,7 +106,7 @@ def test_what_cannot_be_served_is_refused_with_the_remedy(
     environment = {**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path)}
     done = subprocess.run(
         (*SERVE, "--gates", gates), cwd=Path(__file__).parents[3], env=environment,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert (2, "") == (done.returncode, done.stdout)
@@ -124,7 +124,7 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     }
     done = subprocess.run(
         SERVE, cwd=Path(__file__).parents[3], env={**environment, "PRELAUNCH_GATES": "deployments/gates"},
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert 5 == done.returncode, done.stderr
@@ -155,7 +155,7 @@ def test_a_server_that_wants_a_password_is_told_apart(tmp_path: Path) -> None:
             done = subprocess.run(
                 SERVE, cwd=Path(__file__).parents[3],
                 env={**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path), "PRELAUNCH_GATES": "deployments/gates"},
-                capture_output=True, text=True, timeout=100, check=False,
+                capture_output=True, text=True, check=False,
             )  # fmt: skip
         finally:
             server.shutdown()

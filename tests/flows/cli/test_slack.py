@@ -46,12 +46,12 @@ def test_it_serves_until_it_is_told_to_end(
     with stage(tmp_path, monkeypatch) as world, said.open("w", encoding="utf-8") as file:
         process = started(world, {}, file)
         try:
-            world.socket.wait_connected(timeout_s=60)
+            world.socket.wait_connected()
             world.socket.command(ADA, "help")
             world.socket.answered(1)
             until(lambda: "serving p5" in said.read_text(encoding="utf-8"), "the line that it serves")
             process.send_signal(number)
-            out, _ = process.communicate(timeout=110)
+            out, _ = process.communicate()
         finally:
             process.kill()
             process.wait()
@@ -69,7 +69,7 @@ def test_slack_that_cannot_be_reached_is_5(
     with stage(tmp_path, monkeypatch) as world:
         world.slack.fail(Failure.RESET, times=20, method="auth.test")
         process = started(world, {})
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
 
     assert (5, "") == (process.returncode, out), err
     assert "prelaunch: Slack does not answer" in err
@@ -82,7 +82,7 @@ def test_a_prefect_server_that_cannot_be_reached_is_5(
     """It says which setting to look at."""
     with stage(tmp_path, monkeypatch) as world:
         process = started(world, {"PREFECT_API_URL": "http://127.0.0.1:1/api"})
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
 
     assert (5, "") == (process.returncode, out), err
     assert "Prefect's server does not answer" in err and "PREFECT_API_URL" in err

@@ -46,7 +46,7 @@ def test_files_are_read_where_prefect_is_broken(
     done = subprocess.run(
         (sys.executable, "-m", "flows.cli.main", *words, "--format", form), cwd=tmp_path,
         env=environment(f"{broken.parent}:{ROOT}", PRELAUNCH_DEBUG="1"),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert (code, False) == (done.returncode, imported.exists()), done.stderr

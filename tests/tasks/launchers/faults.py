@@ -53,4 +53,4 @@ def _port(namespace: str) -> str:
 
 
 def _run(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout

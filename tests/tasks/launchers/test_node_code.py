@@ -51,7 +51,6 @@ def begin(channel: Path, *words: str, **environment: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
 
@@ -117,7 +116,6 @@ def test_what_is_unpacked_judges_as_the_gate_does(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     place, *digests = json.loads(done.stdout)
 
@@ -235,7 +233,6 @@ def test_the_channel_brings_pynvml_to_an_image_without_a_usable_one(tmp_path: Pa
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
         for words in (asked, "import pynvml; pynvml.nvmlDeviceGetRepairStatus")
     )
@@ -283,9 +280,7 @@ def test_the_file_for_nodes_runs_where_nothing_is_installed(tmp_path: Path) -> N
         "TMPDIR": str(tmp_path / "tmp"),
         "PRELAUNCH_ROSTER": "of another gate",
     }
-    done = subprocess.run(
-        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     (folder,) = tmp_path.glob("prelaunch-check-*")
 
     assert done.returncode == 3 and "CANNOT TELL: 1 of 1 nodes" in done.stdout, done.stderr
@@ -316,7 +311,6 @@ def test_what_the_file_for_nodes_refuses(tmp_path: Path, words: tuple[str, ...],
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
     assert done.returncode in (2, 3) and says in done.stderr and "Traceback" not in done.stderr

@@ -44,7 +44,7 @@ def test_the_schema_refuses_a_key_that_it_does_not_have() -> None:
 def test_the_commands_are_those_of_its_help(verb: str) -> None:
     """Every option that is printed; `-i` of `pcluster ssh` is one of ssh, which gets what pcluster does not know."""
     help_text = subprocess.run(
-        ("pcluster", verb, "--help"), capture_output=True, text=True, check=True, timeout=60
+        ("pcluster", verb, "--help"), capture_output=True, text=True, check=True
     ).stdout
     lines = cluster_commands("ml-cluster", Path("c.yaml"), VARIABLES).splitlines()
     printed = [words for line in lines for words in re.findall(rf"pcluster {verb} ([^|\n]*)", line)]

@@ -24,7 +24,7 @@ LATER_S = 300.0
 def process(folder: Path, moment: int, clock: float) -> subprocess.CompletedProcess[str]:
     """Run one to its end."""
     words = (sys.executable, "-m", mortal.__name__, str(folder), str(moment), str(clock))
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def played(folder: Path, moment: int) -> tuple[Counter[str], list[tuple[str, str]], bool]:

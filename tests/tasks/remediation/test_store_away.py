@@ -31,7 +31,7 @@ WHOLE = ["fence", "reboot", "open", "close", "free"]
 def process(folder: Path, moment: int, clock: float) -> subprocess.CompletedProcess[str]:
     """Run one to its end; its store goes away at this moment."""
     words = (sys.executable, "-m", mortal.__name__, str(folder), str(moment), str(clock), "away")
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def requests(folder: Path) -> Counter[str]:

@@ -63,7 +63,7 @@ def _answering(name: str, address: str) -> Iterator[None]:
 def _probe(name: str) -> Mapping[str, object]:
     addresses = local_network.find(name, 2).addresses
     with _answering(name, addresses[1]):
-        said, _ = _inside(f"{name}-0", PROBE, *addresses).communicate(timeout=60)
+        said, _ = _inside(f"{name}-0", PROBE, *addresses).communicate()
     found: Mapping[str, object] = json.loads(said)
     return found
 

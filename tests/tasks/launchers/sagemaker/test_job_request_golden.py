@@ -217,7 +217,6 @@ def test_a_plan_needs_neither_credentials_nor_home(gate: str, works: list[str], 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     document = json.loads(done.stdout)
 

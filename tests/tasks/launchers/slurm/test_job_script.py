@@ -38,7 +38,7 @@ def calls(folder: Path, environment: dict[str, str], stays_s: float = 0.0) -> tu
     subprocess.run(
         ("/bin/bash", str(shared.path / "job.sbatch")),
         env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
-        cwd=folder, timeout=60, check=False, capture_output=True,
+        cwd=folder, check=False, capture_output=True,
     )  # fmt: skip
     return log.read_text(), shared
 
@@ -129,7 +129,7 @@ def test_a_training_that_failed_on_a_node_is_ended_on_the_others(
     subprocess.run(
         ("/bin/bash", str(shared.path / "job.sbatch")),
         env={"PATH": f"{commands}{os.pathsep}/usr/bin{os.pathsep}/bin", "SLURM_JOB_ID": "77"},
-        cwd=tmp_path, timeout=60, check=False, capture_output=True,
+        cwd=tmp_path, check=False, capture_output=True,
     )  # fmt: skip
 
     assert ends == shared.ended()

@@ -186,7 +186,7 @@ def test_no_outgoing_connection_is_tried_and_none_is_needed(tmp_path: Path) -> N
 
     # A fresh template folder: migrations are watched as well.
     gate = (*ONLY_LOOPBACK, *_gate(tmp_path / "state", tmp_path / "template"))
-    subprocess.run(gate, env=environment, check=True, timeout=100)
+    subprocess.run(gate, env=environment, check=True)
 
     tried = {path.name: path.read_text() for path in seen.iterdir()}
     assert {name.rsplit(".", 1)[1] for name in tried} == {"near"}, tried
@@ -369,9 +369,7 @@ def test_a_dead_server_fails_the_flow_in_time(tmp_path: Path, template_dir: Path
     """A server that dies in mid-flow costs seconds, not the minutes of Prefect's patience."""
     kill = "import signal; os.kill(server.pid, signal.SIGKILL)"
 
-    gate = subprocess.run(
-        _gate(tmp_path, template_dir, kill), env=_clean_environment(), capture_output=True, timeout=100
-    )
+    gate = subprocess.run(_gate(tmp_path, template_dir, kill), env=_clean_environment(), capture_output=True)
 
     assert gate.returncode != 0
 
