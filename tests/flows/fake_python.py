@@ -100,6 +100,7 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
     from checks.model import SCHEMA_VERSION, Node, Observation, Outcome, Scope, Value, rank_subject
     from checks.probes.host.system import identity_of_node
     from tests.checks.culprit.rows import row
+    from tests.planned_contents import with_contents
 
     plan = bundles.plan_of(bundle)[1]
     names, per = bundle.declared.node_names, bundle.declared.ranks_per_node
@@ -120,7 +121,7 @@ def write(part: str, node: str, bundle: Bundle, out: Path, attempt: str) -> None
     rows = []
     for planned in (check for check in plan if check.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
-            metrics = {name: known.get(name, 1) for name in planned.metrics}
+            metrics = with_contents({name: known.get(name, 1) for name in planned.metrics}, planned)
             if planned.check == "collective.pairs":
                 rank = int(subject.rpartition("-")[2])
                 paired = row(rank, len(names), per, lambda one, other: {}, profile=bundle.profile)

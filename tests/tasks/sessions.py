@@ -104,7 +104,7 @@ def session(
         policy=SimpleNamespace(mode=mode),
         approval=SimpleNamespace(on_fail=on_fail),
         checks=SimpleNamespace(max_runtime_minutes=1),
-        cluster=SimpleNamespace(name="c"),
+        cluster=SimpleNamespace(name="c", machine=None),
         notify=Notify(),
         model_dump=lambda mode: {},
         text="",

@@ -243,7 +243,7 @@ def test_the_logs_of_nodes_that_ended_or_left_no_whole_report_are_kept(
 ) -> None:
     """A node that hung has not ended when its checks are given up, and its log is the one that somebody needs."""
     kept: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes: kept.extend(nodes))
+    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes, seen: kept.extend(nodes))
     launcher = Folder(**{"node-0": report(0), "node-1": report(1, complete=False)})
     session = session_of(tmp_path, launcher)
     one_ended = JobStatus(JobState.RUNNING, "", "a1", {"node-0": 0})
@@ -262,7 +262,7 @@ def test_nodes_that_ended_are_asked_for_their_logs_before_one_that_hangs(
 ) -> None:
     """Its engine may not answer for it at all, and the time for logs is limited."""
     asked: list[str] = []
-    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes: asked.extend(nodes))
+    monkeypatch.setattr(collect, "keep_logs", lambda setting, gate_id, job, nodes, seen: asked.extend(nodes))
     launcher = Folder(**{"node-0": report(0, complete=False), "node-1": report(1)})
     ended = JobStatus(JobState.RUNNING, "", "a1", {"node-1": 0})
     merge_reports(session_of(tmp_path, launcher), JobEnd("job", ended, "its checks were stopped"))

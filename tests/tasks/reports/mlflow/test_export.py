@@ -32,7 +32,7 @@ def report(temperatures: tuple[int | None, ...] = (31, None, 0)) -> Report:
     """Two nodes; node-0 has three GPUs, of which one shows no temperature and one shows zero degrees."""
     made = wrong_sums(healthy(6, 2), "node-1/rank-3")
     values: dict[str, dict[str, Value]] = {
-        "gpu.inventory": {"models": ("A", "A", "A"), "driver": "570"},
+        "gpu.inventory": {"models": ("A", "A", "A"), "driver": ("570",)},
         "gpu.memory": {"memory_total_mib": (100, 100, 100), "memory_used_mib": (1, 2, 3)},
         "gpu.thermal": {"temperature_c": temperatures},
         "gpu.utilisation": {"utilisation_percent": (None, None, 7)},
