@@ -66,9 +66,9 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     kept = session.checking if setting.launcher.placement is Placement.POOLED else ""
     cluster = setting.gate.cluster
     launcher = engine_of(cluster.launcher, cluster.options)
-    shown = verdict_context(
-        report, setting.policy, verdict, launcher, kept, (*doubts, *said), cost, setting.facts
-    )
+    restarts = tuple(f"{line[:1].upper()}{line[1:]}." for line in session.restarts)
+    lines = (*doubts, *said, *restarts)
+    shown = verdict_context(report, setting.policy, verdict, launcher, kept, lines, cost, setting.facts)
     judged_at = _judged_before(session) if report_digest else None
     age = measured_before(judged_at or time.time(), moment(report.measured_at))
     return JudgedReport(

@@ -78,7 +78,7 @@ RANGES: Mapping[str, Range] = {
 # Those that may be negative, or whose greatest value says that a training or a clock is broken, and not that nobody measured it; and
 # the counts of work, because a check that did nothing proves nothing.
 OTHER_RANGES: Mapping[str, Range] = {
-    **dict.fromkeys(("iterations", "products", "repeats", "rounds", "steps"), Range(1, 1e19)),
+    **dict.fromkeys(("iterations", "products", "repeats", "steps"), Range(1, 1e19)),
     "tflops": Range(0, 1e6),
     "offset_s": Range(-1e11, 1e11),
     "loss_ratio": Range(0, 1e300),

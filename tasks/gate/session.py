@@ -49,9 +49,9 @@ class Session:
     """Use it in a `with`: whatever ends the block, its jobs are ended, and its pools and its lock are released.
 
     A job that was handed over (`let_go`) runs on. `judged` is the verdict, once there is one; `proof` is what
-    was seen of the placement; `unreleased` says which machines may still be billing, and `told` of how many of these people were
-    notified. Without `launches` nothing follows a go. `rounds` counts how often the checks began, `waiting_since` is when the engine
-    first had no machines, None once it had some. `training` is its job once it was submitted, and `trained` says that it was seen to
+    was seen of the placement, `restarts` how often the engine began the job anew; `unreleased` says which machines may still be
+    billing, and `told` of how many of these people were notified. Without `launches` nothing follows a go. `rounds` counts how often
+    the checks began, `waiting_since` is when the engine first had no machines, None once it had some. `training` is its job once it was submitted, and `trained` says that it was seen to
     run. `answer` is a person's; `asked` is the question with which the run continues, None for a run that begins. One that is `parked`
     leaves everything as it is, for the process in which the run comes back. `refused` is the last verdict after which the gate
     went on without the nodes in `excluded`, each with the reason. `certificates` were offered to the checks. `seen` is what the engine
@@ -63,6 +63,7 @@ class Session:
         self.gate_id = keeper.lease.gate_id
         self.judged: JudgedReport | None = None
         self.proof, self.unreleased = list[str](), list[str]()
+        self.restarts: tuple[str, ...] = ()
         self.preflight_done, self.rounds = keeper.lease.adopted, 1
         self.waiting_since: float | None = None
         self.refused: JudgedReport | None = None
@@ -116,7 +117,7 @@ class Session:
     @property
     def placed(self) -> PlacementProof:
         """How well it is proven, so far, that the training runs on the machines that were checked."""
-        return PlacementProof(self.setting.launcher.placement, tuple(self.proof))
+        return PlacementProof(self.setting.launcher.placement, (*self.restarts, *self.proof))
 
     def remember(self, job: str) -> None:
         """Record that this job may run from now on."""

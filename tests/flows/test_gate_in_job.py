@@ -269,7 +269,7 @@ def test_interruptions_of_the_training_are_no_refusals(tmp_path: Path, engine: E
     assert ["s1", "s2", "s3", "s4"] == attempts(tmp_path, outcome)
     kept = tmp_path / "store" / "gates" / outcome.gate_id
     assert "start 4 of 4" in json.loads((kept / "outcome.json").read_bytes())["placement"]["proof"]
-    assert "start 4 of 4" in (kept / "report.html").read_text()
+    assert "Start 4 of 4." in (kept / "report.html").read_text()
 
 
 def test_starts_that_their_nodes_refuse_are_counted_after_a_go(tmp_path: Path, engine: Engine) -> None:
