@@ -113,8 +113,8 @@ class FolderStore:
         found: list[str] = []
         for folder, folders, files in os.walk(top, onerror=_unless_gone):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            inside = Path(folder).relative_to(self.root)
-            found += [str(inside / name) for name in files]
+            inside = Path(folder).relative_to(self.root).parts
+            found += ["/".join((*inside, name)) for name in files]
         return tuple(sorted(key for key in found if KEY.fullmatch(key)))
 
     def delete(self, key: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checks.documents.decode import decode
-from checks.documents.report import plain
+from checks.documents.report import digest, dump_plain
 from checks.judge.trend.numbers import NodeIdentity, NodeNumbers
 from checks.model import Cause, Level
 from checks.runner.deadline import limited
@@ -32,7 +32,6 @@ from tasks.store.node_rows import (
     NodeRow,
     NodeTotal,
     Standing,
-    digest_of,
     findings_in_turn,
     in_turn,
     with_nodes,
@@ -58,6 +57,7 @@ TABLES = (
     "CREATE TABLE nodes (store, cluster, node, identity, judged_at, gate_id, standing, checks, "
     "PRIMARY KEY (store, cluster, node, identity, standing, checks, judged_at, gate_id)) WITHOUT ROWID",
     "CREATE TABLE findings (store, cluster, node, identity, judged_at, gate_id, kind, document)",
+    "CREATE INDEX kinds ON findings (store, cluster, node, identity, kind, judged_at)",
     "CREATE TABLE shared (digest PRIMARY KEY, document) WITHOUT ROWID",
     f"PRAGMA user_version = {SCHEMA}",
 )
@@ -88,9 +88,10 @@ class Index:
         query = "SELECT document FROM verdicts WHERE store = ? ORDER BY judged_at, gate_id"
 
         def read(connection: sqlite3.Connection) -> tuple[Record, ...]:
-            return tuple(decode(Record, json.loads(row[0])) for row in connection.execute(query, (store,)))
+            documents = ",".join(row[0] for row in connection.execute(query, (store,)))
+            return decode(tuple[Record, ...], json.loads(f"[{documents}]"))
 
-        return self._in_time(read, READ_S, "BEGIN")
+        return self._in_time(read, READ_S, "DEFERRED")
 
     def write_nodes(self, store: str, gates: Sequence[GateNodes], seconds: float = WRITE_S) -> None:
         """Set the rows of the nodes of these gates. Raises IndexFailed."""
@@ -98,12 +99,12 @@ class Index:
 
     def gates_with_nodes(self, store: str) -> frozenset[str]:
         """The ids of the gates whose nodes are in the index. Raises IndexFailed."""
-        return self._in_time(lambda connection: _gate_ids(connection, store), READ_S, "BEGIN")
+        return self._in_time(lambda connection: _gate_ids(connection, store), READ_S, "DEFERRED")
 
     def nodes(self, store: str, cluster: str | None = None, node: str = "") -> NodeHistory:
         """What is known of every node, of one cluster (None for all), and of one name ("" for all). Raises IndexFailed."""
         return self._in_time(
-            lambda connection: _Reader(connection, store).history(cluster, node), READ_S, "BEGIN"
+            lambda connection: _Reader(connection, store).history(cluster, node), READ_S, "DEFERRED"
         )
 
     def forget(self, store: str, gate_ids: Sequence[str]) -> None:
@@ -121,24 +122,21 @@ class Index:
             self.write_nodes(store, some, REBUILD_S)
 
     def _in_time(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        seconds: float = WRITE_S,
-        begin: str = "BEGIN IMMEDIATE",
+        self, work: Callable[[sqlite3.Connection], T], seconds: float = WRITE_S, mode: str = "IMMEDIATE"
     ) -> T:
         """Do the work in a transaction, in a thread that is left behind if a mount never answers. Raises IndexFailed."""
         try:
-            return limited(seconds, lambda: self._repaired(work, begin))
+            return limited(seconds, lambda: self._repaired(work, mode))
         except TimeoutError:
             reason = f"it did not answer in {seconds:g} s"
         except (sqlite3.Error, OSError, *DAMAGE) as error:
             reason = " ".join(str(error).split())[:300]
         raise IndexFailed(f"the index {self.name} failed: {reason}. When that is fixed, run: {REBUILD}.")
 
-    def _repaired(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+    def _repaired(self, work: Callable[[sqlite3.Connection], T], mode: str) -> T:
         """A damaged file is removed, and the work done on a new one. That a file is busy, full or read-only is no damage."""
         try:
-            return self._once(work, begin)
+            return self._once(work, mode)
         except sqlite3.OperationalError as error:
             if not str(error).startswith(("disk I/O error", "no such")):
                 raise
@@ -146,14 +144,14 @@ class Index:
             pass
         for name in (f"{self._file}-journal", self._file):
             Path(name).unlink(missing_ok=True)
-        return self._once(work, begin)
+        return self._once(work, mode)
 
-    def _once(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+    def _once(self, work: Callable[[sqlite3.Connection], T], mode: str) -> T:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._file, timeout=BUSY_S, isolation_level=None)) as connection:
             if _version(connection) != SCHEMA:
                 _create(connection)
-            connection.execute(begin)
+            connection.execute(f"BEGIN {mode}")
             result = work(connection)
             connection.execute("COMMIT")
             return result
@@ -179,14 +177,13 @@ def _delete(connection: sqlite3.Connection, store: str, gate_ids: Sequence[str] 
     """Remove the rows of these gates of a store; None for all of them."""
     for table in ("verdicts", "gates", "nodes", "findings"):
         chosen = "?2 IS NULL OR gate_id IN (SELECT value FROM json_each(?2))"
-        given = None if gate_ids is None else json.dumps(gate_ids)
-        connection.execute(f"DELETE FROM {table} WHERE store = ?1 AND ({chosen})", (store, given))  # noqa: S608 - of our own texts
+        ids = None if gate_ids is None else json.dumps(gate_ids)
+        connection.execute(f"DELETE FROM {table} WHERE store = ?1 AND ({chosen})", (store, ids))  # noqa: S608 - of our own texts
 
 
 def _gate_ids(connection: sqlite3.Connection, store: str) -> frozenset[str]:
-    return frozenset(
-        row[0] for row in connection.execute("SELECT gate_id FROM gates WHERE store = ?", (store,))
-    )
+    query = "SELECT gate_id FROM gates WHERE store = ?"
+    return frozenset(row[0] for row in connection.execute(query, (store,)))
 
 
 def _write_nodes(connection: sqlite3.Connection, store: str, gates: Sequence[GateNodes]) -> None:
@@ -215,16 +212,15 @@ def _write_nodes(connection: sqlite3.Connection, store: str, gates: Sequence[Gat
 
 
 MINE = "store = :store AND (:cluster IS NULL OR cluster = :cluster) AND (:node = '' OR node = :node)"
-TOTALS = f"""SELECT cluster, node, identity, standing, checks, count(*), min(judged_at), max(judged_at) FROM nodes
+TOTALS = f"""SELECT cluster, node, identity, standing, checks, count(*) FROM nodes
 WHERE {MINE} GROUP BY cluster, node, identity, standing, checks"""  # noqa: S608 - of our own texts
-FINDINGS = f"""SELECT cluster, node, identity, gate_id, judged_at, document FROM
-(SELECT *, max(judged_at) OVER (PARTITION BY cluster, node, identity, kind) AS newest FROM findings WHERE {MINE})
-WHERE judged_at = newest"""  # noqa: S608 - of our own texts
-OF_KEY = (
-    "SELECT gate_id FROM nodes WHERE store = ?1 AND cluster = ?2 AND node = ?3 AND identity = ?4 ORDER BY"
-)
-GATES_OF = f"""SELECT * FROM ({OF_KEY} judged_at, gate_id LIMIT {FIRST}) UNION
-SELECT * FROM ({OF_KEY} judged_at DESC, gate_id DESC LIMIT {NEWEST})"""  # noqa: S608 - of our own texts
+FINDINGS = f"""SELECT cluster, node, identity, gate_id, judged_at, document FROM (SELECT cluster, node, identity, kind,
+max(judged_at) AS judged_at FROM findings WHERE {MINE} GROUP BY cluster, node, identity, kind)
+CROSS JOIN findings USING (cluster, node, identity, kind, judged_at) WHERE store = :store"""  # noqa: S608 - of our own texts
+# The first and the newest rows of one total. Its rows lie in this order, so that no others are read.
+GATES_OF = """SELECT judged_at, gate_id FROM nodes WHERE store = ? AND cluster = ? AND node = ? AND identity = ? AND standing = ?
+AND checks = ? ORDER BY judged_at {0}, gate_id {0} LIMIT {1}"""
+ENDS = (GATES_OF.format("ASC", FIRST), GATES_OF.format("DESC", NEWEST))
 
 
 class _Reader:
@@ -238,14 +234,19 @@ class _Reader:
     def history(self, cluster: str | None, node: str) -> NodeHistory:
         """What is kept of every node, of one cluster (None for all), and of one name ("" for all)."""
         mine = {"store": self._store, "cluster": cluster, "node": node}
-        totals, gates, keys = [], dict[str, set[str]](), set[tuple[str, str, str]]()
-        for *key, standing, checks, count, first, last in self._connection.execute(TOTALS, mine):
+        totals, gates = [], dict[str, set[str]]()
+        ends: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+        for *key, standing, checks, count in self._connection.execute(TOTALS, mine):
+            total = (self._store, *key, standing, checks)
+            rows = {row for query in ENDS for row in self._connection.execute(query, total)}
+            ends.setdefault(tuple(key), set()).update(rows)
             names = tuple(json.loads(self._texts[checks]))
-            totals.append(NodeTotal(self._key(*key), Standing(standing), names, count, first, last))
-            keys.add(tuple(key))
-        for name in keys:
-            for (gate_id,) in self._connection.execute(GATES_OF, (self._store, *name)):
-                gates.setdefault(gate_id, set()).add(name[1])
+            dates = min(rows)[0], max(rows)[0]
+            totals.append(NodeTotal(self._key(*key), Standing(standing), names, count, *dates))
+        for (_, name, _), some in ends.items():
+            ordered = sorted(some)
+            for _, gate_id in (*ordered[:FIRST], *ordered[-NEWEST:]):
+                gates.setdefault(gate_id, set()).add(name)
         findings = [
             NodeFinding(self._key(*key), gate_id, judged_at, _finding(json.loads(document)))
             for *key, gate_id, judged_at, document in self._connection.execute(FINDINGS, mine)
@@ -260,8 +261,8 @@ class _Reader:
         head, rows = json.loads(zlib.decompress(data))
         gate = decode(GateNodes, head)
         nodes, values = [], []
-        for name, standing, at, checks, findings, digest, own in rows:
-            identity = self._identity(digest)
+        for name, standing, at, checks, findings, identity_name, own in rows:
+            identity = self._identity(identity_name)
             nodes.append(
                 NodeRow(name, Standing(standing), at, checks, tuple(map(_finding, findings)), identity)
             )
@@ -283,10 +284,11 @@ def _finding(table: dict[str, Any]) -> KeptFinding:
 
 
 def _share(shared: dict[str, str], value: object) -> str:
-    name = digest_of(value)
-    shared[name] = _json(value)
+    text = _json(value)
+    name = digest(text.encode())[:16]
+    shared[name] = text
     return name
 
 
 def _json(value: object) -> str:
-    return json.dumps(plain(value), separators=(",", ":"))
+    return dump_plain(value).decode()

@@ -169,7 +169,7 @@ def test_a_check_that_could_not_measure_ends_with_the_next_proof_as_well() -> No
 
 def test_numbers_that_move_are_counted_and_named() -> None:
     """Of each machine, and of what the nodes reach together."""
-    gates = made_up(8, 60, NOW)
+    gates = list(made_up(8, 60, NOW))
     falling = [
         replace(
             gate,
