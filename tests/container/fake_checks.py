@@ -23,6 +23,7 @@ from checks.process.whole_file import write_whole
 from checks.runner.journal import now
 from checks.runner.node_context import NodeContext, open_node_context
 from tests.checks.culprit.rows import row
+from tests.planned_contents import with_contents
 
 NO_GO, CANNOT_TELL = 1, 3
 
@@ -89,7 +90,7 @@ def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
     rows = []
     for planned in (check for check in node_context.plan if check.skip is None):
         for subject in ranks if planned.scope is Scope.RANK else [node]:
-            metrics = {name: known.get(name, value) for name in planned.metrics}
+            metrics = with_contents({name: known.get(name, value) for name in planned.metrics}, planned)
             if planned.check == "collective.pairs":
                 rank, nodes = int(subject.rpartition("-")[2]), node_context.bundle.declared.nodes
                 paired = row(rank, nodes, per, lambda one, other: {}, profile=node_context.bundle.profile)
