@@ -22,7 +22,7 @@ from checks.model import Answer, Cause, Declared, Level, Observation, Profile, R
 from checks.policy import Policy
 from tasks.gate_file.references import default_policy
 from tests.catalogue_reports import catalogue_report
-from tests.planned_contents import COUNTS
+from tests.planned_contents import COUNTS, with_later_checks
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 HEALTHY = (
@@ -52,8 +52,7 @@ def recorded(name: str) -> Report:
     holds = {planned.check: planned.holds for planned in plan}
     lists = {check: tuple(one for one in held if one.metric != "steps") for check, held in holds.items()}
     old = tuple(replace(planned, holds=lists[planned.check]) for planned in report.plan)
-    names = {planned.check for planned in old}
-    return replace(report, plan=(*old, *(one for one in plan if one.skip and one.check not in names)))
+    return with_later_checks(replace(report, plan=old), plan)
 
 
 def judged(report: Report) -> Verdict:

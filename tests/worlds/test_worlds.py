@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from checks import bundle as bundles
 from checks.documents.report import dump, load
 from checks.judge.ledger import NO_BASELINE
 from checks.judge.verdict import decide
 from checks.model import Answer, Finding, FindingKind, Level, Verdict
 from tasks.gate.context import open_gate_context
 from tests.flows.driving import request_of
+from tests.planned_contents import with_later_checks
 from tests.survival.faulty_network import needs_root
 from tests.worlds import flow, table
 from tests.worlds.cluster import Cluster, Rows, cluster
@@ -59,11 +61,13 @@ def test_kept_reports_are_judged_as_their_worlds_are(name: str, fault: str) -> N
     setting = open_gate_context(
         request_of(GATES[name].path, "checks.profile=quick", "cluster.declared.nodes=2")
     )
+    bundle = setting.bundle("world")
     report = load(gzip.decompress(_kept(name, fault).read_bytes()))
-    verdict = decide(report, setting.bundle("world").policy, setting.facts)
+    report = with_later_checks(report, bundles.plan_of(bundle)[1])
+    verdict = decide(report, bundle.policy, setting.facts)
     planted = {one.name: one for one in faults_of(known().instances[GATES[name].instance_type], 2)}
 
-    assert report.declared == setting.bundle("world").declared
+    assert report.declared == bundle.declared
     if fault:
         assert _is_refused(verdict, planted[fault], report.nodes[0].name), _said(verdict)
     else:
