@@ -110,8 +110,8 @@ def watching(tmp_path: Path, log: Path, *more: str) -> Iterator[Watch]:
         until("the watch makes rounds", lambda: watch.rounds() >= 1)
         yield watch
     finally:
-        watch.process.kill()
-        watch.process.communicate()
+        with watch.process:
+            watch.process.kill()
 
 
 def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Path) -> None:
