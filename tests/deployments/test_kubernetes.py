@@ -17,8 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from checks.bundle import load
-from checks.catalog import CATALOG
+from checks.bundle import load, plan_of
 from checks.documents.report import dump_plain
 from checks.policy import Rule
 from tasks.launchers.kubernetes.options import Workload
@@ -219,12 +218,14 @@ def test_the_init_container_of_the_example_runs_the_checks_of_its_node(tmp_path:
     assert container["command"] == ["python3", "-m", "container.agent.allocation"]
     refused = run_checks(["check", "--instance-type", "no-such-type", "--out", str(tmp_path)])
     policy = tmp_path / "policy.json"
-    lines = {
-        check.name: replace(line, rules=(Rule(check.metrics[0], "the test", equals=1),))
-        for check in CATALOG
-        if (line := load(make_bundle()).policy.checks.get(check.name)) is not None
-    }
-    policy.write_bytes(dump_plain(replace(load(make_bundle()).policy, checks=lines)))
+    bundle = load(make_bundle())
+    lines = dict(bundle.policy.checks)
+    for planned in plan_of(bundle)[1]:
+        held = {contents.metric for contents in planned.holds}
+        number = next(metric for metric in planned.metrics if metric not in held)
+        if planned.check in lines:
+            lines[planned.check] = replace(lines[planned.check], rules=(Rule(number, "the test", equals=1),))
+    policy.write_bytes(dump_plain(replace(bundle.policy, checks=lines)))
     python = str(fake_python(tmp_path))
     ended = {
         part: run_checks([*words, "--policy", str(policy)], PRELAUNCH_PYTHON=python, FAKE=part)

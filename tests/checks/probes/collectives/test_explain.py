@@ -38,7 +38,7 @@ def test_two_hosts_without_a_type_or_a_log_are_not_told() -> None:
     """The same output is a healthy g7e's, and a p6-b300's on TCP."""
     reading = explain.read(recorded("slow_network_2.17.txt"), ReadOptions())
 
-    assert any("nothing shows what carried the data" in why for why in reading.unread)
+    assert any("shows what carried the data" in why for why in reading.unread)
 
 
 def test_nccls_lines_in_the_same_file_are_read() -> None:

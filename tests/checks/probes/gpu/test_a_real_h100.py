@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checks.catalog import CATALOG, plan
 from checks.documents.report import load
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
@@ -19,6 +20,7 @@ from tasks.reports.local_check import CheckProgress
 from tests.corpus.case import RECORDINGS_FOLDER
 from tests.fakes import pynvml_fake
 from tests.fakes.gpu_models import MODELS
+from tests.planned_contents import with_later_checks
 
 FOLDER = RECORDINGS_FOLDER / "h100"
 NVML: dict[str, Any] = json.loads((FOLDER / "nvml.json").read_text(encoding="utf-8"))
@@ -68,7 +70,12 @@ def test_the_stand_in_says_of_the_model_what_a_real_h100_says(call: str) -> None
 
 
 def recorded() -> tuple[Report, Policy]:
-    return load((FOLDER / "health_check_metrics.json").read_bytes()), default_policy("p5.4xlarge")[1]
+    report, policy = (
+        load((FOLDER / "health_check_metrics.json").read_bytes()),
+        default_policy("p5.4xlarge")[1],
+    )
+    row = builtin().instances["p5.4xlarge"]
+    return with_later_checks(report, plan(CATALOG, report.declared, report.profile, row, policy)), policy
 
 
 def missing_tool(finding: Finding) -> bool:

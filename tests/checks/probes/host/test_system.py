@@ -14,6 +14,7 @@ from checks.check import CheckError, Measurement, Skipped, fault_of
 from checks.model import Skip
 from checks.probes.host import kernel_clock, machine, system
 from checks.runner.in_job.confirm import NAMES_IN_POOL, SAME
+from checks.value_types import byte_size
 from tests.checks.local_policy import verdicts
 from tests.checks.proc_trees import GIB, PROC, memory_v2, tree, v2
 from tests.checks.worlds import context
@@ -96,7 +97,7 @@ def test_this_machine_has_resources(tmp_path: Path) -> None:
     metrics: dict[str, Any] = dict(result.metrics)
 
     assert fault_of(system.resources, metrics) == ""
-    available = f"memory: {metrics['memory_available_bytes'] / 1e9:.2f} GB available of "
+    available = f"memory: {byte_size(metrics['memory_available_bytes'])} available of "
     assert result.evidence.startswith(available) and f"disk of {tmp_path}: " in result.evidence
     assert 0 < metrics["memory_available_bytes"] <= metrics["memory_limit_bytes"]
     assert 0 < metrics["cpus"] <= (os.cpu_count() or 1)
