@@ -49,6 +49,14 @@ READ_S, REBUILD_S = 60.0, 600.0
 BUSY_S = 10.0
 REBUILD = "prelaunch store index --rebuild STORE"
 BATCH = 50
+WRITING, READING = "IMMEDIATE", "DEFERRED"
+# A file that is cut, overwritten, or without our tables ("SQL error or missing database"; SQLite, "Result and Error Codes").
+DAMAGED = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+)
 # What reading a document raises that somebody overwrote.
 DAMAGE = (zlib.error, ValueError, KeyError, TypeError, DecodeError)
 TABLES = (
@@ -91,7 +99,7 @@ class Index:
             documents = ",".join(row[0] for row in connection.execute(query, (store,)))
             return decode(tuple[Record, ...], json.loads(f"[{documents}]"))
 
-        return self._in_time(read, READ_S, "DEFERRED")
+        return self._in_time(read, READ_S, READING)
 
     def write_nodes(self, store: str, gates: Sequence[GateNodes], seconds: float = WRITE_S) -> None:
         """Set the rows of the nodes of these gates. Raises IndexFailed."""
@@ -99,12 +107,12 @@ class Index:
 
     def gates_with_nodes(self, store: str) -> frozenset[str]:
         """The ids of the gates whose nodes are in the index. Raises IndexFailed."""
-        return self._in_time(lambda connection: _gate_ids(connection, store), READ_S, "DEFERRED")
+        return self._in_time(lambda connection: _gate_ids(connection, store), READ_S, READING)
 
     def nodes(self, store: str, cluster: str | None = None, node: str = "") -> NodeHistory:
         """What is known of every node, of one cluster (None for all), and of one name ("" for all). Raises IndexFailed."""
         return self._in_time(
-            lambda connection: _Reader(connection, store).history(cluster, node), READ_S, "DEFERRED"
+            lambda connection: _Reader(connection, store).history(cluster, node), READ_S, READING
         )
 
     def forget(self, store: str, gate_ids: Sequence[str]) -> None:
@@ -122,7 +130,7 @@ class Index:
             self.write_nodes(store, some, REBUILD_S)
 
     def _in_time(
-        self, work: Callable[[sqlite3.Connection], T], seconds: float = WRITE_S, mode: str = "IMMEDIATE"
+        self, work: Callable[[sqlite3.Connection], T], seconds: float = WRITE_S, mode: str = WRITING
     ) -> T:
         """Do the work in a transaction, in a thread that is left behind if a mount never answers. Raises IndexFailed."""
         try:
@@ -134,14 +142,18 @@ class Index:
         raise IndexFailed(f"the index {self.name} failed: {reason}. When that is fixed, run: {REBUILD}.")
 
     def _repaired(self, work: Callable[[sqlite3.Connection], T], mode: str) -> T:
-        """A damaged file is removed, and the work done on a new one. That a file is busy, full or read-only is no damage."""
+        """A damaged file is removed, and the work done on a new one. That a file is busy, full or read-only is no damage, and neither
+        is a fault of what is written to it.
+        """
         try:
             return self._once(work, mode)
-        except sqlite3.OperationalError as error:
-            if not str(error).startswith(("disk I/O error", "no such")):
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code not in DAMAGED and code & 0xFF not in DAMAGED:
                 raise
-        except (sqlite3.DatabaseError, *DAMAGE):
-            pass
+        except DAMAGE:
+            if mode == WRITING:
+                raise
         for name in (f"{self._file}-journal", self._file):
             Path(name).unlink(missing_ok=True)
         return self._once(work, mode)
@@ -187,10 +199,11 @@ def _gate_ids(connection: sqlite3.Connection, store: str) -> frozenset[str]:
 
 
 def _write_nodes(connection: sqlite3.Connection, store: str, gates: Sequence[GateNodes]) -> None:
-    present = _gate_ids(connection, store)
+    present = set(_gate_ids(connection, store))
     for gate in gates:
         if gate.gate_id in present:
             continue
+        present.add(gate.gate_id)
         shared: dict[str, str] = {}
         values = {node.name: [node.values, node.sums, node.parts] for node in gate.numbers.nodes}
         checks = [_share(shared, one) for one in gate.checks]

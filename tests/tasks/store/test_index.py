@@ -155,6 +155,36 @@ def test_a_damaged_file_is_made_anew(harm: str, tmp_path: Path) -> None:
     assert [file] == list(tmp_path.iterdir())
 
 
+def _failed(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("no such luck")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        _failed(sqlite3.SQLITE_IOERR_READ), _failed(sqlite3.SQLITE_FULL), _failed(sqlite3.SQLITE_NOMEM),
+        sqlite3.IntegrityError("a row is there"), sqlite3.ProgrammingError("no such parameter"), ValueError("a defect of ours"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_failure_that_is_no_damage_of_the_file_costs_no_row(
+    error: Exception, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails for a moment, a program that is wrong: the rows of years, of all stores, stay."""
+    index.write(STORE, (record(),))
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(indexes, "_delete", fail)
+    with pytest.raises(IndexFailed):
+        index.forget(STORE, ["g"])
+
+    assert (record(),) == index.rows(STORE)
+
+
 @pytest.mark.parametrize("statement", [f"PRAGMA user_version = {SCHEMA + 1}", "PRAGMA user_version = 0"])
 def test_a_file_of_another_version_is_made_anew(statement: str, tmp_path: Path) -> None:
     """With tables of other names and columns, as the former version had."""

@@ -265,10 +265,10 @@ def test_forgetting_and_other_stores(index: Index) -> None:
     """A gate that is removed leaves no row, and a store does not see another's."""
     index.write_nodes("e" * 32, [rows(wrong_sums(healthy()), 1), rows(healthy(), 2)])
     index.write_nodes("f" * 32, [rows(healthy(), 1)])
-    index.write_nodes("e" * 32, [rows(wrong_sums(healthy()), 1)])
+    index.write_nodes("e" * 32, [rows(wrong_sums(healthy()), 1)] * 2 + [rows(healthy(), 3)] * 2)
     index.forget("e" * 32, [gate_id(1)])
 
-    assert {gate_id(2)} == index.gates_with_nodes("e" * 32)
+    assert {gate_id(2), gate_id(3)} == index.gates_with_nodes("e" * 32)
     assert () == index.nodes("e" * 32).findings
     assert {gate_id(1)} == index.gates_with_nodes("f" * 32)
     for name in ("e" * 32, "f" * 32):
