@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -68,11 +69,10 @@ def require_address(uri: str) -> None:
 def export(run: MlflowRun, uri: str, experiment: str, seconds: float = SECONDS) -> str:
     """Log the run, unless the gate has one there already; returns where it is, for people. Raises ExportError, ExportRejected."""
     require_address(uri)
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    limited(IMPORT_S, lambda: _require_packages(uri))
     try:
-        run_id = limited(seconds, lambda: _sent(run, uri, experiment))
+        with _client_settings():
+            limited(IMPORT_S, lambda: _require_packages(uri))
+            run_id = limited(seconds, lambda: _sent(run, uri, experiment))
     except TimeoutError:
         raise ExportError(f"{uri} did not answer within {seconds:g} s. {REMEDY}") from None
     except ExportError:
@@ -81,6 +81,18 @@ def export(run: MlflowRun, uri: str, experiment: str, seconds: float = SECONDS) 
         reason = redact(f"{type(error).__name__}: {error}", os.environ)[:200]
         raise ExportError(f"{uri} took no run: {reason}. {REMEDY}") from None
     return f"{uri} experiment {experiment}, run {run_id}"
+
+
+@contextmanager
+def _client_settings() -> Iterator[None]:
+    """The settings for the time of the block, except those that somebody made: what a gate starts afterwards must not inherit them."""
+    own = {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name, None)
 
 
 def _require_packages(uri: str) -> None:

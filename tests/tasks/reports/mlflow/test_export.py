@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +13,7 @@ import pytest
 from checks.documents.report import load
 from checks.model import Outcome, Planned, Report, Scope, Value
 from checks.process.free_ports import free_port
+from tasks.reports.mlflow import export as exports
 from tasks.reports.mlflow.errors import ExportError, ExportRejected
 from tasks.reports.mlflow.export import export, require_address
 from tasks.reports.mlflow.run import ARTIFACT, MlflowRun, run_of
@@ -50,6 +53,27 @@ def run(gate_id: str = "g-1") -> MlflowRun:
     """The run of that report."""
     made = report()
     return run_of(made, verdict_of(made), POLICY, gate_id)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_export_leaves_the_environment_as_it_was(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that a gate on this machine starts inherits it, and MLflow's client of that training would never try again."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
+    before, during = dict(os.environ), dict[str, str]()
+
+    def sent(*_: object) -> str:
+        during.update(os.environ)
+        if fails:
+            raise OSError("no route")
+        return "run-1"
+
+    monkeypatch.setattr(exports, "_require_packages", lambda uri: None)
+    monkeypatch.setattr(exports, "_sent", sent)
+    with pytest.raises(ExportError) if fails else contextlib.nullcontext():
+        exports.export(run(), "http://127.0.0.1:9", "e")
+
+    assert ("0", "120") == (during["MLFLOW_HTTP_REQUEST_MAX_RETRIES"], during["MLFLOW_HTTP_REQUEST_TIMEOUT"])
+    assert before == dict(os.environ)
 
 
 def test_the_names_are_those_of_the_other_tool_and_ours() -> None:
