@@ -152,15 +152,16 @@ def _measured(of: _Of, check: str, nodes: Sequence[str]) -> bool:
 
 def _gpus(of: _Of, node: Node) -> dict[str, object]:
     found, memory = of.metrics("gpu.inventory", node.name), of.metrics("gpu.memory", node.name)
-    models, driver = found.get("models"), found.get("driver")
+    models, drivers = found.get("models"), found.get("driver")
     total, used = memory.get("memory_total_mib"), memory.get("memory_used_mib")
-    if not all(isinstance(column, tuple) for column in (models, total, used, driver)):
+    driver = drivers[0] if isinstance(drivers, tuple) and len(drivers) == 1 else None
+    if not all(isinstance(column, tuple) for column in (models, total, used)) or not isinstance(driver, str):
         return {}
     rows = zip(models, total, used, strict=False)  # type: ignore[arg-type]
     return {
         f"gpu_{place}": {
             "name": str(model),
-            "driver_version": str(driver[0]),  # type: ignore[index]
+            "driver_version": driver,
             "memory_total_mb": int(all_),
             "memory_used_mb": int(taken),
             "memory_free_mb": max(0, int(all_) - int(taken)),

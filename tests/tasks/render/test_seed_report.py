@@ -130,6 +130,21 @@ def test_what_was_not_measured_is_never_true(outcome: Outcome) -> None:
     assert "gpu" not in found["nodes"]["node_1"]
 
 
+@pytest.mark.parametrize("driver", [(), ("570", "535"), (None,), "570", None])
+def test_gpus_without_one_driver_have_no_table_and_cost_no_other(driver: Any) -> None:
+    """A report comes from a node, which may list anything."""
+    report, verdict = p5()
+    rows = tuple(
+        replace(row, metrics={**row.metrics, "driver": driver}) if row.check == "gpu.inventory" else row
+        for row in report.observations
+    )
+    made = tables(replace(report, observations=rows), verdict)
+
+    assert "gpu_0" in tables(report, verdict)["nodes"]["node_0"]["gpu"]
+    assert "gpu_0" not in made["nodes"]["node_0"].get("gpu", {})
+    assert {"system", "network", "nccl", "dcgm"} <= made["nodes"]["node_0"].keys()
+
+
 def test_a_node_without_a_report_leaves_the_data_partial() -> None:
     """And the cluster is FAIL: the tool has no word for "cannot tell"."""
     report = without_node(healthy(), "node-1")
