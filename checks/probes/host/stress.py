@@ -21,6 +21,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
 from checks.model import Profile, Scope, Skip
+from checks.model_details import Contents
 from checks.probes.host import system
 from checks.process import tool
 from checks.process.cgroup import CgroupError, read_limits
@@ -106,6 +107,7 @@ def _last(text: str) -> str:
     cost="seconds",
     profiles=(Profile.STANDARD, Profile.DEEP),
     uses=(Resource.CPU, Resource.MEMORY),
+    holds=lambda _: (Contents("rounds", 1, less="failures"),),
 )
 def memory_stress(context: Context) -> Measurement | Skipped:
     """Fills a share of the free memory with patterns by stress-ng and verifies what comes back.
