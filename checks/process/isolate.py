@@ -112,8 +112,10 @@ def isolated(
 
 
 def _end(child: Child) -> None:
-    """Ends the child. One that is blocked in the kernel (state D) cannot be ended, and is not waited for."""
-    end_tree(child.pid, 0.0, kill_s=GRACE_S)
+    """Ends the child. What it started may stop what runs elsewhere for it, as dcgmi does. One that is blocked in the kernel (state D)
+    cannot be ended, and is not waited for.
+    """
+    end_tree(child.pid, GRACE_S, kill_s=GRACE_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE_S)
 

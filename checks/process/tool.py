@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,9 @@ class ToolError(CheckError):
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The output of a program (at most 1 MiB per stream) and how it ended; `code` is None if the deadline ended it."""
+    """The output of a program (at most 1 MiB per stream) and how it ended; `code` is None if the deadline ended it, `killed` whether
+    that took SIGKILL.
+    """
 
     argv: tuple[str, ...]
     code: int | None
@@ -46,6 +49,7 @@ class ToolResult:
     stderr: str
     seconds: float
     cut: bool
+    killed: bool = False
 
     @property
     def whole(self) -> bool:
@@ -68,13 +72,17 @@ def find(name: str) -> str:
     return found
 
 
-def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> ToolResult:
-    """Runs it until its end or the deadline; `env` is added to the environment. Raises ToolMissing, ToolError."""
+def run(
+    argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None, interrupt_s: float = 0.0
+) -> ToolResult:
+    """Runs it until its end or the deadline; `env` is added to the environment. At the deadline, or if
+    this process dies, it is killed; or interrupted, where it may take `interrupt_s` to end by itself. Raises ToolMissing, ToolError.
+    """
     path = argv[0] if "/" in argv[0] else find(argv[0])
     begun = time.monotonic()
     try:
         child = subprocess.Popen(
-            with_pdeathsig((path, *argv[1:])),
+            with_pdeathsig((path, *argv[1:]), signal.SIGINT if interrupt_s else signal.SIGKILL),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,15 +95,20 @@ def run(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = N
         raise ToolError(f"{path} has no standard error")
     out, err = Output(piped(child)), Output(child.stderr)
     code: int | None = None
+    killed = False
     try:
         code = child.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        pass
+        if interrupt_s:
+            child.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(interrupt_s)
     finally:
         if child.poll() is None:
+            killed = True
             end_tree(child.pid, 0.0)
             with contextlib.suppress(subprocess.TimeoutExpired):  # a process in state D cannot be ended
                 child.wait(AFTER_END_S)
     seconds = time.monotonic() - begun
-    said, complained = out.text(), err.text()
-    return ToolResult(tuple(argv), code, said, complained, seconds, bool(out.dropped or err.dropped))
+    cut = bool(out.dropped or err.dropped)
+    return ToolResult(tuple(argv), code, out.text(), err.text(), seconds, cut, killed)

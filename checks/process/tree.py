@@ -76,9 +76,9 @@ def as_started(own: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in own.items() if given or name != "LC_CTYPE"}
 
 
-def with_pdeathsig(argv: Sequence[str]) -> tuple[str, ...]:
+def with_pdeathsig(argv: Sequence[str], number: int = signal.SIGKILL) -> tuple[str, ...]:
     """`argv` behind a small program that calls die_with_parent and becomes `argv`: needs no preexec_fn."""
-    return (sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *argv)
+    return (sys.executable, "-I", "-S", os.path.abspath(__file__), f"{os.getpid()}", f"{number:d}", *argv)
 
 
 def start_ticks(pid: int) -> int | None:
@@ -322,8 +322,8 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _main(argv: Sequence[str]) -> None:
-    die_with_parent(int(argv[0]))
-    os.execvpe(argv[1], list(argv[1:]), as_started(os.environ))
+    die_with_parent(int(argv[0]), int(argv[1]))
+    os.execvpe(argv[2], list(argv[2:]), as_started(os.environ))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from checks.check import CheckError
 from checks.process import tool
-from checks.process.tool import ToolMissing, ToolResult
+from checks.process.tool import ToolResult
+from checks.process.tree import DEAD
 
 NO_ENGINE = ("unable to connect to host engine", "unable to establish a connection")
 START = "Start it on this node: nv-hostengine (or systemctl start nvidia-dcgm)."
-# coreutils' timeout: 124 if it sent the signal, 137 if the process also had to be killed.
-STOPPED = (124, 137)
 GRACE_S = 10.0
+DIAGNOSTIC = "nvvs"  # the program that the host engine runs for a diagnostic
+POLL_S = 0.1
 
 
 def ask(*arguments: str, timeout_s: float) -> ToolResult:
@@ -23,22 +27,46 @@ def ask(*arguments: str, timeout_s: float) -> ToolResult:
 
 
 def run_to_deadline(arguments: Sequence[str], deadline_s: float) -> ToolResult:
-    """The output of dcgmi. At the deadline it is interrupted, so that it aborts what runs in the host engine.
+    """The output of dcgmi. At the deadline it is interrupted, upon which it has the host engine stop the diagnostic (DCGM's
+    dcgmi/Diag.cpp); if it were killed, the diagnostic would continue there and keep the GPUs busy.
 
-    If dcgmi were killed, the diagnostic would continue there. Raises CheckError at the deadline, ToolMissing.
+    Raises CheckError at the deadline, which says whether the diagnostic was seen to continue; ToolMissing.
     """
-    path = tool.find("dcgmi")
-    argv: tuple[str, ...] = (path, *arguments)
-    try:
-        stopper = tool.find("timeout")
-        argv = (stopper, "-s", "INT", "-k", f"{GRACE_S:g}", f"{deadline_s:g}", *argv)
-    except ToolMissing:
-        pass  # without coreutils it is killed
-    said = tool.run(argv, deadline_s + (2 * GRACE_S if len(argv) > len(arguments) + 1 else 0.0))
-    if said.code in STOPPED and said.seconds >= deadline_s:
-        raise CheckError(f"dcgmi was interrupted at its deadline of {deadline_s:g} s:\n{_short(said)}")
-    refuse(said)
-    return said
+    result = tool.run(("dcgmi", *arguments), deadline_s, interrupt_s=GRACE_S)
+    if result.code is None:
+        raise CheckError(
+            f"dcgmi was interrupted at its deadline of {deadline_s:g} s. {_after_interruption(result)}\n{_short(result)}"
+        )
+    refuse(result)
+    return result
+
+
+def _after_interruption(result: ToolResult) -> str:
+    """What became of the diagnostic in the host engine."""
+    ends = time.monotonic() + GRACE_S
+    while (running := _diagnostics()) and time.monotonic() < ends:
+        time.sleep(POLL_S)
+    if not (running or result.killed):
+        return "It stopped the diagnostic in the host engine."
+    reason = f"did not end within {GRACE_S:g} s" if result.killed else "ended"
+    where = f"runs on as {DIAGNOSTIC} (process {', '.join(running)})" if running else "may run on"
+    return (
+        f"dcgmi {reason}, and the diagnostic {where} in the host engine, where it keeps the GPUs busy for what is measured next."
+        " Restart the host engine: systemctl restart nvidia-dcgm."
+    )
+
+
+def _diagnostics() -> list[str]:
+    """The ids of the processes that run a diagnostic, as far as this container sees them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, state = (
+                path.read_text(encoding="utf-8", errors="replace").partition(" (")[2].rpartition(") ")
+            )
+            if name == DIAGNOSTIC and state[0] not in DEAD:
+                found.append(path.parent.name)
+    return found
 
 
 def refuse(said: ToolResult) -> None:

@@ -2,31 +2,166 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
 import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from checks.check import CheckError
+from checks.model import ErrorKind
 from checks.probes.dcgm import dcgmi
+from checks.process import isolate, tool
 from checks.process.tool import ToolMissing
+from checks.process.tree import alive, start_ticks
 from tests.fakes.tools import Reply, install, on_path
 
-STOPS = """#!/bin/sh
-trap 'kill $!; echo aborted > "{mark}"; exit 203' INT
-sleep 600 & wait
+ROOT = Path(__file__).parents[4]
+DEADLINE_S = 3600.0
+# A fake dcgmi and the diagnostic of its host engine, which lives in a session of its own: it ends only if dcgmi, asked by a signal,
+# stops it.
+FAKE = """#!{python} -S
+import os, signal, subprocess, sys, time
+if os.fork() == 0:
+    if os.fork():  # the diagnostic is no child of dcgmi
+        os._exit(0)
+    os.setsid()
+    with open("/proc/self/comm", "w") as file:
+        file.write({name!r})
+    open({pid!r}, "w").write(str(os.getpid()))
+    os.close(1); os.close(2)
+    time.sleep(3600)
+def stop(number, frame):
+    if {stops}:
+        os.kill(int(open({pid!r}).read()), signal.SIGKILL)
+    sys.exit(203)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, stop if {ends} else signal.SIG_IGN)
+while not os.path.exists({pid!r}) or not open({pid!r}).read():
+    time.sleep(0.01)
+open({ready!r}, "w").close()
+while True:
+    time.sleep(3600)
 """
 
 
-def test_at_its_deadline_dcgmi_may_abort_the_diagnostic(tmp_path: Path) -> None:
-    """It gets the signal that it answers with an abort."""
-    mark, path = tmp_path / "mark", tmp_path / "dcgmi"
-    path.write_text(STOPS.format(mark=mark))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    with on_path(tmp_path), pytest.raises(CheckError, match="interrupted at its deadline"):
-        dcgmi.run_to_deadline(("diag",), 1.0)
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Installs the fake; the file has the pid of its diagnostic, which ends with the test. The deadline passes when it is ready."""
+    pid = tmp_path / "pid"
 
-    assert "aborted" == mark.read_text().strip()
+    class AtItsDeadline(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout != DEADLINE_S:
+                return super().wait(timeout)
+            while not (tmp_path / "ready").exists():
+                assert self.poll() is None
+                time.sleep(0.02)
+            raise subprocess.TimeoutExpired("dcgmi", DEADLINE_S)
+
+    monkeypatch.setattr(tool.subprocess, "Popen", AtItsDeadline)
+
+    def fake(*, ends: bool = True, stops: bool = True, name: str = "not-nvvs") -> Path:
+        path = tmp_path / "dcgmi"
+        path.write_text(
+            FAKE.format(
+                python=sys.executable,
+                pid=str(pid),
+                ready=str(tmp_path / "ready"),
+                ends=ends,
+                stops=stops,
+                name=name,
+            )
+        )
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return pid
+
+    yield fake
+    with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def runs(pid: Path) -> bool:
+    """Whether the diagnostic does."""
+    number = int(pid.read_text())
+    return alive(number, start_ticks(number))
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["with coreutils", "without coreutils"])
+def test_at_its_deadline_dcgmi_stops_the_diagnostic(
+    tmp_path: Path, engine: Callable[..., Path], alone: bool
+) -> None:
+    """It gets the signal that it answers with an abort, whatever else is installed."""
+    pid = engine()
+    with (
+        on_path(tmp_path, alone),
+        pytest.raises(CheckError, match=r"3600 s\. It stopped the diagnostic in the host engine"),
+    ):
+        dcgmi.run_to_deadline(("diag",), DEADLINE_S)
+
+    assert not runs(pid)
+
+
+@pytest.mark.parametrize(
+    ("ends", "name", "words"),
+    [
+        (True, "nvvs", "dcgmi ended, and the diagnostic runs on as nvvs .process {pid}."),
+        (False, "nvvs", "dcgmi did not end within 0.2 s, and the diagnostic runs on as nvvs .process {pid}."),
+        (False, "not-nvvs", "dcgmi did not end within 0.2 s, and the diagnostic may run on"),
+    ],
+    ids=["the engine goes on", "dcgmi hangs", "another container"],
+)
+def test_a_diagnostic_that_goes_on_in_the_host_engine_is_named(
+    tmp_path: Path,
+    engine: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    ends: bool,
+    name: str,
+    words: str,
+) -> None:
+    """Whether dcgmi could not stop it, or hung itself; whoever measures next would find the GPUs busy."""
+    monkeypatch.setattr(dcgmi, "GRACE_S", 0.2)
+    pid = engine(ends=ends, stops=False, name=name)
+    with on_path(tmp_path), pytest.raises(CheckError) as raised:
+        dcgmi.run_to_deadline(("diag",), DEADLINE_S)
+
+    assert re.search(words.format(pid=pid.read_text()), str(raised.value))
+    assert "systemctl restart nvidia-dcgm" in str(raised.value)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_check_that_is_ended_stops_its_diagnostic(
+    tmp_path: Path, engine: Callable[..., Path], killed: bool
+) -> None:
+    """A job that is cancelled ends its checks' processes, and dcgmi with them; also if the check itself is killed."""
+    pid = engine()
+    script = "from checks.probes.dcgm import dcgmi; dcgmi.run_to_deadline(('diag',), 3600.0)"
+
+    def start(_: float) -> subprocess.Popen[bytes]:
+        check = subprocess.Popen(
+            (sys.executable, "-c", script), stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True
+        )
+        while not (tmp_path / "ready").exists():
+            assert check.poll() is None
+            time.sleep(0.02)
+        if killed:
+            check.kill()
+            while runs(pid):
+                time.sleep(0.02)
+        return check
+
+    with on_path(tmp_path):
+        row = isolate.isolated("dcgm.diag", "node-0", start, tmp_path / "result", 0.0)
+
+    assert (ErrorKind.OTHER if killed else ErrorKind.DEADLINE) is row.error_kind
+    assert not runs(pid)
 
 
 def test_no_host_engine_is_said_with_its_remedy(tmp_path: Path) -> None:

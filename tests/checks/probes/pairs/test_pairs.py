@@ -9,11 +9,13 @@ import pytest
 
 from tests.checks.probes.pairs.worlds import Ended, World, play
 
+# So much time that no load of this machine makes a message too slow for a larger one, or a round too late.
+UNHURRIED = {"confirms": 0, "seconds": 10.0, "budget_s": 60.0, "round_s": 20.0}
 WORLDS: Mapping[str, World] = {
-    "healthy": World(1, 4, options={"confirms": 0}),
-    "odd": World(5, 1, options={"confirms": 0, "max_bytes": 1_000_003, "repeat_s": 0.0}),
-    "rails": World(2, 2, options={"confirms": 0, "repeat_s": 0.0}),
-    "repeated": World(4, 1, options={"confirms": 0, "repeat_s": 1.0}),
+    "healthy": World(1, 4, options=UNHURRIED),
+    "odd": World(5, 1, options={**UNHURRIED, "max_bytes": 1_000_003, "repeat_s": 0.0}),
+    "rails": World(2, 2, options={**UNHURRIED, "repeat_s": 0.0}),
+    "repeated": World(4, 1, options={**UNHURRIED, "repeat_s": 10.0}),
     "stopped": World(5, 1, "stop", victim=2),
     "killed": World(5, 1, "kill", victim=2),
     "lying": World(4, 1, "corrupt", victim=1),

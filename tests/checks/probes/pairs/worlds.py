@@ -71,7 +71,7 @@ class Ended:
         return [result for met, result in zip(row["peers"], row["results"], strict=True) if met == peer]
 
 
-def play(worlds: Sequence[World], timeout_s: float = 100.0) -> list[Ended]:
+def play(worlds: Sequence[World]) -> list[Ended]:
     """Play these worlds, several side by side: most of their time is waiting for a rank that does not answer."""
     from checks.runner.rank_stage import rank_environment
 
@@ -82,9 +82,7 @@ def play(worlds: Sequence[World], timeout_s: float = 100.0) -> list[Ended]:
         "PYTHONPATH": str(ROOT),
     }
     argv = (sys.executable, "-W", "ignore", __file__, json.dumps([asdict(world) for world in worlds]))
-    done = subprocess.run(
-        argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    done = subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     made = {}
     for line in done.stdout.splitlines():
