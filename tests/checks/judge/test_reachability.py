@@ -190,6 +190,19 @@ def test_a_peer_that_never_reported_is_missing_not_cut_off() -> None:
     assert {Cause.EVIDENCE} == {finding.cause for finding in verdict.findings}
 
 
+@pytest.mark.parametrize("left", ["a row but no node", "a node but no row", "neither"])
+def test_a_peer_that_nobody_reaches_is_named_whatever_it_left(left: str) -> None:
+    """A host whose measurements came, and whose own account did not, is missing as one is that left nothing."""
+    report = _report(4, down={(a, 3) for a in range(3)})
+    nodes = report.nodes if left == "a node but no row" else report.nodes[:3]
+    rows = tuple(row for row in report.observations if left == "a row but no node" or row.subject != "node-3")
+    found = _findings(replace(report, nodes=nodes, observations=rows))
+    reached = [(one.cause, one.subject) for one in found if one.check == REACHABILITY]
+
+    assert (Cause.EVIDENCE, "node-3") in reached
+    assert {"node-3"} == {subject for _, subject in reached}
+
+
 def test_hostile_rows_do_not_crash() -> None:
     """Any type in any list."""
     report = healthy(3, 1)

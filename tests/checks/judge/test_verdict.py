@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.culprit import topology
 from checks.documents.report import dump, load
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable, unstored
 from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Outcome, Report
@@ -288,3 +289,19 @@ def test_a_part_that_nobody_observed_refuses_although_a_warning_names_evidence(s
 
     assert (Level.FAIL, Answer.CANNOT_TELL) == (verdict.level, verdict.answer)
     assert Level.WARN is conclude([warning], FULL, POLICY, 4, DIGESTS, None).level
+
+
+@pytest.mark.parametrize("switches", [None, "leaf-1,spine-1", ""])
+def test_a_node_without_a_switch_is_in_the_verdict(switches: str | None) -> None:
+    """Where switches are described; a bad switch would look like bad nodes."""
+    report = healthy()
+    last = report.nodes[-1]
+    described = {} if switches is None else {topology.SWITCHES: switches}
+    others = (
+        replace(node, identity={**node.identity, topology.SWITCHES: "leaf-1"} if described else node.identity)
+        for node in report.nodes[:-1]
+    )
+    nodes = (*others, replace(last, identity={**last.identity, **described}))
+    verdict = verdict_of(replace(report, nodes=nodes))
+
+    assert (switches == "") is any(finding.check == topology.CHECK for finding in verdict.findings)

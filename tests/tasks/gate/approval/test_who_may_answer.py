@@ -1,0 +1,62 @@
+"""Whose answer launches: a user that Slack has proven and the gate file names, or the form where the gate file lets it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.gate.approval.answers import read_proven_answer
+from tasks.gate.question import (
+    AnswerChannel,
+    ApprovalAction,
+    ApprovalAnswer,
+    Question,
+    checked_answer,
+    keep_answer,
+)
+from tasks.store.folder import FolderStore
+
+QUESTION = Question(1, "g-1", "test", "test", "run", "key", "NO-GO", True, 0.0, 1e12, ("U1",), ("U2",))
+LAUNCH = ApprovalAnswer(
+    1, "g-1", "key", ApprovalAction.LAUNCH, "U2", AnswerChannel.SLACK, True, "the node is known", 1.0
+)
+
+
+@pytest.mark.parametrize("override", [False, True], ids=["WARN", "FAIL"])
+@pytest.mark.parametrize("verified", [False, True], ids=["form", "slack"])
+@pytest.mark.parametrize("form_may_override", [False, True])
+def test_the_form_overrides_a_fail_only_where_it_may(
+    override: bool, verified: bool, form_may_override: bool
+) -> None:
+    """A warning, and a user who is proven, need no such permission."""
+    question = replace(QUESTION, override=override)
+    answer = checked_answer(question, replace(LAUNCH, verified=verified), form_may_override)
+
+    assert answer.launches is (verified or form_may_override or not override)
+    assert ("form_may_override" in answer.note) is not answer.launches
+
+
+def test_a_refusal_needs_no_permission() -> None:
+    """Whoever fills in the form may stop a training."""
+    answer = checked_answer(QUESTION, replace(LAUNCH, verified=False, action=ApprovalAction.BLOCK), False)
+
+    assert (False, "") == (answer.launches, answer.note)
+
+
+@pytest.mark.parametrize(
+    ("who", "verified", "counts"),
+    [("U2", True, True), ("U2", False, False), ("U1", True, False), ("U3", True, False)],
+    ids=["an overrider", "not proven", "an approver of warnings", "somebody else"],
+)
+def test_an_answer_in_the_store_counts_if_it_is_proven_and_allowed(
+    tmp_path: Path, who: str, verified: bool, counts: bool
+) -> None:
+    """A file that anybody could write there with an overrider's name launches nothing."""
+    store = FolderStore(tmp_path)
+    answer = replace(LAUNCH, who=who, verified=verified)
+    keep_answer(store, answer)
+
+    assert asyncio.run(read_proven_answer(store, QUESTION)) == (answer if counts else None)
