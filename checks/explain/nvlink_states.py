@@ -6,6 +6,7 @@ How many links a GPU has, and how many GPUs a node has, only a declaration says.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
 from checks.explain.unread_lines import bare
@@ -33,14 +34,17 @@ def read(text: str, asked: ReadOptions) -> Reading:
     if not detect(text):
         raise NotRecognised("the text does not list the links of GPUs")
     links, counted, understood, gpu = dict[str, dict[str, bool]](), list[str](), set[int](), ""
+    counters = defaultdict[str, set[str]](set)  # "GPU 3 link 7" -> the names of its counters
     for number, line in enumerate(map(bare, text.splitlines()), 1):
         if found := _GPU.match(line):
             gpu = f"GPU {found[1] or found[2]}"
             links[gpu] = {}
         elif gpu and (found := _LINK.match(line)):
             links[gpu][found[1]] = not found[2]
+            link = f"{gpu} link {found[1]}"
+            counters[link] |= {found["counter"]} - {None}
             if found["count"] and int(found["count"]) and not _HARMLESS.match(found["counter"]):
-                counted.append(f"{gpu} link {found[1]}: {found['counter']} {found['count']}")
+                counted.append(f"{link}: {found['counter']} {found['count']}")
         elif gpu and _STATES.match(line):
             links[gpu] |= {str(at): state == "U" for at, state in enumerate(line.split()) if state != "_"}
         elif not _AROUND.match(line):
@@ -49,6 +53,11 @@ def read(text: str, asked: ReadOptions) -> Reading:
         understood.add(number)
     if not all(links.values()):
         raise Broken("a GPU has no links in this text: it was truncated")
+    names = set().union(*counters.values())
+    if lacking := next(
+        (f"{link} has no {min(names - own)}" for link, own in counters.items() if names - own), ""
+    ):
+        raise Broken(f"{lacking} in this text, which other links have: it was truncated")
     active = [sum(up.values()) for up in links.values()]
     missing = max(asked.declared.gpus_per_node - len(active), 0) if asked.declared else 0
     metrics: dict[str, Value] = {

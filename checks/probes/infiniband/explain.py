@@ -36,7 +36,10 @@ def read(text: str, asked: ReadOptions) -> Reading:
             device = begins[1]
             announced[device] = ""
         elif begins and device:
-            fields = ports.setdefault(f"{device}:{begins[2]}", {})
+            name, fields = f"{device}:{begins[2]}", {}
+            if name in ports:
+                raise Broken(f"port {name} is described twice: a line was lost between its descriptions")
+            ports[name] = fields
         elif field and device:
             fields[field[1]] = field[2]
             if field[1] == "Number of ports":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from checks.explain.reading import ReadOptions
 from checks.model import Answer, Declared, Verdict
 from checks.model_details import DeclaredMachine
 from tasks.reports.explain import explain_text
+from tests.corpus.mutations import mutants
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 P5 = Declared("p5.48xlarge", 1, 8, 8)
@@ -80,21 +83,47 @@ NVLINKS = {
 
 
 @pytest.mark.parametrize("name", NVLINKS)
-def test_states_of_nvlinks(name: str) -> None:
+def test_states_of_nvlinks(name: str, record_property: Callable[[str, object], None]) -> None:
     text, answer, names = NVLINKS[name]
 
     verdict = _verdict(text, P5)
+    record_property("corpus", _case(name, answer, verdict))
 
     assert answer is verdict.answer, verdict.findings
     assert names in " ".join(f"{finding.message} {finding.evidence}" for finding in verdict.findings)
 
 
+def _case(name: str, answer: Answer, verdict: Verdict) -> list[str]:
+    """The format, whether it is of a healthy machine, and the level: for the line that counts the corpus."""
+    return [name.partition(",")[0], "healthy" if answer is Answer.GO else "faulty", verdict.level.value]
+
+
 @pytest.mark.parametrize("name", [name for name in NVLINKS if NVLINKS[name][1] is Answer.GO])
-def test_nvlinks_without_a_declaration_or_cut_are_no_go_of_any_kind(name: str) -> None:
-    text = NVLINKS[name][0]
-    assert Answer.CANNOT_TELL is _verdict(text).answer
-    for tenth in range(1, 10):
-        assert Answer.GO is not _verdict(text[: len(text) * tenth // 10], P5).answer, tenth
+def test_a_healthy_list_of_nvlinks_without_a_declaration_is_no_go_of_any_kind(name: str) -> None:
+    assert Answer.CANNOT_TELL is _verdict(NVLINKS[name][0]).answer
+
+
+# An empty line, or one that says nothing about a link.
+LOST_IN_VAIN = re.compile(
+    r"$|\+-|\|  NvLink Link Status|GPUs:$|Key: |(CA type|(Firmware|Hardware) version|(Node|System image|Port) GUID|Base lid|LMC"
+    r"|SM lid|Capability mask):"
+)
+
+
+@pytest.mark.parametrize("name", [*(name for name in NVLINKS if NVLINKS[name][1] is Answer.GO), "ibstat"])
+def test_a_healthy_list_of_links_that_lost_something_never_passes(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Each line deleted, and the text cut at each tenth; but for lines that say nothing about a link."""
+    text = _ibstat() if name == "ibstat" else NVLINKS[name][0]
+    made = [
+        one for one in mutants(text) if one.text != _ibstat(1)
+    ]  # ibstat does not say how many adapters there are
+    passed = [mutant for mutant in made if Answer.GO is _verdict(mutant.text, P5).answer]
+    wrong = [one.what for one in passed if not all(LOST_IN_VAIN.match(line) for line in one.lost)]
+    record_property("mutations", [len(made), len(wrong), len(passed) - len(wrong)])
+
+    assert [] == wrong
 
 
 def _ibstat(
@@ -135,18 +164,14 @@ def _ibstat(
         ),
     ],
 )
-def test_ports_of_ibstat(text: str, answer: Answer, names: str) -> None:
+def test_ports_of_ibstat(
+    text: str, answer: Answer, names: str, record_property: Callable[[str, object], None]
+) -> None:
     verdict = _verdict(text)
+    record_property("corpus", _case("ibstat", answer, verdict))
 
     assert answer is verdict.answer, verdict.findings
     assert names in " ".join(finding.message for finding in verdict.findings)
-
-
-def test_ibstat_that_was_cut_is_never_a_go() -> None:
-    lines = _ibstat().splitlines(keepends=True)
-    for count in range(1, len(lines)):
-        if count != len(lines) // 2:  # all of the first adapter
-            assert Answer.GO is not _verdict("".join(lines[:count])).answer, count
 
 
 _NEW = "[rank{0}]:[E1120 03:04:11.061727749 ProcessGroupNCCL.cpp:629] [Rank {0}] "

@@ -118,18 +118,22 @@ def _verdict(text: str) -> Verdict:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_healthy_log_is_a_go(form: str) -> None:
+def test_a_healthy_log_is_a_go(form: str, record_property: Callable[[str, object], None]) -> None:
     verdict = _verdict(FORMS[form](HEALTHY))
+    record_property("corpus", [form, "healthy", verdict.level.value])
 
     assert Answer.GO is verdict.answer, verdict.findings
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault[:24] for fault in FAULTS])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_fault_is_no_go_and_named_by_its_line(form: str, fault: str) -> None:
+def test_a_fault_is_no_go_and_named_by_its_line(
+    form: str, fault: str, record_property: Callable[[str, object], None]
+) -> None:
     text = FORMS[form]([*HEALTHY[:3], (80.0, fault), *HEALTHY[4:]])
 
     verdict = _verdict(text)
+    record_property("corpus", [form, "faulty", verdict.level.value])
 
     assert Answer.NO_GO is verdict.answer, verdict.findings
     shown = "\n".join(finding.evidence for finding in verdict.findings)
