@@ -1,28 +1,36 @@
 """How long a cluster idles from the end of its last check to the training: `python tests/benchmarks/first_step.py`. Two tables.
 
-What follows the last check is the same on every engine with placement in_job, because each node runs the same program (`checks gate`):
-reports are exchanged and judged, passes are exchanged, and the process becomes the command. No launcher, and not the gate, is asked.
+The first table is of whole gates (`prelaunch gate`) by each launcher and placement, with few checks, without PyTorch: local processes,
+on a Slurm that runs here, and on the stand-ins of SageMaker and Kubernetes, which are simulations whose hosts and pods are processes.
+The clock starts with the time of the last report, which is cut to a second, so that each figure is up to a second too long; the
+command's first line on the last node stops it. Arguments choose launchers and numbers of nodes: `first_step.py slurm 2 64`.
 
-The first table is a job of the local launcher: each node is a process, with real sockets on loopback, few checks and no PyTorch. The
-clock starts when the last report is complete; the command's first line stops it. The second table is the same without the command's
-start, of many nodes: threads of this process with a responder each, whose reports are there at one moment. All share this machine's
-CPUs, while a real node has its own. So the seconds are an upper limit, and beside them stand what does not depend on how many CPUs
-there are: the connections of the nodes, those of them to the first host, and CPU seconds of the first host and of any other one. The
-first host's are what all responders used, and so an upper limit too; a host of its own needs at least these.
+With placement in_job what follows the last check is the same on every engine, because each node runs the same program (`checks gate`):
+reports are exchanged and judged, passes are exchanged, and the process becomes the command. No launcher, and not the gate, is asked.
+The second table is of that alone: threads of this process with a responder each, whose reports are there at one moment. All share this
+machine's CPUs, while a real node has its own. So the seconds of both tables are an upper limit, and beside them stands what does not
+depend on how many CPUs there are: the connections of the nodes, those of them to the first host, and CPU seconds of the first host and
+of any other one. The first host's are what all responders used, and so an upper limit too; a host of its own needs at least these.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,48 +40,118 @@ for folder in (ROOT / "tests" / "sabotage", ROOT):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from checks.documents.report import dump_plain  # noqa: E402 - as a script, this file's own folder is known
+from checks.documents.report import dump_plain, load  # noqa: E402 - as a script, this file's own folder is known
 from checks.judge.verdict import decide  # noqa: E402
 from checks.runner.in_job import gate  # noqa: E402
 from checks.runner.in_job.gate import GateOptions, LaunchPermit  # noqa: E402
 from checks.runner.node_context import NodeContext  # noqa: E402
 from checks.runner.node_run import first_report  # noqa: E402
 from tests.checks.runner.test_barrier import node_contexts  # noqa: E402
+from tests.engines.slurm_cluster import slurm_cluster  # noqa: E402
+from tests.engines.slurm_gates import slurm_gate  # noqa: E402
+from tests.fakes.kubernetes.cluster import kubernetes  # noqa: E402
+from tests.fakes.sagemaker.bench import stand_in  # noqa: E402
+from tests.flows.cloud import cloud_gate  # noqa: E402
+from tests.flows.test_kubernetes_gate import gate_file as kubernetes_gate  # noqa: E402
 from tests.sample_reports import FACTS, POLICY, healthy  # noqa: E402
-from tests.survival.world import World, run  # noqa: E402
+from tests.survival import few_checks  # noqa: E402
 
-RUNS = 3
+RUNS = 1
 MANY = (2, 64)
+GATES = ROOT / "deployments" / "gates"
+# 64 nodes start on two CPUs one after the other.
+PATIENT = {"network_s": 300.0, "stage_s": 300.0, "max_runtime_minutes": 20.0}
+PLACEMENTS = {
+    "local": ("in_job", "pinned"),
+    "slurm": ("in_job", "pinned"),
+    "sagemaker": ("in_job", "pooled"),
+    "kubernetes": ("in_job", "pinned"),
+}
 STEP = """
-import os, pathlib, time
-step, node = time.time(), os.environ["PRELAUNCH_NODE"]
-report = pathlib.Path(os.environ["PRELAUNCH_PASS"]).parents[1] / "nodes" / f"{node}.json"
-pathlib.Path(f"{node}-step").write_text(f"{report.stat().st_mtime} {step}")
+import pathlib, time, uuid
+step = time.time()
+pathlib.Path({folder!r}, uuid.uuid4().hex).write_text(repr(step))
 """
-GATE = (
-    "{python}",
-    "-m",
-    "checks",
-    "gate",
-    "--bundle",
-    "{job}/bundle.json",
-    "--out",
-    "{out}",
-    "--",
-    "{python}",
-    "-c",
-    STEP,
-)
 
 
-def processes_s(nodes: int = 2) -> float:
+@contextmanager
+def gate_file(
+    launcher: str, placement: str, nodes: int, folder: Path
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A gate file for so many nodes of a cluster that exists meanwhile, and the variables with which the command reaches it."""
+    steps = folder / "steps"
+    steps.mkdir()
+    steps.chmod(0o777)
+    command = ("{python}", "-c", STEP.format(folder=str(steps)))
+    python = few_checks.interpreter(folder / "few-python")
+    if launcher == "slurm":
+        (folder / "slurm").mkdir()
+        with slurm_cluster(folder / "slurm", nodes) as slurm:
+            yield (
+                slurm_gate(slurm.folder / "gate", placement, training=command, nodes=nodes),
+                {"PATH": slurm.path},
+            )
+    elif launcher == "sagemaker":
+        with stand_in(folder, {"ml.m5.large": nodes}) as cloud:
+            path = cloud_gate(folder, cloud, placement, real=True, few=True, training=command, nodes=nodes)
+            yield path, cloud.environment
+    elif launcher == "kubernetes":
+        (folder / "cluster").mkdir()
+        with kubernetes(folder / "cluster", nodes) as pods:
+            path = kubernetes_gate(folder, pods, placement)
+            path.write_text(
+                path.read_text()
+                .replace("\nnodes = 2", f"\nnodes = {nodes}")
+                .replace(json.dumps(["{python}", "-c", "print('trained')"]), json.dumps(command))
+            )
+            yield path, {}
+    else:
+        options = f'network = "loopback"\npython = "{python}"\nin_job = {json.dumps(placement == "in_job")}'
+        changes = {
+            "\nnodes = 2": f"\nnodes = {nodes}",
+            'network = "loopback"': options,
+            'command = ["{here}/../examples/train_tiny.py", "--steps", "20"]': f"command = {json.dumps(command)}",
+            'distributed = "torchrun"': 'distributed = "none"',
+        }
+        yield few_checks.gate_file(GATES / "local.toml", folder, changes), {}
+
+
+def gate_s(launcher: str, placement: str, nodes: int) -> float:
     """Seconds from the last check of the cluster to the last node's first line of the command."""
-    with tempfile.TemporaryDirectory() as folder:
-        ended = run(World(nodes, 1, few=True, network_s=20.0), Path(folder), command=GATE)
-        said = [path.read_text().split() for path in Path(folder).rglob("*-step")]
-    if len(said) != nodes:
-        raise SystemExit(f"{len(said)} of {nodes} nodes started: {ended.status}")
-    return max(float(step) for _, step in said) - max(float(report) for report, _ in said)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        folder.chmod(0o755)
+        with gate_file(launcher, placement, nodes, folder) as (path, variables):
+            text = path.read_text()
+            for name, seconds in PATIENT.items():
+                text = re.sub(rf"\n{name} = [0-9.]+", f"\n{name} = {seconds:g}", text)
+            path.write_text(text)
+            argv = (
+                sys.executable,
+                few_checks.__file__,
+                "gate",
+                str(path),
+                "--wait",
+                "finished",
+                "--format",
+                "json",
+            )
+            environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(
+                argv, env=environment, cwd=folder, capture_output=True, text=True, check=False
+            )
+            began = [float(step.read_text()) for step in (folder / "steps").iterdir()]
+            if done.returncode or len(began) != nodes:
+                raise SystemExit(
+                    f"{launcher}, {placement}: {len(began)} of {nodes} nodes started\n{done.stderr[-3000:]}"
+                )
+            (report,) = path.parent.rglob("gates/*/health_check_metrics.json")
+            times = [load(report.read_bytes()).measured_at]
+    return max(began) - max(map(_moment, times))
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 @dataclass(frozen=True)
@@ -141,12 +219,18 @@ def threads(nodes: int) -> Exchanged:
 def main() -> None:
     """Print both tables, with the load of the machine, which slows all of it."""
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs, medians of {RUNS} runs")
-    print("processes of the local launcher | seconds")
-    print(f"{2:>31} | {statistics.median(processes_s() for _ in range(RUNS)):.2f}")
+    chosen = [word for word in sys.argv[1:] if word in PLACEMENTS] or list(PLACEMENTS)
+    many = [int(word) for word in sys.argv[1:] if word.isdecimal()] or MANY
+    print("launcher   | placement | nodes | seconds")
+    for launcher in chosen:
+        for placement in PLACEMENTS[launcher]:
+            for nodes in many:
+                seconds = statistics.median(gate_s(launcher, placement, nodes) for _ in range(RUNS))
+                print(f"{launcher:<10} | {placement:<9} | {nodes:>5} | {seconds:.1f}", flush=True)
     print(
         "nodes as threads | seconds | one judgement | connections | to the first | its CPU s | CPU s of another"
     )
-    for nodes in MANY:
+    for nodes in many:
         one = sorted((threads(nodes) for _ in range(RUNS)), key=lambda run: run.seconds)[RUNS // 2]
         print(
             f"{nodes:>16} | {one.seconds:>7.2f} | {one.judged_s:>13.3f} | {one.connections:>11} | {one.to_first:>12} | "
