@@ -9,6 +9,8 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from unittest import mock
 
 BUCKET = "prelaunch-test"
 SECRET = "a-secret-of-the-test"
@@ -30,15 +32,30 @@ def environment(endpoint: str) -> dict[str, str]:
 @contextlib.contextmanager
 def moto() -> Iterator[str]:
     """An S3 on a port of its own: its URL. It begins without buckets, as moto keeps what one process has made in one place."""
+    from moto.s3.responses import S3Response
     from moto.server import ThreadedMotoServer  # half a second that only these tests pay
 
+    # S3 decides a condition and writes in one step. moto compares, and writes later: of three threads two may win.
+    one_at_a_time = threading.RLock()
+
+    def locked(method: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            with one_at_a_time:
+                return method(*arguments, **more)
+
+        return call
+
+    writes: dict[str, Any] = {
+        name: locked(getattr(S3Response, name)) for name in ("put_object", "delete_object")
+    }
     made = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()
     with urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b""):
         pass
     try:
-        yield f"http://{host}:{port}"
+        with mock.patch.multiple(S3Response, **writes):
+            yield f"http://{host}:{port}"
     finally:
         made.stop()
 
