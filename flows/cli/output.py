@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from checks.exit_codes import Exit, RejectionKind
 from checks.model import Level, Report, Verdict
 from checks.process.stderr import silence
-from tasks.render.findings import verdict_json
-from tasks.render.headline import run_json
 from tasks.reports.command_line import OutputError, StdoutUnwritable, write_file
 from tasks.text.inert import one_line
 
@@ -102,6 +100,9 @@ def text_of(
 ) -> str:
     """The verdict in one of FORMATS; for "text" wide and coloured as stdout is."""
     if form == "json":
+        from tasks.render.findings import verdict_json
+        from tasks.render.headline import run_json
+
         return json_text({**verdict_json(verdict), **run_json(report)})
     from tasks.render.context import NO_CONTEXT
 
