@@ -12,7 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.judge.reachability import PAIRS, REACHABILITY, judge
-from checks.model import CLUSTER, EVIDENCE_BYTES, Cause, Finding, Level, Observation, Outcome, Report, Value
+from checks.model import (
+    CLUSTER,
+    EVIDENCE_BYTES,
+    Action,
+    Cause,
+    Finding,
+    Level,
+    Observation,
+    Outcome,
+    Report,
+    Value,
+)
 from checks.policy import CheckPolicy, Policy
 from tests.sample_reports import POLICY, healthy, verdict_of, with_metric
 
@@ -72,6 +83,19 @@ def test_one_host_that_is_cut_off_is_named_and_nobody_else(nodes: int, host: int
     host %= nodes
 
     assert {(REACHABILITY, f"node-{host}")} == _blamed(_report(nodes, down=_of(host, nodes)))
+
+
+@pytest.mark.parametrize(
+    ("how", "action"), [({"slow": _of(3, 8)}, Action.INSPECT), ({"down": _of(3, 8)}, Action.NONE)]
+)
+def test_only_a_part_that_failed_is_to_be_inspected(
+    how: dict[str, set[tuple[int, int]]], action: Action
+) -> None:
+    """No rule says what to do with a host that is slow to all; of one that nobody reaches nothing was measured."""
+    findings = verdict_of(_report(8, **how)).findings
+
+    assert {action} == {finding.action for finding in findings}
+    assert {action is Action.INSPECT} == {finding.cause is Cause.HARDWARE for finding in findings}
 
 
 def test_of_two_hosts_the_link_is_named() -> None:

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from checks.culprit import topology
 from checks.documents.report import dump, load
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable, unstored
-from checks.model import CLUSTER, Answer, Cause, Count, Coverage, Digests, Finding, Level, Outcome, Report
+from checks.model import (
+    CLUSTER,
+    Answer,
+    Cause,
+    Count,
+    Coverage,
+    Digests,
+    Finding,
+    Level,
+    Outcome,
+    Report,
+)
 from checks.policy import OnWarn
 from tests.sample_reports import (
     FACTS,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks.documents.report import dump_plain
+from checks.value_types import DecodeError
 from tasks.gate.approval.answers import read_proven_answer
 from tasks.gate.question import (
     AnswerChannel,
@@ -16,8 +19,10 @@ from tasks.gate.question import (
     Question,
     checked_answer,
     keep_answer,
+    read_answer,
 )
 from tasks.store.folder import FolderStore
+from tasks.store.layout import answer_key
 
 QUESTION = Question(1, "g-1", "test", "test", "run", "key", "NO-GO", True, 0.0, 1e12, ("U1",), ("U2",))
 LAUNCH = ApprovalAnswer(
@@ -60,3 +65,13 @@ def test_an_answer_in_the_store_counts_if_it_is_proven_and_allowed(
     keep_answer(store, answer)
 
     assert asyncio.run(read_proven_answer(store, QUESTION)) == (answer if counts else None)
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_an_answer_of_more_than_a_mebibyte_is_not_read(tmp_path: Path, size: int, is_read: bool) -> None:
+    """Whoever may write there could otherwise fill the gate's memory."""
+    store = FolderStore(tmp_path)
+    store.put(answer_key(LAUNCH.gate_id, LAUNCH.key), dump_plain(LAUNCH).ljust(size))
+
+    with nullcontext() if is_read else pytest.raises(DecodeError):
+        assert read_answer(store, LAUNCH.gate_id, LAUNCH.key) == LAUNCH
