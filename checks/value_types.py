@@ -8,6 +8,7 @@ Also: the keys of a dataclass and the types of their values, looked up once per 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -92,6 +93,7 @@ def version_of(text: object) -> Version | None:
     return tuple(map(int, text.split(".")))
 
 
+@functools.lru_cache(maxsize=1024)
 def require_version(text: str) -> Version:
     """The version. Raises DecodeError."""
     found = version_of(text)

@@ -42,7 +42,9 @@ def bare(raw: str) -> str:
     """The line without the prefixes of launchers and without colours."""
     line = _COLOUR.sub("", raw)
     for _ in range(3):
-        line = PREFIX.sub("", line)
+        line, found = PREFIX.subn("", line)
+        if not found:
+            break
     return line.strip()
 
 

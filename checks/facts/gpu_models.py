@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated
 
 from checks.facts.provenance import Provenance
@@ -69,6 +70,7 @@ def of_model(name: str, rows: Sequence[str]) -> str | None:
     return max((model for model in rows if _holds(said, model)), key=len, default=None)
 
 
+@lru_cache(maxsize=1024)
 def _words(name: str) -> str:
     return " ".join(re.split(r"[\s-]+", name.strip()))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from checks.facts.expected_tables import fault_in
 from checks.facts.gpu_models import Parts
@@ -100,6 +101,7 @@ LINK_RANGES: Mapping[str, Range] = {
 COUNTED = Range(0, 1e19)
 
 
+@lru_cache(maxsize=4096)
 def range_of(check: str, metric: str) -> Range:
     """The least and the greatest value that a metric can have; what has no unit is a count."""
     name = metric.removeprefix(FIRST)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 TENTHS = 10
-MOST_LINES = 400
+SHORT, MOST_LINES = 100, 400
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def mutants(text: str) -> Iterator[Mutant]:
 
 
 def chosen(lines: Sequence[str]) -> Sequence[int]:
-    """All lines of a file of up to 400. Of a longer one the first and the last of those that differ in their numbers
-    alone (a file of eight GPUs says everything eight times), and of these again 400 at equal distances.
+    """All lines of a file of up to 100. Of a longer one the first and the last of those that differ in their numbers
+    alone (a file of eight GPUs says everything eight times), and of these 400 at most, at equal distances.
     """
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= SHORT:
         return range(len(lines))
     first: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -25,7 +25,7 @@ from tests.properties.spoils import (
     without_subjects,
 )
 
-FAST = settings(max_examples=40)
+FAST = settings(max_examples=20)
 
 
 def _copied(document: Document) -> Document:

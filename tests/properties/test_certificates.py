@@ -27,7 +27,7 @@ from tests.certified_machines import (
     verdict,
 )
 
-MANY = settings(max_examples=100)
+MANY = settings(max_examples=40)
 SECONDS = st.floats(0.0, 6000.0)
 
 
@@ -139,7 +139,7 @@ SPOILS: tuple[Spoil, ...] = (
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-@settings(max_examples=150)
+@MANY
 @given(st.data())
 def test_nothing_that_is_lost_or_changed_makes_a_gate_measure_less_or_its_verdict_better(
     spoil: Spoil, data: st.DataObject

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from checks.documents.report import NodeReport, ReportFile, dump, load
 from checks.facts.builtin import builtin
 from checks.judge.rules import apply, prefilter
 from checks.judge.rules.values import RuleContext
-from checks.model import Declared, Observation, Outcome, Value
+from checks.judge.verdict import decide
+from checks.model import Answer, Declared, Observation, Outcome, Value, Verdict
 from checks.policy import CheckPolicy, Expect, Over, Overlay, Rule
 from checks.probes.kernel.xid_catalogue import NEEDS
 from checks.value_types import DecodeError
@@ -26,7 +28,7 @@ from tasks.gate_file.references import default_policy
 from tests.benchmarks import fleet
 from tests.sample_reports import healthy
 
-FAST = settings(max_examples=150)
+FAST = settings(max_examples=60)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([10**400, 0, -0.0, 1.0, True])
 SCALARS = st.none() | NUMBERS | st.text(max_size=3) | st.sampled_from(["MEASURED", "OK", "node-0", "<b>"])
 ANY = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=2), SCALARS, max_size=2)
@@ -181,7 +183,7 @@ HELD = st.builds(
 BY_SIZE = Rule("m", "s", Over.EXPECTED, expect=Expect.COLLECTIVE, at="l", min_peers=2, warn_below=0.9)
 
 
-@settings(FAST, max_examples=400)
+@settings(FAST, max_examples=150)
 @example(BY_SIZE, [((440.0,), (GIB,))] * 3 + [((1e6,), (GIB,))], 0)
 @example(replace(BY_SIZE, over=Over.NODE), [((440.0,), (GIB,))] * 3 + [((370.0,), (GIB,))], 4)
 @example(replace(BY_SIZE, over=Over.FLEET), [((440.0,), (GIB,))] * 4, 4)
@@ -240,22 +242,31 @@ def test_a_long_column_is_searched_stretch_by_stretch() -> None:
     assert ["node-0000", "node-0255", "node-0256", "node-0999"] == [row.subject for row in found]
 
 
-@pytest.mark.parametrize("form", ["values", "full"])
-def test_a_fleet_is_judged_in_a_time_that_grows_with_it(form: str, tmp_path: Path) -> None:
-    """Four times the nodes, less than six times the time, and the faulty ones are named: they alone."""
-    seconds = {}
-    for nodes in (250, 1000):
-        made = fleet.fleet(form, nodes)
-        fleet.write(made, tmp_path / "report.json")
-        runs = [fleet.judge(tmp_path / "report.json") for _ in range(2)]
-        seconds[nodes] = min(run.seconds for run in runs)
-        assert {frozenset(made.bad)} == {run.named for run in runs}
-        assert {1} == {run.code for run in runs}
-
-    assert seconds[1000] < 6 * seconds[250]
+def _judged(made: fleet.Fleet) -> tuple[int, Verdict]:
+    """How many calls of functions it takes to read and judge the fleet, and its verdict."""
+    data, calls = dump(made.report), itertools.count()
+    sys.setprofile(lambda frame, event, argument: next(calls) and None)
+    try:
+        verdict = decide(load(data), made.policy, builtin())
+    finally:
+        sys.setprofile(None)
+    return next(calls), verdict
 
 
-def test_a_fleet_of_equal_seed_is_equal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "nodes"), [("values", 100), ("full", 50)])
+def test_a_fleet_is_judged_in_a_time_that_grows_with_it(form: str, nodes: int) -> None:
+    """Four times the nodes, less than four times the calls (some are made once), and the faulty ones are named: they alone."""
+    calls = {}
+    for size in (nodes, 4 * nodes):
+        made = fleet.fleet(form, size)
+        calls[size], verdict = _judged(made)
+        assert {*made.bad} == {finding.subject.partition("/")[0] for finding in verdict.findings}
+        assert Answer.NO_GO is verdict.answer
+
+    assert calls[4 * nodes] < 4 * calls[nodes]
+
+
+def test_a_fleet_of_equal_seed_is_equal() -> None:
     """A benchmark's input is the same everywhere, and what is read is what was written."""
     made = fleet.fleet("full", 12)
 

@@ -27,19 +27,20 @@ class SmiError(Exception):
 
 @dataclass
 class Node:
-    """An element: its text, its line in the file, its children in order."""
+    """An element: its text, its line in the file, its children in order, and the first of each name."""
 
     name: str
     line: int
     attributes: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     children: list[Node] = field(default_factory=list)
+    first: dict[str, Node] = field(default_factory=dict)
 
     def at(self, path: str) -> tuple[Node | None, str]:
         """The element at "a/b"; or None, and what an element on the way says instead ("GPU is lost")."""
         here = self
         for name in path.split("/"):
-            found = next((child for child in here.children if child.name == name), None)
+            found = here.first.get(name)
             if found is None:
                 return (
                     None,
@@ -94,6 +95,7 @@ def _tree(text: str) -> Node:
     def start(name: str, attributes: dict[str, str]) -> None:
         node = Node(name, parser.CurrentLineNumber, attributes)
         stack[-1].children.append(node)
+        stack[-1].first.setdefault(name, node)
         stack.append(node)
 
     def end(_: str) -> None:
