@@ -18,7 +18,7 @@ import pytest
 from checks.check import CheckError
 from checks.model import ErrorKind
 from checks.probes.dcgm import dcgmi
-from checks.process import isolate, tool
+from checks.process import isolate
 from checks.process.tool import ToolMissing
 from checks.process.tree import alive, start_ticks
 from tests.fakes.tools import Reply, install, on_path
@@ -66,7 +66,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
                 time.sleep(0.02)
             raise subprocess.TimeoutExpired("dcgmi", DEADLINE_S)
 
-    monkeypatch.setattr(tool.subprocess, "Popen", AtItsDeadline)
+    monkeypatch.setattr(subprocess, "Popen", AtItsDeadline)
 
     def fake(*, ends: bool = True, stops: bool = True, name: str = "not-nvvs") -> Path:
         path = tmp_path / "dcgmi"
