@@ -20,7 +20,7 @@ from tests.tasks.launchers.contract import (
     WAIT,
     Bench,
     a_failed_node_is_named_and_the_job_failed,
-    cancelling_is_idempotent,
+    a_second_submit_adopts,
     every_node_runs_and_reports,
     name_of,
     until,
@@ -64,7 +64,7 @@ def bench_of(cluster: Cluster, folder: Path, **changes: Any) -> Bench:
 
 
 # Through a volume, and of one Job, what can differ.
-OTHERWISE = (every_node_runs_and_reports, a_failed_node_is_named_and_the_job_failed, cancelling_is_idempotent)
+OTHERWISE = (every_node_runs_and_reports, a_failed_node_is_named_and_the_job_failed, a_second_submit_adopts)
 PROMISES = {"logs": CONTRACT, "configmap": OTHERWISE[:1]}
 CASES = [
     pytest.param(promise, kind, id=f"{kind}-{name_of(promise)}")
