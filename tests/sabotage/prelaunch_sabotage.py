@@ -122,50 +122,12 @@ def in_store(context: Context) -> Measurement:
     return Measurement({"value": 1})
 
 
-@_rank("sabotage.killed")
-def killed(context: Context) -> Measurement:
-    """One rank dies by SIGKILL in the middle of its third all-reduce."""
-    return _replace_all_reduce(
-        context, lambda tensor: os.kill(os.getpid(), signal.SIGKILL), after=3, before=True
-    )
-
-
 @_rank("sabotage.frozen")
 def frozen(context: Context) -> Measurement:
     """One rank is stopped by SIGSTOP in the middle of its third all-reduce."""
     return _replace_all_reduce(
         context, lambda tensor: os.kill(os.getpid(), signal.SIGSTOP), after=3, before=True
     )
-
-
-@_rank("sabotage.frozen_alone")
-def frozen_alone(context: Context) -> Measurement:
-    """One rank is stopped by SIGSTOP before the ranks have met."""
-    assert context.place is not None
-    if context.place.rank == FAULTY_RANK:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return Measurement({"value": 0.0})
-
-
-@_rank("sabotage.killed_in_pairs")
-def killed_in_pairs(context: Context) -> Measurement:
-    """One rank dies by SIGKILL in its first exchange with another one."""
-    return _harm_duel(context, signal.SIGKILL)
-
-
-@_rank("sabotage.frozen_in_pairs")
-def frozen_in_pairs(context: Context) -> Measurement:
-    """One rank is stopped by SIGSTOP in its first exchange with another one."""
-    return _harm_duel(context, signal.SIGSTOP)
-
-
-def _harm_duel(context: Context, fault: signal.Signals) -> Measurement:
-    from checks.probes.pairs.pair_test import PairTest
-
-    assert context.place is not None
-    if context.place.rank == FAULTY_RANK:
-        PairTest._trips = lambda duel, times: os.kill(os.getpid(), fault)  # type: ignore[method-assign, assignment]
-    return Measurement({"value": 0.0})
 
 
 def _corrupt(tensor: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,11 +21,11 @@ import pytest
 from checks.documents.decode import decode
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
-from checks.model import CLUSTER, Cause, Finding, Level, Node, Observation, Outcome, Planned, Report, Scope
+from checks.model import Cause, Finding, Level, Node, Observation, Outcome, Planned, Report, Scope
 from tasks.launchers.local import network as local_network
 from tests.sample_reports import healthy
 from tests.survival import tournament_host
-from tests.survival.faulty_network import cut, heal, lose, needs_root, network, shape, slow_link
+from tests.survival.faulty_network import heal, lose, needs_root, network, shape, slow_link
 from tests.survival.world import LOCAL, ROOT
 
 NODES = 8
@@ -175,32 +174,3 @@ def test_the_culprit_is_named_and_nobody_else(
                 heal(ranks.network, host)
 
     assert {what: names for what, _, names in faults} == blamed
-
-
-@needs_root
-@pytest.mark.root
-@pytest.mark.long  # the ranks are in tests/checks/probes/pairs/test_pairs.py, the rows in tests/checks/judge/culprits/test_findings.py
-@pytest.mark.parametrize("how", ["cut off", "frozen", "killed"])
-def test_who_falls_silent_in_the_middle_is_named_and_the_others_are_measured(
-    tmp_path: Path, how: str
-) -> None:
-    """Of a cut host both sides tell; of a rank without a row, the others."""
-    with job(tmp_path) as ranks:
-        ranks.tournament()
-        (tmp_path / f"go-{ranks.turn}").touch()
-        time.sleep(0.15)
-        if how == "cut off":
-            cut(ranks.network, 6)
-        else:
-            os.kill(ranks.pid(6), signal.SIGSTOP if how == "frozen" else signal.SIGKILL)
-        report = ranks.tournament(frozenset() if how == "cut off" else frozenset({6}))
-    found = findings_of(report)
-    first = next(f for f in found if f.level is Level.FAIL)
-    rows = [row for row in report.observations if row.subject != "node-6/rank-6"]
-    measured = [said for row in rows for said in _between(row, 6)]
-
-    assert "node-6" == first.subject.partition("/")[0]
-    assert (Cause.HARDWARE if how == "cut off" else Cause.EVIDENCE) is first.cause
-    others = {f.subject.partition("/")[0] for f in found if f.level is Level.FAIL} - {"node-6"}
-    assert others <= {CLUSTER}  # on a busy machine a slow test that nobody explains
-    assert {"ok"} == set(measured) and 7 * 6 <= len(measured)

@@ -100,15 +100,6 @@ def test_every_host_starts_after_a_go(tmp_path: Path) -> None:
     assert (set(NAMES), {"node-0": 0, "node-1": 0}) == (trained(tmp_path), dict(ended.status.exit_codes))
 
 
-@pytest.mark.long
-def test_no_host_starts_when_nobody_can_tell(tmp_path: Path) -> None:
-    """A check that raised on the nodes: exit 3 everywhere, with the reason in a file."""
-    ended = run(World(2, 1, ("raises",), few=True), tmp_path, command=(*GATE, "--", *TRAIN))
-
-    assert (set(), {"node-0": 3, "node-1": 3}) == (trained(tmp_path), dict(ended.status.exit_codes))
-    assert all("sabotage.raises" in said for said in failures(ended)) and failures(ended)
-
-
 def test_no_host_starts_after_a_no_go(tmp_path: Path) -> None:
     """What a rank added is not what the policy says: exit 1 on both hosts. That wrong sums are hardware is in the corpus."""
     ended = run(Wrong(2, 1, few=True), tmp_path, command=(*GATE, "--", *TRAIN))
@@ -148,25 +139,6 @@ def test_other_machines_are_checked_again_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_other_machines_that_fail_the_second_check_do_not_start(tmp_path: Path) -> None:
-    """The pass of other machines is worth nothing."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    world = World(1, 1, ("raises",), few=True)
-    ended = run(world, tmp_path, command=command, files={"pass.json": passed(boot_id="another")})
-
-    assert (set(), {"node-0": 3}) == (trained(tmp_path), dict(ended.status.exit_codes))
-
-
-@pytest.mark.long
-def test_a_pass_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
-    """Half a pass is no pass."""
-    command = (*GATE, "--confirm", "{job}/pass.json", "--", *TRAIN)
-    ended = run(World(1, 1, few=True), tmp_path, command=command, files={"pass.json": passed()[:100]})
-
-    assert 1 == len(ended.report.nodes)
-
-
-@pytest.mark.long
 def test_observe_mode_starts_whatever_was_seen(tmp_path: Path) -> None:
     """It records the refusal and starts all the same."""
     ended = run(World(1, 1, ("raises",), few=True), tmp_path, command=(*GATE, "--observe", "--", *TRAIN))
@@ -194,17 +166,6 @@ def test_hosts_hold_until_a_person_answered(
     assert (started, dict.fromkeys(NAMES, code)) == (trained(tmp_path), dict(ended.status.exit_codes))
     assert passes == ({"ada at now: it is known"} if started else set())
     assert all("refused by ada: it is known" in said for said in failures(ended))
-
-
-@pytest.mark.long
-def test_without_an_answer_no_host_starts(tmp_path: Path) -> None:
-    """Silence is no leave; who was asked what is in the reason."""
-    ended = run(Unsure(1, 1, few=True), tmp_path, command=(*GATE, "--ask-s", "1", "--", *TRAIN))
-
-    assert (set(), {"node-0": 1}) == (trained(tmp_path), dict(ended.status.exit_codes))
-    assert all(
-        "no approval was given within 1 s: ask: node-0: system.resources" in said for said in failures(ended)
-    )
 
 
 def test_a_hold_that_is_ended_leaves_why(tmp_path: Path) -> None:

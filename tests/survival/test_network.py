@@ -31,20 +31,6 @@ RANKS = pytest.mark.parametrize(
 
 @needs_root
 @pytest.mark.root
-@pytest.mark.long  # make test has it with a whole gate: tests/flows/cli/test_gate_culprit.py
-def test_of_four_hosts_the_slow_one_is_named(tmp_path: Path) -> None:
-    """100 Mbit/s on one host: that host, alone, and a no-go."""
-    with network(4) as name:
-        shape(name, 2)
-        ended = run(World(4, 1, options=on(name)), tmp_path)
-
-    assert {"node-2"} == ended.slow()
-    assert ended.busy or (1, ("node-2",)) == (ended.exit_code, ended.verdict.condemned)
-    assert ended.exit_code in (1, 3)
-
-
-@needs_root
-@pytest.mark.root
 @RANKS
 def test_of_two_hosts_the_slow_link_is_named(tmp_path: Path, few: bool) -> None:
     """Nobody can say which end is slow, so neither host is condemned."""

@@ -142,15 +142,6 @@ def assert_key_is_nowhere(seen: Attacked, folder: Path) -> None:
     assert secret not in (folder / "captured").read_bytes()
 
 
-@pytest.mark.long  # that nothing forged is written is in tests/checks/exchange/test_exchange.py
-def test_a_gate_that_refuses_is_not_talked_into_a_go(tmp_path: Path) -> None:
-    """Forged tokens, reports and recorded bytes beside a rank that lies: exit 1 on both hosts, and no training."""
-    seen = attacked(World(2, 1, ("wrong_sums",)), tmp_path)
-
-    assert_attack_was_real(seen)
-    assert (set(), {"node-0": 1, "node-1": 1}) == (trained(tmp_path), dict(seen.ended.status.exit_codes))
-
-
 @pytest.mark.long
 def test_the_same_attack_with_the_key_succeeds(tmp_path: Path) -> None:
     """What keeps an outsider out is the key alone: whoever has it makes a healthy gate refuse."""

@@ -164,10 +164,6 @@ class World:
         ):
             subprocess.run(("ip", *words.split()), check=True)
 
-    def cut(self, state: str) -> None:
-        """The link of the CPU node, "down" or "up"."""
-        subprocess.run(("ip", "link", "set", self.link, state), check=True)
-
     def prelaunch(self, *words: str | Path) -> str:
         """A command that succeeds."""
         argv = (sys.executable, "-m", "flows.cli.main", *map(str, words))

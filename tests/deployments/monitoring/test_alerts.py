@@ -140,27 +140,6 @@ def test_a_textfile_without_a_writer(world: World) -> None:
         within(world.first_fired("PrelaunchTextfileStale", since, node="cpu-0"), ROUND)
 
 
-def test_a_node_whose_network_is_cut(world: World) -> None:
-    """Nothing refuses a connection: that there was no answer is known when a scrape has waited for its time."""
-    world.cut("down")
-    since = time.time()
-    with ExitStack() as mended:
-        mended.callback(world.cut, "up")
-
-        for job in ("prelaunch-watch", "node"):
-            within(world.first_fired("PrelaunchTargetDown", since, job=job, node="cpu-0"))
-
-
-def test_a_watch_that_is_frozen(world: World) -> None:
-    """It listens still, and answers nothing."""
-    os.kill(world.running["watch"].pid, signal.SIGSTOP)
-    since = time.time()
-    with ExitStack() as mended:
-        mended.callback(os.kill, world.running["watch"].pid, signal.SIGCONT)
-
-        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-0"))
-
-
 def test_a_round_that_hangs(world: World) -> None:
     """Each round is stopped in the middle: it ends at its deadline, and what it did not measure is missing."""
     since = time.time()
@@ -190,16 +169,6 @@ def test_a_store_that_is_gone(world: World) -> None:
 
         within(world.first_fired("PrelaunchStoreUnreadable", since))
         assert [] == world.query("prelaunch_gate_end_timestamp_seconds")
-
-
-def test_an_exporter_of_the_store_that_stopped(world: World) -> None:
-    """Then nothing is known about gates."""
-    world.end("exporter")
-    since = time.time()
-    with ExitStack() as mended:
-        mended.callback(world.exporter)
-
-        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-exporter"))
 
 
 def _ended_rounds(world: World, count: int) -> None:

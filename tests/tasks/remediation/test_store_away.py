@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from collections import Counter
 from pathlib import Path
 
-import boto3
 import pytest
 
-from tasks.remediation.records import Records, with_cases
-from tasks.store.base import StoreError
+from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tasks.store.s3 import S3Store
-from tasks.store.s3_client import Limits
 from tests.tasks.remediation import mortal
-from tests.tasks.remediation.mortal import FileEngine, Moments, drive_of
-from tests.tasks.remediation.simulated import World
 from tests.tasks.remediation.simulated_engine import BEGIN
-from tests.tasks.store.servers import BUCKET, Flaky, environment, flaky, moto
 
 ROOT = Path(__file__).resolve().parents[3]
 LATER_S = 300.0
@@ -97,56 +89,3 @@ def test_a_store_that_goes_away_at_any_moment_leaves_one_act_or_none(tmp_path: P
     last = int(process(tmp_path / "whole", 0, BEGIN).stdout)
     for moment in range(2, last):
         check(tmp_path / str(moment), moment)
-
-
-@pytest.mark.long  # the folder is above
-@pytest.mark.parametrize("request_", ["fence", "reboot", "free"])
-@pytest.mark.parametrize("after", [False, True])
-def test_an_s3_store_that_does_not_answer_around_the_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str, after: bool
-) -> None:
-    """It answers "slow down" to everything from the call on, before it or after it took effect."""
-    with moto() as behind, flaky(behind) as proxy:
-        for key, value in environment(proxy.url).items():
-            monkeypatch.setenv(key, value)
-        boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
-        made = S3Store(BUCKET, uuid.uuid4().hex, Limits(connect_s=2, read_s=2, deadline_s=1))
-        records, now = Records(made, "sim"), [BEGIN]
-        engine = SilencingEngine(tmp_path, Moments(0, int), lambda: now[0])
-        engine.proxy, engine.at, engine.after = proxy, request_, after
-        (case,) = World(1, size=mortal.NODES).condemn("n1")
-        records.change(lambda journal: with_cases(journal, (case,)), now[0])
-        with pytest.raises(StoreError):
-            steps(records, engine, now, "first")
-        proxy.always, engine.at = "ok", ""
-        now[0] += LATER_S
-        steps(records, engine, now, "second")
-
-        assert Counter(WHOLE) == requests(tmp_path)
-        agree(records, requests(tmp_path), request_)
-
-
-class SilencingEngine(FileEngine):
-    """During one request the store falls silent."""
-
-    proxy: Flaky
-    at: str
-    after: bool
-
-    def _change(self, request: str, **values: object) -> str:
-        if request == self.at and not self.after:
-            self.proxy.always = "slow"
-        said = super()._change(request, **values)
-        if request == self.at and self.after:
-            self.proxy.always = "slow"
-        return said
-
-
-def steps(records: Records, engine: FileEngine, now: list[float], writer: str) -> None:
-    """Take steps until no case is open."""
-    drive = drive_of(records, engine, now, writer)
-    for _ in range(mortal.ROUNDS):
-        drive.round()
-        if not records.journal().cases:
-            return
-        now[0] += mortal.STEP_S
