@@ -63,6 +63,7 @@ KEEPS_EXAMPLES = {} if os.access(Path(__file__).parents[1], os.W_OK) else {"data
 hypothesis.settings.register_profile(
     "prelaunch",
     **KEEPS_EXAMPLES,
+    max_examples=50,
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],

@@ -30,6 +30,16 @@ def train(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess
     return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+def one_rank(folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A rank alone, as torchrun starts it."""
+    port = free_port("127.0.0.1")
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment = {**os.environ, **alone, "OMP_NUM_THREADS": "1", **more}
+    return subprocess.run(
+        (sys.executable, *argv), cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
 @pytest.mark.long
 def test_it_learns_and_resumes_from_the_last_valid_checkpoint(tmp_path: Path) -> None:
     """The loss falls; a checkpoint that was cut short is passed over for the one before it."""
@@ -54,11 +64,8 @@ def test_it_does_not_train_on_another_machine(tmp_path: Path) -> None:
 
     (tmp_path / "checks").mkdir()
     (tmp_path / "checks" / "__init__.py").write_text("raise SystemExit('a package of the training itself')")
-    path = f"{tmp_path}:{ROOT}"
-
-    done = train(
-        tmp_path, PRELAUNCH_PASS=str(tmp_path / "pass.json"), PRELAUNCH_NODE="node-0", PYTHONPATH=path
-    )
+    given = {"PRELAUNCH_PASS": str(tmp_path / "pass.json"), "PRELAUNCH_NODE": "node-0"}
+    done = one_rank(tmp_path, str(SCRIPT), **given, PYTHONPATH=f"{tmp_path}:{ROOT}")
 
     assert done.returncode != 0
     assert "not the machine that was proven: boot_id was another" in done.stderr
@@ -86,11 +93,7 @@ def test_a_rank_does_not_wait_for_the_end_of_the_interpreter(
     tmp_path: Path, fault: str, code: int, said: str
 ) -> None:
     """A thread of gloo that drops a tensor then would abort the process, and the gate would say that the training failed."""
-    port = free_port("127.0.0.1")
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    argv = (sys.executable, "-c", WRAPPED.format(fault=fault), str(SCRIPT), "--steps", "1")
-    environment = {**os.environ, **alone, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = one_rank(tmp_path, "-c", WRAPPED.format(fault=fault), str(SCRIPT), "--steps", "1")
 
     assert code == done.returncode, done.stderr
     assert said in done.stdout + done.stderr and "the interpreter ends" not in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.command_line import Parser
-from flows.cli.main import VERBS
 from tests.installation.fresh import installed
 from tests.installation.hostile import environment, hostile_folder, imported
 
@@ -89,16 +86,6 @@ def test_the_readme_shows_what_a_refused_gate_prints() -> None:
 CHECK = ".venv/bin/prelaunch check --instance-type cpu"
 REPORT = "health_check_metrics.json"
 NODE_RUN = f".venv/bin/prelaunch node run --profile quick --instance-type cpu --out {REPORT}"
-
-
-@pytest.mark.parametrize("command", sorted({command for command in COMMANDS if command not in MAKE}))
-def test_a_command_of_the_pages_is_one(command: str) -> None:
-    """The real parser takes it: its verb, its options and their values."""
-    verb, *words = command.partition("  # exits ")[0].split()[1:]
-    parser = Parser(prog=verb)
-    importlib.import_module(VERBS[verb][0]).add_arguments(parser)
-
-    assert vars(parser.parse_args(words)) is not None
 
 
 @pytest.mark.timeout(300)  # a whole gate beside two other workers

@@ -22,7 +22,10 @@ NAMED = re.compile(
 
 def messages(path: Path) -> Iterator[str]:
     """The texts of a module, without docstrings and what `--help` prints; a value in a text is VALUE."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    if "prelaunch " not in source:  # no message of it can name a command
+        return
+    tree = ast.parse(source)
     helps = {
         id(word.value)
         for node in ast.walk(tree)

@@ -78,19 +78,16 @@ def test_a_browser_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
-    """To a page, to a heading, and to a picture; the same page without it is fine."""
+    """To a page, to a heading, and to a picture; the site of this checkout has such links, and is fine."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "site.py", tmp_path / ".ci")
     for name in ("mkdocs.yml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         (tmp_path / name).write_text((ROOT / name).read_text() if name == "mkdocs.yml" else "# A page\n")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "README.md").write_text("# Index\n\n[one](store.md) [code](../mkdocs.yml)\n")
-    (tmp_path / "docs" / "store.md").write_text("# Store\n")
-    right = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     links = "[a](gone.md) [b](store.md#no-such-heading) ![c](gone.png)"
     (tmp_path / "docs" / "store.md").write_text(f"# Store\n\n{links}\n")
     wrong = build(tmp_path / "mkdocs.yml", tmp_path / "site")
 
-    assert 0 == right.returncode, right.stderr
     assert 1 == wrong.returncode
     assert [] == [name for name in ("gone.md", "no-such-heading", "gone.png") if name not in wrong.stderr]

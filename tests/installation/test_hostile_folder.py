@@ -38,8 +38,8 @@ NEW = (
 )
 
 
-@pytest.mark.parametrize("path", [None, "."], ids=["no path", "the folder on the path"])
-@pytest.mark.parametrize("kind", ["source", "wheel"])
+# The wheel with the folder on the path: tests/documents/test_readme.py.
+@pytest.mark.parametrize(("kind", "path"), [("source", None), ("source", "."), ("wheel", None)])
 def test_commands_run_prelaunchs_code(tmp_path: Path, installed: Path, kind: str, path: str | None) -> None:
     """Help, plan, facts, a new gate file and its schema, completion, the checks' own commands, and the files to edit."""
     programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
@@ -85,16 +85,15 @@ for entrypoint in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("kind", ["source", "wheel"])
-def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path, kind: str) -> None:
-    """By the entry points of prefect.yaml, as `prefect deploy` and the processes of a worker load them."""
-    programs, folder = SOURCE if kind == "source" else installed, hostile_folder(tmp_path / "project")
+def test_deployments_load_prelaunchs_flows(tmp_path: Path, installed: Path) -> None:
+    """By the entry points of prefect.yaml, from the wheel. From source, deployed and run: tests/deployments/test_prefect_yaml.py."""
+    folder = hostile_folder(tmp_path / "project")
     entrypoints = set(re.findall(r"entrypoint: (\S+)", (ROOT / "deployments" / "prefect.yaml").read_text()))
     done = subprocess.run(
-        (str(programs / "python"), "-c", LOAD, *sorted(entrypoints)), cwd=folder, env=environment(".", HOME=str(folder)),
+        (str(installed / "python"), "-c", LOAD, *sorted(entrypoints)), cwd=folder, env=environment(".", HOME=str(folder)),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    root = ROOT if kind == "source" else next(installed.parent.glob("lib/python*/site-packages"))
+    root = next(installed.parent.glob("lib/python*/site-packages"))
 
     assert [] == imported(folder), done.stderr
     assert [

@@ -37,7 +37,6 @@ from tests.sample_reports import (
     with_row,
     without_node,
     without_row,
-    wrong_sums,
 )
 
 Spoil = Callable[[Observation], Observation | None]
@@ -129,16 +128,6 @@ def test_a_healthy_report_passes_without_a_finding(report: Report) -> None:
 def test_spoiling_any_observation_is_said(report: Report, index: int, spoil: Spoil) -> None:
     """Dropped, errored, skipped, emptied or with holes: at least a WARN, cause EVIDENCE."""
     assert _says_that_evidence_is_missing(verdict_of(_spoilt(report, index, spoil)))
-
-
-@given(st.integers(0, 10_000), SPOILS, st.integers(0, 10_000))
-def test_spoiling_never_betters_a_verdict(index: int, spoil: Spoil, broken: int) -> None:
-    """A refusal stays a refusal, and what was a go is no better, whatever else is lost."""
-    report = wrong_sums(healthy(4, 1), f"node-{broken % 4}/rank-{broken % 4}")
-    before, after = verdict_of(report), verdict_of(_spoilt(report, index, spoil))
-
-    assert after.level.rank >= before.level.rank
-    assert after.answer in (Answer.NO_GO, Answer.CANNOT_TELL)
 
 
 @given(CLUSTERS, st.integers(0, 10))

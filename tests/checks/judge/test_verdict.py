@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.culprit import topology
-from checks.documents.report import dump, load
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable, unstored
 from checks.model import (
     CLUSTER,
@@ -89,14 +88,6 @@ def test_the_order_of_nodes_and_rows_changes_nothing(seed: int, random: Random) 
     assert (one.level, one.answer, one.findings, one.condemned, one.coverage) == (
         two.level, two.answer, two.findings, two.condemned, two.coverage,
     )  # fmt: skip
-
-
-@given(st.integers(0, 255))
-def test_the_same_report_gives_the_same_verdict_from_disk_too(seed: int) -> None:
-    """Digests included: `judge` reproduces what the gate said."""
-    report = _broken(seed)
-
-    assert verdict_of(report) == verdict_of(report) == verdict_of(load(dump(report)))
 
 
 @given(st.lists(FINDINGS, max_size=6))

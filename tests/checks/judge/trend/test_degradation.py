@@ -87,7 +87,7 @@ def test_what_all_machines_do_is_news_for_some_gates_alone() -> None:
     assert fleet_move(moved[6:]) is None
 
 
-@pytest.mark.parametrize(("noise", "tails"), [(0.015, False), (0.03, False), (0.015, True)])
+@pytest.mark.parametrize(("noise", "tails"), [(0.03, False), (0.015, True)])
 def test_a_healthy_fleet_keeps_the_budget(noise: float, tails: bool) -> None:
     """Also where noise has heavier tails than the tests assume."""
     assert healthy_year(200, 3, 120, noise, tails).a_month <= 1.0
