@@ -221,39 +221,6 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
     assert "idle none" == state_of(slurm, "n2")
 
 
-@pytest.mark.long  # on the simulated cluster in tests/tasks/remediation/test_histories.py
-def test_two_of_four_sick_nodes_are_not_touched_and_one_page_says_so(
-    slurm: LoggingCluster, tmp_path: Path
-) -> None:
-    """Too few would serve."""
-    path = gate_file(tmp_path / "shared")
-    for node in ("n1", "n2"):
-        slurm.log(node, XID)
-    outcome = refused(path)
-    state = remedy(path)
-
-    assert "NotRepaired" == state.name, state.message
-    assert {"page"} == {act.rung.value for act in acts(path)}
-    assert ["idle none"] * 2 == [state_of(slurm, node) for node in ("n1", "n2")]
-    assert "n1, n2 needs a person" in (path.parent / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-
-
-@pytest.mark.long  # tests/tasks/remediation/test_steps.py
-def test_what_a_person_drained_meanwhile_is_left_to_that_person(
-    slurm: LoggingCluster, tmp_path: Path
-) -> None:
-    """Not repaired, and not resumed."""
-    path = gate_file(tmp_path / "shared")
-    slurm.log("n2", XID)
-    refused(path)
-    slurm.run("scontrol", "update", "nodename=n2", "state=drain", "reason=jdoe: mine")
-    state = remedy(path)
-
-    assert "n2: held_by_other" in state.message
-    assert () == acts(path)
-    assert "drained jdoe: mine" == state_of(slurm, "n2")
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_training_goes_on_from_its_checkpoint_once_its_node_is_back(
@@ -327,22 +294,3 @@ def started(cluster: LoggingCluster, job: str) -> int:
     text = re.search(r"StartTime=(\S+)", said)
     assert text is not None, said
     return int(datetime.fromisoformat(text[1]).timestamp())
-
-
-@pytest.mark.long  # tests/tasks/remediation/test_on_hyperpod.py and tests/engines/test_slurm_machine_reboots.py
-def test_a_reboot_that_is_none_leaves_the_node_fenced_and_calls_a_person(
-    slurm: LoggingCluster, tmp_path: Path
-) -> None:
-    """The RebootProgram does nothing: the engine gives the request up, and nothing else is tried."""
-    path = gate_file(tmp_path / "shared")
-    slurm.hook("reboot", "exit 0")
-    slurm.log("n2", XID)
-    refused(path)
-    with answering(path, "U0PERSON2"):
-        state = remedy(path)
-
-    assert "NotRepaired" == state.name, state.message
-    assert [("fence", ActState.DONE), ("reboot", ActState.FAILED), ("page", ActState.DONE)] == [
-        (act.rung.value, act.state) for act in acts(path)
-    ]
-    assert state_of(slurm, "n2").split()[0].rstrip("*") in ("drained", "down", "draining")
