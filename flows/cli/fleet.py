@@ -15,7 +15,7 @@ from flows.cli.replay import failed
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.links import report_links
 from tasks.reports.fleet.model import Fleet
-from tasks.reports.fleet.reading import FRESH_S, SEEN_S, engine_of, read_fleet
+from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
 from tasks.reports.read import DEFAULT, InputError
@@ -47,11 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cluster", default=None, help="only nodes of this cluster (default: all, or that of the gate file)"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
-    parser.add_argument(
-        "--unseen", type=_days, default=SEEN_S, metavar="DAYS",
-        help="list nodes that no gate has named for so many days apart, where they count for nothing "
-        f"(default {SEEN_S / HOUR_S / 24:g})",
-    )  # fmt: skip
     parser.add_argument(
         "--notify", action="store_true",
         help="also send the answer and the worst nodes to the owner, through the notifiers of the gate file that STORE has to be; "
@@ -139,10 +134,7 @@ def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, 
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
     engine = engine_of(arguments.store)
-    seen_s = getattr(arguments, "unseen", SEEN_S)
-    return read_fleet(
-        named.store, named.index, time.time(), arguments.fresh, cluster, node, engine, seen_s=seen_s
-    )
+    return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
 
 
 def say_problems(found: Fleet) -> None:
@@ -155,11 +147,6 @@ def say_cluster(named: NamedStore, asked: str | None, *words: str) -> None:
     """That a gate file shows its cluster alone, and the command that shows everything, on stderr."""
     if note := cluster_note(named, asked, *words):
         write_stderr(f"prelaunch: {note}")
-
-
-def _days(text: str) -> float:
-    """Days as seconds."""
-    return 24 * _hours(text)
 
 
 def _hours(text: str) -> float:

@@ -11,9 +11,8 @@ from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.render.trend_text import trend_document, trend_markdown, trend_text
+from tasks.render.trend_text import trend_document, trend_text
 from tasks.reports.baseline import UnreadableReport
-from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import DEFAULT, InputError, policy_of
 from tasks.reports.store_argument import cluster_notes, typed_store
 from tasks.reports.trend import dated_of, kept_trend, trend_code
@@ -21,7 +20,7 @@ from tasks.store.base import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT... --policy FILE --cluster C --format text|json|markdown --html FILE."""
+    """REPORT... --policy FILE --cluster C --format text|json."""
     parser.description = (
         "Follows each machine through reports of different times: speeds that fall, latencies and counters of faults "
         "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell, "
@@ -45,29 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
     )
     parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="format of stdout (default text)",
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with charts")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the trend; exit code 1 if something gets worse, 3 if nobody can tell."""
     try:
-        if arguments.html is not None:
-            write_file(arguments.html, None)
         made, bad, count = _followed(arguments)
-        if arguments.html is not None:
-            from tasks.render.trend_page import trend_page
-
-            write_file(arguments.html, trend_page(made))
-    except (InputError, OutputError) as error:
+    except InputError as error:
         return report_rejection(arguments.format, error)
     except StoreError as error:
         return failed(arguments.format, error)
-    text = _text(made, arguments.format)
+    text = json_text(trend_document(made)) if arguments.format == "json" else trend_text(made)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + count} files could not be read"
         text = f"{ANSWER_WORDS[Answer.CANNOT_TELL]}: {unread}. Everything below is about the files that could be read.\n\n{text}"
@@ -91,9 +80,3 @@ def _followed(arguments: argparse.Namespace) -> tuple[Trend, list[UnreadableRepo
         return kept, [], kept.reports
     dated, bad = dated_of(arguments.reports, policy, arguments.cluster)
     return trend(dated), bad, len(dated)
-
-
-def _text(made: Trend, form: str) -> str:
-    if form == "json":
-        return json_text(trend_document(made))
-    return trend_markdown(made) if form == "markdown" else trend_text(made)

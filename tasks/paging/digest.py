@@ -10,15 +10,7 @@ from tasks.notifiers.base import CANNOT_TELL, Audience, Item, Kind, Notification
 from tasks.notifiers.deliver import DeliveryResult, deliver
 from tasks.paging.content import finish_page
 from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import (
-    answer_line,
-    budget_line,
-    moved_line,
-    open_words,
-    span,
-    state_words,
-    worse_words,
-)
+from tasks.reports.fleet.text import answer_line, budget_line, moved_line, span, state_line
 from tasks.store.base import Store
 from tasks.store.layout import fleet_key
 from tasks.text.inert import browsable
@@ -42,7 +34,7 @@ def send_digest(gate: Gate, store: Store, fleet: Fleet) -> DeliveryResult:
 def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
     """The notification: the answer, the worst nodes, and where the page is."""
     cluster = gate.cluster.name
-    bad = [node for node in fleet.nodes if node.state is not NodeState.PROVEN or node.worse]
+    bad = [node for node in fleet.nodes if node.state is not NodeState.PROVEN or node.trend.worse]
     title = f"Fleet {cluster}: {answer_line(fleet)}"
     facts = [
         ("nodes", str(len(fleet.nodes))),
@@ -61,8 +53,15 @@ def digest_of(gate: Gate, store: Store, fleet: Fleet) -> Notification:
 
 
 def _item(node: FleetNode) -> Item:
-    more = [*open_words(node)[:1]] or worse_words(node)[:1]
-    said = "; ".join([f"{node.name} is {state_words(node)}", *more])
     cause = node.open[0].finding.cause if node.open else Cause.EVIDENCE
     remedy = f"Look at its history: prelaunch history STORE {node.name}"
-    return Item(WORDS[node.state], cause.value, node.name, "fleet", said, remedy, (), "")
+    return Item(
+        WORDS[node.state],
+        cause.value,
+        node.name,
+        "fleet",
+        f"{node.name} is {state_line(node)}",
+        remedy,
+        (),
+        "",
+    )

@@ -66,8 +66,6 @@ class PastNumber:
     spark: str
     line: str
     dots: tuple[tuple[str, str], ...]
-    low: str
-    high: str
 
 
 # Check, subject and message of a finding; without the message for a page that joined several.

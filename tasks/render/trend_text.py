@@ -1,4 +1,4 @@
-"""Machines over time as text, Markdown or a document of plain values (pure)."""
+"""Machines over time as text or a document of plain values (pure)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import cast
 from checks.documents.report import plain
 from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
-from checks.judge.trend.model import Course, FleetCourse, Growth, Machine, Point, Trend
+from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.judge.trend.numbers import LEAST_PEERS
-from tasks.render.markdown import escape
 from tasks.text.inert import one_line
+from tasks.text.words import counted, few, listed
 
-NAMED = 20
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 32
 # Smaller probabilities are those of a model, and of nothing that happens.
@@ -25,30 +24,12 @@ def trend_text(trend: Trend) -> str:
     return "".join(f"{line}\n" for line in _lines(trend))
 
 
-def trend_markdown(trend: Trend) -> str:
-    """The trend as Markdown, for a CI summary."""
-    parts = [f"# {escape(trend_headline(trend))}"]
-    parts += [escape(fleet_text(trend))] if trend.fleet else []
-    rows = [(machine.name, what) for machine in trend.machines for what in said_of(machine)]
-    if rows:
-        table = ["| Machine | What gets worse |", "| --- | --- |"]
-        parts.append(
-            "\n".join([*table, *(f"| {escape(name)} | {escape(what)} |" for name, what in rows[:200])])
-        )
-    if len(rows) > 200:
-        parts.append(f"{len(rows) - 200} more.")
-    parts += [
-        escape(line) for line in (*_too_few(trend), *(f"Not used: {one}" for one in trend.left_out[:NAMED]))
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
 def trend_document(trend: Trend) -> dict[str, object]:
     """The trend as a JSON document; no key is ever absent."""
     return {
         "said": trend_headline(trend),
-        "fleet_said": fleet_text(trend),
-        "fleet": [cast(dict[str, object], plain(one)) | {"worse": one.worse} for one in trend.fleet],
+        "fleet_said": moved_text(trend),
+        "fleet": moved_document(trend),
         "series": trend.series,
         "gates_a_month": round(trend.gates_a_month, 3),
         "false_names_a_month": FALSE_NAMES_A_MONTH,
@@ -64,7 +45,7 @@ def trend_document(trend: Trend) -> dict[str, object]:
                 "last": machine.last,
                 "told": machine.told,
                 "numbers": len(machine.courses),
-                "unknown": sum(course.motion is Motion.UNKNOWN for course in machine.courses),
+                "unknown": machine.unknown,
                 "degrading": plain(machine.degrading),
                 "growing": plain(machine.growing),
                 "gone": list(machine.gone),
@@ -75,12 +56,17 @@ def trend_document(trend: Trend) -> dict[str, object]:
     }
 
 
+def moved_document(trend: Trend) -> list[dict[str, object]]:
+    """What moved on all machines, as JSON."""
+    return [cast(dict[str, object], plain(one)) | {"worse": one.worse} for one in trend.fleet]
+
+
 def trend_headline(trend: Trend) -> str:
     """One line: what there is to look at."""
     worse = sum(machine.worse for machine in trend.machines)
     untold = sum(not machine.told for machine in trend.machines)
     span = (
-        f"{_many(trend.reports, 'report')}, {trend.first} to {trend.last}" if trend.reports else "no report"
+        f"{counted(trend.reports, 'report')}, {trend.first} to {trend.last}" if trend.reports else "no report"
     )
     all_of_them = "1 machine" if len(trend.machines) == 1 else f"{len(trend.machines)} machines and groups"
     few = f"; cannot tell of {untold}: too few reports or nodes" if untold else ""
@@ -93,30 +79,28 @@ def trend_headline(trend: Trend) -> str:
     return f"nothing degrades: {all_of_them} ({span})"
 
 
-def fleet_text(trend: Trend) -> str:
+def moved_text(trend: Trend) -> str:
     """One line about the numbers that moved on all machines, "" if there are none."""
     if not trend.fleet:
         return ""
     first, more = trend.fleet[0], len(trend.fleet) - 1
-    rest = f", and {_many(more, 'more number')}" if more else ""
-    return f"The fleet moved: {fleet_course_text(first)}{rest}. No machine is named for that."
-
-
-def fleet_course_text(one: FleetCourse) -> str:
-    """ "compute.gemm gflops fell by 6% on all 24 machines"."""
-    word = "fell" if one.change < 0 else "rose"
-    return f"{one.check} {one.what} {word} by {abs(one.change):.1%} on {one.machines} machines together"
+    word = "fell" if first.change < 0 else "rose"
+    rest = f", and {counted(more, 'more number')}" if more else ""
+    return (
+        f"The fleet moved: {first.check} {first.what} {word} by {abs(first.change):.1%} on {first.machines} machines together{rest}. "
+        "No machine is named for that."
+    )
 
 
 def budget_text(trend: Trend) -> str:
     """How many healthy machines the rule is expected to name."""
     return (
         f"At most {FALSE_NAMES_A_MONTH:g} healthy machine a month is expected to be named by chance "
-        f"({_many(trend.series, 'number')} of machines, {trend.gates_a_month:.0f} gates a month)."
+        f"({counted(trend.series, 'number')} of machines, {trend.gates_a_month:.0f} gates a month)."
     )
 
 
-def said_of(machine: Machine) -> list[str]:
+def worse_words(machine: Machine) -> list[str]:
     """What gets worse of one machine, with its sparkline."""
     return [
         *(f"{c.check} {c.what} {spark(c.points)} {course_text(c)}" for c in machine.degrading),
@@ -187,25 +171,20 @@ def spark(points: Sequence[Point]) -> str:
 def _lines(trend: Trend) -> Iterator[str]:
     yield one_line(trend_headline(trend))
     if trend.fleet:
-        yield one_line(fleet_text(trend))
+        yield one_line(moved_text(trend))
     worse = [machine for machine in trend.machines if machine.worse]
     for machine in worse:
         yield ""
         yield one_line(f"{machine.name} ({machine.reports} reports, known by {machine.known_by})")
-        said = said_of(machine)
-        yield from (f"  {one_line(line)}" for line in said[:NAMED])
-        if len(said) > NAMED:
-            yield f"  and {len(said) - NAMED} more"
+        yield from (f"  {one_line(line)}" for line in few(worse_words(machine)))
     rest = list(_too_few(trend))
     steady = [machine for machine in trend.machines if machine.told and not machine.worse]
     if steady:
         numbers = sum(len(machine.courses) for machine in steady)
-        rest.append(f"No trend: {_names(steady)}; {_many(numbers, 'number')}")
+        rest.append(f"No trend: {_names(steady)}; {counted(numbers, 'number')}")
     if trend.series:
         rest.append(budget_text(trend))
-    rest += [f"Not used: {one}" for one in trend.left_out[:NAMED]]
-    if len(trend.left_out) > NAMED:
-        rest.append(f"Not used: {len(trend.left_out) - NAMED} more")
+    rest += [f"Not used: {one}" for one in few(trend.left_out)]
     if rest:
         yield ""
         yield from (one_line(line, 1000) for line in rest)
@@ -225,10 +204,6 @@ def _too_few(trend: Trend) -> Iterator[str]:
         )
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _span(days: float) -> str:
     """A duration in the largest unit in which it is at least 1."""
     for noun, each in (("day", 1.0), ("hour", 24.0), ("minute", 1440.0)):
@@ -239,5 +214,4 @@ def _span(days: float) -> str:
 
 
 def _names(machines: Sequence[Machine]) -> str:
-    named = ", ".join(f"{machine.name} ({_many(machine.reports, 'report')})" for machine in machines[:NAMED])
-    return named + (f" and {len(machines) - NAMED} more" if len(machines) > NAMED else "")
+    return listed([f"{machine.name} ({counted(machine.reports, 'report')})" for machine in machines])

@@ -12,8 +12,8 @@ from tasks.render.context import advice
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation, headline, measured_before, sentence
 from tasks.render.remedy_commands import Place, engine_of
-from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
-from tasks.reports.fleet.text import answer_line, doubt_line, moved_line, open_words, state_words, worse_words
+from tasks.reports.fleet.model import Fleet, NodeState
+from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, state_line
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
@@ -79,21 +79,16 @@ def fleet(found: Sequence[tuple[str, Fleet | str]]) -> Reply:
             continue
         lines = [f"*{escape(cluster, 80)}*: {escape(answer_line(one), 1000)}"]
         lines += [escape(moved, 600)] if (moved := moved_line(one)) else []
-        bad = [node for node in one.nodes if node.state is not NodeState.PROVEN or node.worse]
-        lines += [f"{inline(node.name, 80)} {escape(_node_words(node), 400)}" for node in bad[:NODES]]
+        bad = [node for node in one.nodes if node.state is not NodeState.PROVEN or node.trend.worse]
+        lines += [f"{inline(node.name, 80)} {escape(state_line(node), 400)}" for node in bad[:NODES]]
         lines += [f"and {len(bad) - NODES} more"] if len(bad) > NODES else []
-        lines += [escape(doubt, 1000)] if (doubt := doubt_line(one.nodes)) else []
+        lines += [escape(line, 1000) for line in advice_lines(one.nodes)]
         blocks.append(marked("\n".join(lines)))
     text = "; ".join(one if isinstance(one, str) else answer_line(one) for _, one in found)
     return Reply(
         text[:300],
         tuple(fit(blocks, "More clusters than one message holds: /prelaunch fleet NAME shows one.")),
     )
-
-
-def _node_words(node: FleetNode) -> str:
-    more = [*open_words(node)[:1]] or worse_words(node)[:1]
-    return "; ".join([state_words(node), *more])
 
 
 def why(past: Past) -> Reply:

@@ -127,9 +127,19 @@ class Machine:
         return tuple(counter for counter in self.counters if counter.grown > 0)
 
     @property
+    def steady(self) -> int:
+        """How many of its numbers do not move."""
+        return sum(course.motion is Motion.STEADY for course in self.courses)
+
+    @property
+    def unknown(self) -> int:
+        """Of how many of its numbers nobody can tell."""
+        return sum(course.motion is Motion.UNKNOWN for course in self.courses)
+
+    @property
     def told(self) -> bool:
         """Whether a statement can be made about any metric."""
-        return any(course.motion is not Motion.UNKNOWN for course in self.courses)
+        return self.unknown < len(self.courses)
 
     @property
     def worse(self) -> bool:

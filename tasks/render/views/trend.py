@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import LEAST_PROOFS
-from checks.judge.trend.model import Course, Machine, Point, Trend
+from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from tasks.render.context import PastNumber
 from tasks.render.trend_text import course_text, growth_text, spark, still
 from tasks.text.inert import one_line
 
-NUMBERS, DOTS = 6, 32
+NUMBERS, MACHINE_NUMBERS, DOTS = 6, 12, 32
 WIDTH, HEIGHT, EDGE = 240.0, 48.0, 5.0
 
 
 def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
     """What gets worse first, then the numbers that all machines share, then others: few, and drawn."""
     worse = [(machine, course) for machine in trend.machines for course in _one_a_check(machine.degrading)]
-    grown = [
-        _figure(f"{_named(machine)}{growth.check} {growth.metric}", growth_text(growth), True, growth.points)
-        for machine in trend.machines
-        for growth in machine.growing
-    ]
+    grown = [_grown(growth, _named(machine)) for machine in trend.machines for growth in machine.growing]
     steady = [
         (machine, course)
         for machine in trend.machines
         for course in _telling(_one_a_check(still(machine.courses)))
     ]
-    drawn = [
-        _figure(f"{_named(machine)}{course.check} {course.what}", course_text(course), bad, course.points)
-        for bad, pairs in ((True, worse), (False, steady))
-        for machine, course in pairs[:NUMBERS]
-    ]
-    first = [one for one in drawn if one.worse] + grown
-    return tuple((first + [one for one in drawn if not one.worse])[:NUMBERS])
+    first, rest = ([_drawn(course, _named(machine)) for machine, course in some] for some in (worse, steady))
+    return tuple((first[:NUMBERS] + grown + rest)[:NUMBERS])
+
+
+def numbers_of_machine(machine: Machine) -> tuple[PastNumber, ...]:
+    """The first numbers of one machine: what gets worse, counters that grow, then others."""
+    first, rest = (map(_drawn, some) for some in (machine.degrading, still(machine.courses)))
+    return tuple([*first, *map(_grown, machine.growing), *rest][:MACHINE_NUMBERS])
 
 
 def too_few(reports: int) -> str:
@@ -69,6 +65,14 @@ def _named(machine: Machine) -> str:
     return f"{one_line(name, 80)}: "
 
 
+def _drawn(course: Course, whose: str = "") -> PastNumber:
+    return _figure(f"{whose}{course.check} {course.what}", course_text(course), course.moves, course.points)
+
+
+def _grown(growth: Growth, whose: str = "") -> PastNumber:
+    return _figure(f"{whose}{growth.check} {growth.metric}", growth_text(growth), True, growth.points)
+
+
 def _figure(title: str, said: str, worse: bool, points: Sequence[Point]) -> PastNumber:
     shown = points[-DOTS:]
     low, high = min(p.value for p in shown), max(p.value for p in shown)
@@ -82,9 +86,7 @@ def _figure(title: str, said: str, worse: bool, points: Sequence[Point]) -> Past
         for p in shown
     )
     line = "M" + "L".join(f"{x} {y}" for x, y in dots)
-    return PastNumber(
-        one_line(title, 160), one_line(said, 200), worse, spark(shown), line, dots, figure(low), figure(high)
-    )
+    return PastNumber(one_line(title, 160), one_line(said, 200), worse, spark(shown), line, dots)
 
 
 def _at(value: float, least: float, most: float, length: float) -> float:

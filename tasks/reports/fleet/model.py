@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange
+from checks.judge.trend.model import Course, Trend
+from checks.judge.trend.model import Machine as TrendMachine
 from checks.model import Cause, Profile
 from tasks.machines.base import Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import Disagreement, OurState
 from tasks.store.node_rows import Standing
 from tasks.store.records import KeptFinding
+
+# Longer than most machines are out for a repair.
+SEEN_S = 90 * 24 * 3600.0
 
 
 class NodeState(StrEnum):
@@ -76,18 +79,20 @@ class StillOpen:
     at_least: bool = False
 
 
+NO_TREND = TrendMachine("", "its name alone", 0, "", "", (), (), ())
+
+
 @dataclass(frozen=True)
 class FleetNode:
     """One machine. `gates` are its newest gates, oldest first; `count` is how many there are in all.
 
-    `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `engine` is None
-    if the scheduler was not asked or does not know it, `acts` are the newest last. `doubts` are the causes of what makes it DOUBTFUL,
-    () in every other state.
+    `last_proof` is None if there is none. `looked_at` is when it last measured anything (Unix time), 0.0 if never. `trend` is what its
+    numbers do. `engine` is None if the scheduler was not asked or does not know it, `acts` are the newest last. `doubts` are the
+    causes of what makes it DOUBTFUL, () in every other state.
     """
 
     name: str
     cluster: str
-    known_by: str
     state: NodeState
     gates: tuple[GateMark, ...]
     count: int
@@ -95,54 +100,38 @@ class FleetNode:
     proof_age_s: float | None
     looked_at: float
     open: tuple[StillOpen, ...] = ()
-    courses: tuple[Course, ...] = ()
-    growing: tuple[Growth, ...] = ()
-    gone: tuple[str, ...] = ()
-    changes: tuple[IdentityChange, ...] = ()
-    steady: int = 0
-    unknown: int = 0
+    doubts: tuple[Cause, ...] = ()
+    trend: TrendMachine = NO_TREND
     acts: tuple[Act, ...] = ()
     ours: OurState | None = None
     engine: Machine | None = None
     differs: Disagreement | SchedulerDifference | None = None
-    doubts: tuple[Cause, ...] = ()
-
-    @property
-    def moves(self) -> tuple[Course, ...]:
-        """The numbers that get worse, the greatest change first."""
-        return tuple(
-            sorted((one for one in self.courses if one.moves), key=lambda one: -abs(one.change or 0.0))
-        )
-
-    @property
-    def worse(self) -> bool:
-        """Whether its numbers, counters or parts call for a look."""
-        return bool(self.moves or self.growing or self.gone)
 
 
 @dataclass(frozen=True)
 class Fleet:
     """All machines, the worst first; `replaced` are those whose name another machine has taken, and `unseen` those that no gate has
-    named for `seen_s`. Both count for nothing.
+    named for SEEN_S. Both count for nothing.
 
-    `groups` are numbers that nodes reach together and that get worse, `moved` those that moved on all machines. `now` is a Unix time.
-    `problems` say what could not be read: a short list must not look like a short fleet. `asked` is whether the scheduler answered;
-    None: it was not asked.
+    `trend` has what they do together. `gates` is how many gates there are, `now` a Unix time. `problems` say what could not be read: a
+    short list must not look like a short fleet. `asked` is whether the scheduler answered; None: it was not asked.
     """
 
     nodes: tuple[FleetNode, ...]
     replaced: tuple[FleetNode, ...]
-    groups: Mapping[str, tuple[Course, ...]]
-    moved: tuple[FleetCourse, ...]
-    series: int
-    gates_a_month: float
+    trend: Trend
     gates: int
     now: float
     fresh_s: float
     problems: tuple[str, ...] = ()
     asked: bool | None = None
     unseen: tuple[FleetNode, ...] = ()
-    seen_s: float = math.inf
+
+    @property
+    def groups(self) -> Mapping[str, tuple[Course, ...]]:
+        """The numbers that nodes reach together and that get worse, by the group."""
+        groups = {one.name: one.degrading for one in self.trend.machines if not one.places}
+        return {name: courses for name, courses in groups.items() if courses}
 
     def count(self, state: NodeState) -> int:
         """How many machines are in this state."""

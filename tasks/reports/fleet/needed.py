@@ -21,7 +21,8 @@ def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
     found = listed(store, index)
     known = known_nodes(store, index, found)
     needed: dict[str, str] = {}
-    for node in fleet_of(known.history, found.records, now, FRESH_S).nodes:
+    fleet = fleet_of(known.history, found.records, now, FRESH_S)
+    for node in (*fleet.nodes, *fleet.unseen):
         if node.gates:
             needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
         for one in node.open:

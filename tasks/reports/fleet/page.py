@@ -4,25 +4,24 @@ proofs that have grown too old when it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 from checks.version import ENGINE
 from tasks.render.html import page_template, security
-from tasks.render.trend_page import Panel, panels
-from tasks.render.trend_text import still
-from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
+from tasks.render.trend_text import worse_words
+from tasks.render.views.trend import numbers_of_machine
+from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
     LEGEND,
     SIGNS,
     STRIP,
     act_words,
+    advice_lines,
     answer_line,
     budget_line,
     change_words,
-    doubt_line,
     moved_line,
     node_parts,
     open_words,
@@ -30,11 +29,11 @@ from tasks.reports.fleet.text import (
     scheduler_words,
     span,
     state_words,
-    worse_words,
 )
 from tasks.reports.machines.table import time_text
 from tasks.store.node_rows import Standing
 from tasks.text.inert import one_line
+from tasks.text.words import counted, few
 
 HERE = Path(__file__).parent
 CSS = HERE.parents[1] / "render" / "report.css"
@@ -57,38 +56,6 @@ LINES, REPLACED = 3, 200
 LinkOf = Callable[[str], str]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One machine of the table; `at` is when it was proven (Unix time), "" unless it is proven now."""
-
-    name: str
-    cluster: str
-    state: str
-    tone: str
-    at: str
-    proof: str
-    signs: tuple[tuple[str, str], ...]
-    link: str
-    open: tuple[str, ...]
-    worse: tuple[str, ...]
-    changed: tuple[str, ...]
-    acts: tuple[str, ...]
-    scheduler: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """One machine on its own page."""
-
-    name: str
-    cluster: str
-    state: str
-    tone: str
-    signs: tuple[tuple[str, str], ...]
-    parts: tuple[tuple[str, tuple[str, ...]], ...]
-    panels: tuple[Panel, ...]
-
-
 def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
     """The page of all machines, the worst first."""
     script = (HERE / "fleet.js").read_text(encoding="utf-8")
@@ -100,10 +67,10 @@ def fleet_page(fleet: Fleet, link_of: LinkOf, title: str = "Fleet") -> str:
         tone=_tone(fleet),
         said=one_line(answer_line(fleet), 1000),
         moved=one_line(moved_line(fleet), 1000),
-        doubt=one_line(doubt_line(fleet.nodes), 2000),
+        advice=[one_line(line, 2000) for line in advice_lines(fleet.nodes)],
         nodes=[_row(node, link_of) for node in fleet.nodes],
         unseen=[_row(node, link_of) for node in fleet.unseen[:REPLACED]],
-        seen=span(fleet.seen_s) if fleet.unseen else "",
+        seen=span(SEEN_S),
         replaced=[_row(node, link_of) for node in fleet.replaced[:REPLACED]],
         hidden=max(0, len(fleet.replaced) - REPLACED),
         asked=fleet.asked is not None,
@@ -118,7 +85,7 @@ def node_page(name: str, fleet: Fleet) -> str:
     """The page of the machines that have, or had, this name."""
     nodes = [*fleet.nodes, *fleet.replaced]
     said = "; ".join(state_words(node) for node in fleet.nodes) or "no machine has this name now"
-    worst = min(fleet.nodes, key=lambda node: (node.state.rank, not node.worse), default=None)
+    worst = min(fleet.nodes, key=lambda node: (node.state.rank, not node.trend.worse), default=None)
     tone = TONES[NodeState.UNPROVEN] if worst is None else _tone_of(worst)
     return _rendered(
         "node.html",
@@ -127,8 +94,7 @@ def node_page(name: str, fleet: Fleet) -> str:
         title=one_line(name, 120),
         tone=_worse_of(tone) if fleet.problems else tone,
         said=one_line(said, 500),
-        about=_many(sum(node.count for node in nodes), "gate")
-        + f"; {_many(len(nodes), 'machine')} had this name",
+        about=f"{counted(sum(node.count for node in nodes), 'gate')}; {counted(len(nodes), 'machine')} had this name",
         nodes=[_section(node, fleet) for node in nodes],
     )
 
@@ -154,16 +120,12 @@ def _tone(fleet: Fleet) -> str:
         return "fail"
     if not states or fleet.problems or states & {NodeState.CANNOT_TELL, NodeState.UNPROVEN}:
         return "unknown"
-    return "warn" if NodeState.DOUBTFUL in states or any(node.worse for node in fleet.nodes) else "pass"
+    return "warn" if NodeState.DOUBTFUL in states or any(node.trend.worse for node in fleet.nodes) else "pass"
 
 
 def _tone_of(node: FleetNode) -> str:
     """A machine that gets worse is not shown as one that is well, although it is proven."""
-    return "warn" if node.state is NodeState.PROVEN and node.worse else TONES[node.state]
-
-
-def _label(node: FleetNode) -> str:
-    return f"{node.state.value}, gets worse" if node.worse else node.state.value
+    return "warn" if node.state is NodeState.PROVEN and node.trend.worse else TONES[node.state]
 
 
 def _worse_of(tone: str) -> str:
@@ -171,46 +133,43 @@ def _worse_of(tone: str) -> str:
     return "unknown" if tone == "pass" else tone
 
 
-def _row(node: FleetNode, link_of: LinkOf) -> Row:
-    proven = node.state is NodeState.PROVEN and node.last_proof is not None
-    return Row(
-        one_line(node.name, 120),
-        one_line(node.cluster, 63),
-        _label(node),
-        _tone_of(node),
-        f"{node.last_proof.measured_at:.0f}" if proven and node.last_proof else "",
-        one_line(proof_words(node), 120),
-        _signs(node),
-        link_of(node.gates[-1].gate_id) if node.gates else "",
-        tuple(_few(open_words(node))),
-        tuple(_few(worse_words(node))),
-        tuple(one_line(change_words(one), 200) for one in node.changes[-1:]),
-        tuple(one_line(act_words(act), 200) for act in node.acts[-1:]),
-        one_line(scheduler_words(node), 200),
-    )
+def _head(node: FleetNode) -> dict[str, object]:
+    """What both pages show of a machine."""
+    return {
+        "name": one_line(node.name, 120),
+        "cluster": one_line(node.cluster, 63),
+        "state": f"{node.state.value}, gets worse" if node.trend.worse else node.state.value,
+        "tone": _tone_of(node),
+        "signs": _signs(node),
+    }
 
 
-def _section(node: FleetNode, fleet: Fleet) -> Section:
-    parts = tuple(
-        (title, tuple(one_line(line, 500) for line in lines)) for title, lines in node_parts(node, fleet)
-    )
-    return Section(
-        one_line(node.name, 120), one_line(node.cluster, 63), _label(node), _tone_of(node), _signs(node), parts,
-        panels(node.moves, node.growing, still(node.courses)),
-    )  # fmt: skip
+def _row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
+    """One machine of the table; `at` is when it was proven (Unix time), "" unless it is proven now."""
+    proof = node.last_proof if node.state is NodeState.PROVEN else None
+    lists = {
+        "open": open_words(node),
+        "worse": worse_words(node.trend),
+        "changed": [change_words(one) for one in node.trend.changes[-1:]],
+        "acts": [act_words(act) for act in node.acts[-1:]],
+    }
+    return {
+        **_head(node),
+        "at": f"{proof.measured_at:.0f}" if proof else "",
+        "proof": one_line(proof_words(node), 120),
+        "link": link_of(node.gates[-1].gate_id) if node.gates else "",
+        "scheduler": one_line(scheduler_words(node), 200),
+        **{name: [one_line(line, 240) for line in few(lines, LINES)] for name, lines in lists.items()},
+    }
+
+
+def _section(node: FleetNode, fleet: Fleet) -> dict[str, object]:
+    """One machine on its own page."""
+    parts = [(title, [one_line(line, 500) for line in lines]) for title, lines in node_parts(node, fleet)]
+    return {**_head(node), "parts": parts, "numbers": numbers_of_machine(node.trend)}
 
 
 def _signs(node: FleetNode) -> tuple[tuple[str, str], ...]:
     """The last gates as signs: those that follow each other and are alike in one."""
     standings = [mark.standing for mark in node.gates[-STRIP:]]
     return tuple((SIGN_TONES[one], SIGNS[one] * len(list(some))) for one, some in groupby(standings))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _few(lines: Sequence[str]) -> Iterator[str]:
-    yield from (one_line(line, 240) for line in lines[:LINES])
-    if len(lines) > LINES:
-        yield f"and {len(lines) - LINES} more"

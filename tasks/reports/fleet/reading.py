@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,6 @@ from tasks.text.inert import one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
-# Longer than most machines are out for a repair.
-SEEN_S = 90 * 24 * HOUR_S
 # The back end that knows no scheduler.
 LOG = "log"
 # Of each machine so many of the newest acts.
@@ -39,10 +36,9 @@ def read_fleet(
     node: str = "",
     engine: tuple[str, Machines] | None = None,
     whole: bool = True,
-    seen_s: float = SEEN_S,
 ) -> Fleet:
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
-    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`, `seen_s` as in `fleet_of`. Raises
+    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`. Raises
     StoreError.
     """
     found = listed(store, index(), whole)
@@ -51,7 +47,7 @@ def read_fleet(
     acts = _acts(store, cluster, node, problems)
     rows = None if engine is None else _rows(engine, acts, problems)
     mine = [record for record in found.records if cluster in (None, record.cluster)]
-    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, bool(node), math.inf if node else seen_s)
+    made = fleet_of(known.history, mine, now, fresh_s, acts, rows, bool(node))
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
 

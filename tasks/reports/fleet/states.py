@@ -7,11 +7,9 @@ Nothing is closed by age, and no proof is used when it is older than the reader 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from checks.judge.trend.degradation import Motion
 from checks.judge.trend.model import Machine as TrendMachine
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import follow
@@ -19,11 +17,21 @@ from checks.model import LINK, Cause, Level
 from checks.value_types import natural
 from tasks.machines.base import Service
 from tasks.remediation.model import Act
-from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, SchedulerDifference, StillOpen
+from tasks.reports.fleet.model import (
+    NO_TREND,
+    SEEN_S,
+    Fleet,
+    FleetNode,
+    GateMark,
+    NodeState,
+    SchedulerDifference,
+    StillOpen,
+)
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
 from tasks.store.history import moment
 from tasks.store.node_rows import (
     NEWEST,
+    GateNodes,
     KeyNames,
     NodeFinding,
     NodeHistory,
@@ -36,7 +44,6 @@ from tasks.store.node_rows import (
 from tasks.store.records import KeptFinding, Record, findings_line, is_measurement
 
 HOUR_S = 3600.0
-STRIP = 30
 # A proof that is in the future by more than clocks usually differ has no known age.
 AHEAD_S = 300.0
 
@@ -45,8 +52,7 @@ AHEAD_S = 300.0
 class _Row:
     """What one gate says of the machine, the checks that it measured on it, and what it found of the cluster as a whole."""
 
-    judged_at: str
-    gate_id: str
+    mark: GateMark
     node: NodeRow
     checks: tuple[str, ...]
     of_cluster: tuple[KeptFinding, ...]
@@ -54,12 +60,11 @@ class _Row:
 
 @dataclass
 class _Known:
-    """What is known of one machine before it is judged."""
+    """What is known of one machine before it is judged; everything is in the order of time."""
 
-    trend: TrendMachine | None = None
+    trend: TrendMachine = NO_TREND
     totals: list[NodeTotal] = field(default_factory=list)
     findings: list[NodeFinding] = field(default_factory=list)
-    marks: list[GateMark] = field(default_factory=list)
     rows: list[_Row] = field(default_factory=list)
 
     @property
@@ -76,17 +81,15 @@ def fleet_of(
     fresh_s: float,
     acts: Mapping[tuple[str, str], Sequence[Act]] | None = None,
     rows: Mapping[str, MachineRow] | None = None,
-    every_point: bool = False,
-    seen_s: float = math.inf,
+    one_name: bool = False,
 ) -> Fleet:
     """The fleet at `now` (Unix time); a proof is fresh for `fresh_s`. `acts` are by cluster and node, `rows` are what the engine of
-    the one cluster shows, by node; None if it was not asked. A machine that no gate has named for `seen_s` counts for nothing.
+    the one cluster shows, by node; None if it was not asked. A machine that no gate has named for SEEN_S counts for nothing, unless
+    this is about `one_name`; then all numbers have their points.
     """
-    made = follow([gate.numbers for gate in history.gates], every_point)
-    known = _machines(history, made)
-    owners: dict[tuple[str, str], _Known] = {}
-    for one in sorted(known, key=lambda one: one.last):
-        owners[one.last[1:]] = one
+    trend = follow([gate.numbers for gate in history.gates], one_name)
+    known = _machines(history, trend)
+    owners = {one.last[1:]: one for one in sorted(known, key=lambda one: one.last)}
     of_gates = {(record.cluster, record.judged_at): record for record in records}
     nodes: list[FleetNode] = []
     replaced: list[FleetNode] = []
@@ -98,63 +101,45 @@ def fleet_of(
             replaced.append(node)
             continue
         node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
-        named = moment(last)
-        (unseen if named is not None and now - named > seen_s else nodes).append(node)
-    groups = {
-        one.name: moving
-        for one in made.machines
-        if not one.places and (moving := tuple(c for c in one.courses if c.moves))
-    }
-    return Fleet(
-        tuple(sorted(nodes, key=_turn)), tuple(sorted(replaced, key=_turn)), groups, made.fleet, made.series,
-        made.gates_a_month, len(records), now, fresh_s, unseen=tuple(sorted(unseen, key=_turn)), seen_s=seen_s,
-    )  # fmt: skip
+        is_unseen = not one_name and now - (moment(last) or now) > SEEN_S
+        (unseen if is_unseen else nodes).append(node)
+    nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
+    return Fleet(tuple(nodes), tuple(replaced), trend, len(records), now, fresh_s, unseen=tuple(unseen))
 
 
-def _machines(history: NodeHistory, made: Trend) -> list[_Known]:
+def _machines(history: NodeHistory, trend: Trend) -> list[_Known]:
     """Each machine with its totals, findings and gates. A node without a report belongs to the machine that had its name last."""
     name_of = KeyNames()
-    names: dict[tuple[str, str], tuple[str, str]] = {}
-    marks: dict[tuple[str, str], GateMark] = {}
-    rows: dict[tuple[str, str], _Row] = {}
-    for gate in history.gates:
-        for row in gate.nodes:
-            at = (gate.gate_id, row.node)
-            rows[at] = _Row(gate.judged_at, gate.gate_id, row, gate.checks[row.checks], gate.cluster_findings)
-            names[at] = (gate.cluster, name_of(NodeKey(gate.cluster, row.node, row.identity)))
-            marks[at] = GateMark(
-                gate.gate_id,
-                row.node,
-                gate.judged_at,
-                row.measured_at,
-                row.standing,
-                gate.profile,
-                gate.policy,
-                finding=_why(row) if row.standing is Standing.CONDEMNED else "",
-            )
+    rows = {
+        (gate.gate_id, row.node): (name_of(NodeKey(gate.cluster, row.node, row.identity)), _row(gate, row))
+        for gate in history.gates
+        for row in gate.nodes
+    }
     of_key: dict[str, _Known] = {}
-    for machine in (one for one in made.machines if one.places):
+    for machine in (one for one in trend.machines if one.places):
         one = _Known(machine)
         for place in machine.places:
-            of_key.setdefault(names[place][1], one)
-    keys = {name_of(total.key): total.key for total in history.totals}
+            of_key.setdefault(rows[place][0], one)
     bearers: dict[tuple[str, str], _Known] = {}
-    for total in history.totals:  # in the order of time
-        owner = of_key.get(name_of(total.key))
-        if owner is not None:
-            bearers[total.key.cluster, total.key.node] = owner
-    for name, key in keys.items():
-        if name not in of_key:
-            # A report without a usable time, or none at all.
-            of_key[name] = bearers.setdefault((key.cluster, key.node), _Known())
     for total in history.totals:
-        of_key[name_of(total.key)].totals.append(total)
+        if owner := of_key.get(name_of(total.key)):
+            bearers[total.key.cluster, total.key.node] = owner
+    for total in history.totals:
+        bearer = bearers.setdefault((total.key.cluster, total.key.node), _Known())
+        of_key.setdefault(name_of(total.key), bearer).totals.append(total)
     for finding in history.findings:
         of_key[name_of(finding.key)].findings.append(finding)
-    for at, mark in marks.items():
-        of_key[names[at][1]].marks.append(mark)
-        of_key[names[at][1]].rows.append(rows[at])
+    for name, row in rows.values():
+        of_key[name].rows.append(row)
     return list({id(one): one for one in of_key.values()}.values())
+
+
+def _row(gate: GateNodes, row: NodeRow) -> _Row:
+    why = _why(row) if row.standing is Standing.CONDEMNED else ""
+    mark = GateMark(
+        gate.gate_id, row.node, gate.judged_at, row.measured_at, row.standing, gate.profile, gate.policy, finding=why
+    )  # fmt: skip
+    return _Row(mark, row, gate.checks[row.checks], gate.cluster_findings)
 
 
 def _why(row: NodeRow) -> str:
@@ -165,30 +150,16 @@ def _why(row: NodeRow) -> str:
 
 def _node(one: _Known, records: Mapping[tuple[str, str], Record], now: float, fresh_s: float) -> FleetNode:
     _, cluster, name = one.last
-    marks = sorted(one.marks, key=lambda mark: (mark.judged_at, mark.gate_id))
+    marks = tuple(row.mark for row in one.rows)
     found = tuple(_still_open(one))
     proof = _proof(one, marks, records)
     age = None if proof is None else now - proof.measured_at
-    trend = one.trend
-    looked = max(
-        (mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL), default=0.0
-    )
-    fresh = age is not None and -AHEAD_S <= age <= fresh_s
-    node = FleetNode(
-        name, cluster, trend.known_by if trend else "its name alone", _state(marks[-1].standing, found, fresh),
-        tuple(marks), sum(total.count for total in one.totals), proof, age, looked, found,
-    )  # fmt: skip
-    node = replace(node, doubts=_doubts(one, found)) if node.state is NodeState.DOUBTFUL else node
-    if trend is None:
-        return node
-    return replace(
-        node,
-        courses=trend.courses,
-        growing=trend.growing,
-        gone=trend.gone,
-        changes=trend.changes,
-        steady=sum(course.motion is Motion.STEADY for course in trend.courses),
-        unknown=sum(course.motion is Motion.UNKNOWN for course in trend.courses),
+    looks = [mark.measured_at for mark in marks if mark.standing is not Standing.CANNOT_TELL]
+    state = _state(marks[-1].standing, found, age is not None and -AHEAD_S <= age <= fresh_s)
+    doubts = _doubts(one, found) if state is NodeState.DOUBTFUL else ()
+    count = sum(total.count for total in one.totals)
+    return FleetNode(
+        name, cluster, state, marks, count, proof, age, max(looks, default=0.0), found, doubts, one.trend
     )
 
 
@@ -204,7 +175,7 @@ def _state(last: Standing, found: Sequence[StillOpen], fresh: bool) -> NodeState
 
 def _doubts(known: _Known, found: Sequence[StillOpen]) -> tuple[Cause, ...]:
     """The causes of what makes a machine doubtful: what is open about it, and failures of the whole cluster in its last gate."""
-    newest = max(known.rows, key=lambda row: (row.judged_at, row.gate_id))
+    newest = known.rows[-1]
     own = [one.finding for one in found if not is_accepted_gap(one.finding)]
     of_all = newest.of_cluster if newest.node.standing is Standing.DOUBTFUL else ()
     return tuple(sorted({one.cause for one in (*own, *(one for one in of_all if one.level is Level.FAIL))}))
@@ -249,14 +220,14 @@ def _dated(one: NodeFinding, known: _Known) -> StillOpen:
     """The finding with the beginning of the unbroken row of gates that found it. Of a machine with more gates than are kept in full
     only the newest ones are looked at, between which none is missing.
     """
-    newest_first = sorted(known.rows, key=lambda row: (row.judged_at, row.gate_id), reverse=True)
+    newest_first = known.rows[::-1]
     complete = len(newest_first) >= sum(total.count for total in known.totals)
     begun, at_least = (one.judged_at, one.gate_id), not complete
     for row in newest_first if complete else newest_first[:NEWEST]:
-        if row.judged_at > one.judged_at:
+        if row.mark.judged_at > one.judged_at:
             continue
         if any(_kind(found) == _kind(one.finding) for found in row.node.findings):
-            begun = (row.judged_at, row.gate_id)
+            begun = (row.mark.judged_at, row.mark.gate_id)
         elif _answers(row, one.finding):
             at_least = False
             break
@@ -314,4 +285,4 @@ def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> 
 def _turn(node: FleetNode) -> tuple[object, ...]:
     """The worst first: by state, then what gets worse, then what was proven longest ago."""
     age = float("inf") if node.proof_age_s is None else node.proof_age_s
-    return node.state.rank, not node.differs, not node.worse, -age, node.cluster, natural(node.name)
+    return node.state.rank, not node.differs, not node.trend.worse, -age, node.cluster, natural(node.name)

@@ -12,13 +12,14 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
-from tasks.render.trend_text import course_text, fleet_course_text, growth_text, spark
-from tasks.reports.fleet.model import Fleet, FleetNode, GateMark, NodeState, StillOpen
+from tasks.render.trend_text import budget_text, course_text, moved_document, moved_text, worse_words
+from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
 from tasks.store.history import moment
 from tasks.store.node_rows import Standing
-from tasks.store.records import finding_sentence, is_missing, missing_count
+from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
+from tasks.text.words import aligned, counted, few, listed
 
 # One sign per gate of the strip, so that it can be read without colours.
 SIGNS = {
@@ -29,80 +30,65 @@ STRIP, NAMED = 30, 20
 NONE = "-"
 MISSING = ANSWER_WORDS[Answer.CANNOT_TELL]
 COLUMNS = (
-    "node",
-    "cluster",
-    "state",
-    "last proof",
-    "last gates",
-    "open",
-    "gets worse",
-    "changed",
-    "scheduler",
-)
+    "node", "cluster", "state", "last proof", "last gates", "open", "gets worse", "changed", "scheduler",
+)  # fmt: skip
+# What ends a state.
+ADVICE = {
+    NodeState.CONDEMNED: "repair or replace the machine. A gate that measures the check of the finding without it closes the finding.",
+    NodeState.CANNOT_TELL: "run the gate again. The report of the last gate says what is missing.",
+    NodeState.DOUBTFUL: "set right what the finding names (the report of its gate has the remedy), and run the gate. A gate that "
+    "measures its check without finding it again closes the finding.",
+    NodeState.UNPROVEN: "run a gate on the machine.",
+}
 
 
 def answer_line(fleet: Fleet) -> str:
     """The answer: "62 of 64 nodes proven within 24 h; 1 condemned; 1 unproven (the last proof is 9 d old)"."""
-    many = len(fleet.nodes)
-    gone = (
-        f"; {len(fleet.unseen)} more not named by any gate for {span(fleet.seen_s)}" if fleet.unseen else ""
-    )
-    if not many:
+    gone = f"; {len(fleet.unseen)} more not named by any gate for {span(SEEN_S)}" if fleet.unseen else ""
+    if not fleet.nodes:
         return "No node is known" + gone + _incomplete(fleet)
-    parts = [
-        f"{fleet.count(NodeState.PROVEN)} of {many} node{'' if many == 1 else 's'} proven within {span(fleet.fresh_s)}"
-    ]
-    for state in (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL):
-        if fleet.count(state):
-            parts.append(f"{fleet.count(state)} {state.value}")
+    nodes = counted(len(fleet.nodes), "node")
+    parts = [f"{fleet.count(NodeState.PROVEN)} of {nodes} proven within {span(fleet.fresh_s)}"]
+    states = (NodeState.CONDEMNED, NodeState.CANNOT_TELL, NodeState.DOUBTFUL)
+    parts += [f"{fleet.count(state)} {state.value}" for state in states if fleet.count(state)]
     parts += _unproven(fleet)
-    worse = sum(node.worse for node in fleet.nodes)
-    parts += [f"{worse} get{'s' if worse == 1 else ''} worse"] if worse else []
-    differ = sum(node.differs is not None for node in fleet.nodes)
-    parts += [f"{differ} differ{'s' if differ == 1 else ''} from the scheduler"] if differ else []
+    counts = {
+        "get{} worse": sum(node.trend.worse for node in fleet.nodes),
+        "differ{} from the scheduler": sum(node.differs is not None for node in fleet.nodes),
+    }
+    parts += [f"{count} {verb.format('s' if count == 1 else '')}" for verb, count in counts.items() if count]
     return "; ".join(parts) + gone + _incomplete(fleet)
 
 
 def moved_line(fleet: Fleet) -> str:
     """What all machines do, or reach together; "" if nothing moved."""
-    parts = [fleet_course_text(one) for one in fleet.moved[:1]]
-    more = len(fleet.moved) - 1
-    parts += [f"{more} more number{'' if more == 1 else 's'}"] if more > 0 else []
-    said = f"The fleet moved: {', and '.join(parts)}. No machine is named for that." if parts else ""
-    groups = [f"{name}: {course.check} {course.what} {course_text(course)}" for name, courses in fleet.groups.items()
-              for course in courses[:1]]  # fmt: skip
-    return " ".join([*([said] if said else []), *(f"{line}." for line in groups[:3])])
+    groups = [
+        f"{name}: {one[0].check} {one[0].what} {course_text(one[0])}." for name, one in fleet.groups.items()
+    ]
+    return " ".join([*filter(None, [moved_text(fleet.trend)]), *groups[:3]])
 
 
 def budget_line(fleet: Fleet) -> str:
     """How often a healthy machine is named; "" where no number has enough gates to be compared."""
-    if not fleet.series:
-        return ""
-    return (
-        f"Of what is said to get worse, at most {FALSE_NAMES_A_MONTH:g} machine a month is expected to be healthy "
-        f"({fleet.series:,} numbers compared, {fleet.gates_a_month:.0f} gates a month)."
-    )
+    return budget_text(fleet.trend) if fleet.trend.series else ""
 
 
-def doubt_line(nodes: Sequence[FleetNode]) -> str:
-    """Why findings about the configuration make nodes doubtful, and what ends that; "" where they make none so."""
-    found = [one_line(node.name, 60) for node in nodes if Cause.CONFIGURATION in node.doubts]
-    if not found:
-        return ""
-    several = len(found) > 1
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    who = f"{', '.join(found[:NAMED])}{more} {'are' if several else 'is'} doubtful"
-    where = "nodes" if several else "node"
-    return (
-        f"{who} because of a finding with cause CONFIGURATION. {CONFIGURATION} Set right what it names (the report of its gate has "
-        f"the remedy), and run the gate: the first one that measures the check on the {where} without finding it again closes it."
-    )
+def advice_lines(nodes: Sequence[FleetNode]) -> list[str]:
+    """What to do about the machines that are not proven, one line for each state."""
+    lines = []
+    for state, words in ADVICE.items():
+        mine = [node for node in nodes if node.state is state]
+        causes = sorted({cause for node in mine for cause in node.doubts})
+        because = f" ({listed([f'cause {cause.value}' for cause in causes])})" if causes else ""
+        means = f" {CONFIGURATION}" if Cause.CONFIGURATION in causes else ""
+        lines += [f"{state.value}{because}: {words}{means}"] if mine else []
+    return lines
 
 
 def fleet_code(fleet: Fleet) -> int:
     """1 where a machine is condemned or gets worse; else 3 unless every machine is proven and everything could be read; else 0."""
-    moved = fleet.groups or any(one.worse for one in fleet.moved)
-    if fleet.count(NodeState.CONDEMNED) or moved or any(node.worse for node in fleet.nodes):
+    moved = fleet.groups or any(one.worse for one in fleet.trend.fleet)
+    if fleet.count(NodeState.CONDEMNED) or moved or any(node.trend.worse for node in fleet.nodes):
         return int(Exit.NO_GO)
     whole = fleet.nodes and fleet.count(NodeState.PROVEN) == len(fleet.nodes)
     return int(Exit.GO if whole and not fleet.problems and fleet.asked is not False else Exit.CANNOT_TELL)
@@ -110,33 +96,18 @@ def fleet_code(fleet: Fleet) -> int:
 
 def fleet_text(fleet: Fleet) -> str:
     """The answer first, then one line per machine, the worst first."""
-    lines = [answer_line(fleet)]
-    lines += [moved] if (moved := moved_line(fleet)) else []
+    lines = [answer_line(fleet), *filter(None, [moved_line(fleet)])]
     if fleet.nodes:
-        cells = [COLUMNS, *(_cells(node, fleet) for node in fleet.nodes)]
-        shown = [
-            place
-            for place, name in enumerate(COLUMNS)
-            if place in (0, 2) or any(row[place] != NONE for row in cells[1:])
-        ]
-        widths = {place: max(len(row[place]) for row in cells) for place in shown}
-        lines += [
-            "",
-            *("  ".join(row[place].ljust(widths[place]) for place in shown).rstrip() for row in cells),
-        ]
-        lines += ["", LEGEND]
-        lines += [why] if (why := doubt_line(fleet.nodes)) else []
-    lines += [budget_line(fleet)] if fleet.series else []
+        columns = list(zip(COLUMNS, *(_cells(node, fleet) for node in fleet.nodes), strict=True))
+        told = [one for one in columns if one[0] in ("node", "state") or set(one[1:]) != {NONE}]
+        lines += ["", *aligned(list(zip(*told, strict=True))), "", LEGEND, *advice_lines(fleet.nodes)]
+    lines += filter(None, [budget_line(fleet)])
     if fleet.unseen:
-        named = ", ".join(one_line(node.name, 60) for node in fleet.unseen[:NAMED])
-        more = f" and {len(fleet.unseen) - NAMED} more" if len(fleet.unseen) > NAMED else ""
-        lines.append(f"Not named by any gate for {span(fleet.seen_s)}: {named}{more}")
-    gone = len(fleet.replaced)
-    lines += (
-        [f"{gone} machine{' was' if gone == 1 else 's were'} replaced: another one has the name now."]
-        if gone
-        else []
-    )
+        named = listed([one_line(node.name, 60) for node in fleet.unseen])
+        lines.append(f"Not named by any gate for {span(SEEN_S)}: {named}")
+    if gone := len(fleet.replaced):
+        were = "machine was" if gone == 1 else "machines were"
+        lines.append(f"{gone} {were} replaced: another one has the name now.")
     return "\n".join(map(clean, lines)) + "\n"
 
 
@@ -144,35 +115,29 @@ def node_text(node: FleetNode, fleet: Fleet) -> str:
     """One machine with everything that is kept of it."""
     of_cluster = f" of {one_line(node.cluster, 63)}" if node.cluster else ""
     lines = [f"{one_line(node.name, 120)}{of_cluster}: {state_words(node)}"]
-    lines.append(
-        f"{node.count} gate{'' if node.count == 1 else 's'}, known by {node.known_by}; {strip(node)}"
-    )
+    lines.append(f"{counted(node.count, 'gate')}, known by {node.trend.known_by}; {strip(node)}")
     for title, some in node_parts(node, fleet):
         lines += ["", f"{title}:", *(f"  {one_line(line, 500)}" for line in some)]
     return "\n".join([*lines, "", LEGEND]) + "\n"
 
 
 def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]:
-    """The parts of a machine's page that are lists of lines."""
-    if node.open:
-        yield "Open findings", open_words(node)
-    if why := doubt_line([node]):
-        yield "Why it is doubtful", [why]
-    worse = worse_words(node)
-    if worse:
-        more = [f"and {len(worse) - NAMED} more"] if len(worse) > NAMED else []
-        yield "Gets worse", [*worse[:NAMED], *more]
-    if node.changes:
-        yield "Changed", [change_words(one) for one in reversed(node.changes[-NAMED:])]
-    if node.acts:
-        yield "Acts", [act_words(one) for one in reversed(node.acts)]
-    if node.engine is not None or node.differs is not None:
-        yield "Scheduler", [scheduler_words(node)]
-    yield "Gates", [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])]
-    yield (
-        "Numbers",
-        [f"{node.steady} steady, {len(node.moves)} worse; of {node.unknown} more nobody can tell yet"],
-    )
+    """The parts of a machine's page that are lists of lines; one without a line is left out."""
+    trend = node.trend
+    engine = node.engine is not None or node.differs is not None
+    parts = {
+        "Open findings": open_words(node),
+        "What to do": advice_lines([node]),
+        "Gets worse": few(worse_words(trend)),
+        "Changed": [change_words(one) for one in reversed(trend.changes[-NAMED:])],
+        "Acts": [act_words(one) for one in reversed(node.acts)],
+        "Scheduler": [scheduler_words(node)] if engine else [],
+        "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])],
+        "Numbers": [
+            f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared"
+        ],
+    }
+    yield from ((title, lines) for title, lines in parts.items() if lines)
 
 
 def fleet_document(fleet: Fleet) -> dict[str, object]:
@@ -186,11 +151,11 @@ def fleet_document(fleet: Fleet) -> dict[str, object]:
         "nodes": [node_document(node) for node in fleet.nodes],
         "replaced": [node_document(node) for node in fleet.replaced],
         "unseen": [node_document(node) for node in fleet.unseen],
-        "moved": [{**_table(one), "worse": one.worse} for one in fleet.moved],
+        "moved": moved_document(fleet.trend),
         "groups": {name: plain(courses) for name, courses in fleet.groups.items()},
-        "series": fleet.series,
+        "series": fleet.trend.series,
         "gates": fleet.gates,
-        "gates_a_month": round(fleet.gates_a_month, 3),
+        "gates_a_month": round(fleet.trend.gates_a_month, 3),
         "false_names_a_month": FALSE_NAMES_A_MONTH,
         "scheduler_answered": fleet.asked,
         "problems": list(fleet.problems),
@@ -199,10 +164,11 @@ def fleet_document(fleet: Fleet) -> dict[str, object]:
 
 def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
     """One machine as JSON; `whole` adds all its gates and the course of every number."""
+    trend, engine = node.trend, node.engine
     return {
         "name": node.name,
         "cluster": node.cluster,
-        "known_by": node.known_by,
+        "known_by": trend.known_by,
         "state": node.state.name.lower(),
         "last_proof": plain(node.last_proof),
         "proof_age_s": None if node.proof_age_s is None else round(node.proof_age_s, 1),
@@ -211,20 +177,24 @@ def node_document(node: FleetNode, whole: bool = False) -> dict[str, object]:
         "strip": strip(node),
         "open": plain(node.open),
         "doubts": plain(node.doubts),
-        "moves": [_table(one) for one in (node.courses if whole else node.moves)],
-        "growing": plain(node.growing),
-        "gone": list(node.gone),
-        "steady": node.steady,
-        "unknown": node.unknown,
-        "changes": plain(node.changes),
+        "moves": plain(trend.courses if whole else trend.degrading),
+        "growing": plain(trend.growing),
+        "gone": list(trend.gone),
+        "steady": trend.steady,
+        "unknown": trend.unknown,
+        "changes": plain(trend.changes),
         "acts": plain(node.acts),
         "ours": node.ours.name.lower() if node.ours else None,
-        "scheduler": None
-        if node.engine is None
-        else {"service": node.engine.service.value, "words": node.engine.words, "who": node.engine.who},
+        "scheduler": engine and {"service": engine.service.value, "words": engine.words, "who": engine.who},
         "differs": node.differs.value if node.differs else None,
         **({"marks": plain(node.gates)} if whole else {}),
     }
+
+
+def state_line(node: FleetNode) -> str:
+    """ "condemned; proven 9 d ago by gate g (deep); FAIL ..."."""
+    more = open_words(node) or worse_words(node.trend)
+    return "; ".join([state_words(node), *more[:1]])
 
 
 def state_words(node: FleetNode) -> str:
@@ -252,14 +222,11 @@ def strip(node: FleetNode) -> str:
     return "".join(SIGNS[mark.standing] for mark in node.gates[-STRIP:])
 
 
-def finding_words(one: StillOpen) -> str:
-    """A finding as a sentence, with the first gate of the unbroken row that found it, and the last one."""
-    return f"{_head(one)}: {finding_sentence(one.finding)} ({_since(one)})"
-
-
 def open_words(node: FleetNode) -> list[str]:
-    """The open findings, one line each; what one gate could not measure of the machine is one line."""
-    return [finding_words(some[0]) if len(some) == 1 else _missing_words(some) for some in _open(node)]
+    """The open findings, one line each, with the first gate of the unbroken row that found it, and the last one; what one gate could
+    not measure of the machine is one line.
+    """
+    return [_open_line(some) for some in _open(node)]
 
 
 def _open(node: FleetNode) -> list[tuple[StillOpen, ...]]:
@@ -270,34 +237,15 @@ def _open(node: FleetNode) -> list[tuple[StillOpen, ...]]:
     return [tuple(some) for some in found.values()]
 
 
-def _missing_words(some: Sequence[StillOpen]) -> str:
-    """ "CANNOT TELL 10 checks (20 results), first collective.all_gather: node-1, rank 2: not measured (since ...)"."""
-    first = min(some, key=lambda one: (one.since, not one.at_least))
-    return f"{MISSING} {_count_words(some)}, first {some[0].finding.check}: {finding_sentence(some[0].finding)} ({_since(first)})"
-
-
-def _count_words(some: Sequence[StillOpen]) -> str:
-    return missing_count(len({one.finding.check for one in some}), len(some))
-
-
-def _head(one: StillOpen) -> str:
-    finding = one.finding
+def _open_line(some: Sequence[StillOpen]) -> str:
+    finding, first = some[0].finding, min(some, key=lambda one: (one.since, not one.at_least))
     word = MISSING if is_missing(finding) else f"{finding.level.value} {finding.cause.value}"
-    return f"{word} {finding.check}"
-
-
-def _since(one: StillOpen) -> str:
-    since = f"{'at least since' if one.at_least else 'since'} {one.since}, {one.since_gate_id}"
-    return since + ("" if one.gate_id == one.since_gate_id else f"; last seen {one.last_seen}, {one.gate_id}")
-
-
-def worse_words(node: FleetNode) -> list[str]:
-    """What gets worse of the machine."""
-    return [
-        *(f"{c.check} {c.what} {spark(c.points)} {course_text(c)}" for c in node.moves),
-        *(f"{g.check} {g.metric} {spark(g.points)} {growth_text(g)}" for g in node.growing),
-        *node.gone,
-    ]
+    words = f"{word} {finding.check}: {finding_sentence(finding)}"
+    if len(some) > 1:
+        words = findings_line([one.finding for one in some])
+    since = f"{'at least since' if first.at_least else 'since'} {first.since}, {first.since_gate_id}"
+    last = "" if first.gate_id == first.since_gate_id else f"; last seen {first.last_seen}, {first.gate_id}"
+    return f"{words} ({since}{last})"
 
 
 def change_words(one: IdentityChange) -> str:
@@ -351,30 +299,27 @@ def _incomplete(fleet: Fleet) -> str:
     silent = fleet.asked is False
     many = len(fleet.problems) - silent
     parts = ["the scheduler did not answer"] if silent else []
-    parts += [f"{many} thing{'' if many == 1 else 's'} could not be read"] if many else []
+    parts += [f"{counted(many, 'thing')} could not be read"] if many else []
     return f"; NOT COMPLETE: {' and '.join(parts)}" if parts else ""
 
 
 def _cells(node: FleetNode, fleet: Fleet) -> tuple[str, ...]:
-    found = _open(node)
-    worst = sorted(found, key=lambda some: (-some[0].finding.level.rank, is_missing(some[0].finding)))[:1]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    worse = worse_words(node)
+    found = sorted(_open(node), key=lambda some: (-some[0].finding.level.rank, is_missing(some[0].finding)))
     return (
         one_line(node.name, 60),
         one_line(node.cluster, 40) or NONE,
         node.state.value,
         proof_words(node),
         strip(node) or NONE,
-        _short([f"{_open_cell(some)}{more}" for some in worst]),
-        _short(
-            [one_line(worse[0], 100) + (f" and {len(worse) - 1} more" if len(worse) > 1 else "")]
-            if worse
-            else []
-        ),
-        _short([one_line(change_words(one), 80) for one in node.changes[-1:]]),
+        _first([_open_cell(some) for some in found]),
+        _first([one_line(one, 100) for one in worse_words(node.trend)]),
+        one_line(change_words(node.trend.changes[-1]), 80) if node.trend.changes else NONE,
         one_line(scheduler_words(node), 100) if fleet.asked else NONE,
     )
+
+
+def _first(texts: Sequence[str]) -> str:
+    return " ".join(few(texts, 1)) or NONE
 
 
 def _open_cell(some: Sequence[StillOpen]) -> str:
@@ -384,12 +329,3 @@ def _open_cell(some: Sequence[StillOpen]) -> str:
         return f"{finding.level.value} {finding.check}"
     checks = len({one.finding.check for one in some})
     return f"{MISSING} {finding.check if checks == 1 else f'{checks} checks'}"
-
-
-def _short(texts: Sequence[str]) -> str:
-    return texts[0] if texts else NONE
-
-
-def _table(value: object) -> dict[str, object]:
-    table = plain(value)
-    return table if isinstance(table, dict) else {}

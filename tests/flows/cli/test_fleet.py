@@ -22,8 +22,13 @@ from tests.tasks.reports.machines.test_rows import act
 ATTACK = "<script>alert(1)</script>\x1b[31m"
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 Captured = pytest.CaptureFixture[str]
-# A proof of a test is a year old.
-LONG = ("--fresh", "900000", "--unseen", "40000")
+LONG = ("--fresh", "1500")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands run two months after the gates."""
+    monkeypatch.setattr("flows.cli.fleet.time.time", lambda: FIRST_S + 60 * 86400.0)
 
 
 @pytest.fixture
@@ -58,7 +63,7 @@ def test_the_answer_comes_first_and_a_page_is_written(
 
     assert 1 == main(["fleet", str(store.root), *LONG, "--html", str(page)])
     out, err = capsys.readouterr()
-    assert out.startswith("2 of 3 nodes proven within 37500 d; 1 condemned\n")
+    assert out.startswith("2 of 3 nodes proven within 62 d; 1 condemned\n")
     assert ["node-1", "node-0", "node-2"] == [line.split()[0] for line in out.splitlines()[3:6]]
     assert "++X" in out and "FAIL collective.all_reduce" in out and "" == err
     text = page.read_text()
@@ -70,7 +75,7 @@ def test_the_answer_comes_first_and_a_page_is_written(
 
 def test_old_proofs_are_not_proven(store: FolderStore, capsys: Captured) -> None:
     """The gates were long ago: exit code 1 for the condemned node, and nobody is green."""
-    assert 1 == main(["fleet", str(store.root), "--format", "json", *LONG[2:]])
+    assert 1 == main(["fleet", str(store.root), "--format", "json"])
     document = json.loads(capsys.readouterr().out)
 
     assert {"proven": 0, "unproven": 2, "condemned": 1, "cannot_tell": 0, "doubtful": 0} == document["counts"]
@@ -84,7 +89,7 @@ def test_a_healthy_fleet_is_0_and_a_stale_one_3(tmp_path: Path, capsys: Captured
 
     assert 0 == main(["fleet", str(made.root), *LONG])
     assert capsys.readouterr().out.startswith("2 of 2 nodes proven")
-    assert 3 == main(["fleet", str(made.root), "--fresh", "1", *LONG[2:]])
+    assert 3 == main(["fleet", str(made.root), "--fresh", "1"])
     assert capsys.readouterr().out.startswith(
         "0 of 2 nodes proven within 1 h; 2 unproven (the oldest proof is "
     )
@@ -159,7 +164,7 @@ def test_why_a_node_was_condemned_is_said_after_the_finding_is_closed(
 ) -> None:
     """A later gate measured the check without it: the finding is open no more, and its X still has a reason."""
     keep(store, 3, replace(healthy(3, 2), measured_at="2025-11-24T08:00:00Z"))
-    main(["history", str(store.root), "node-1", *LONG[:2]])
+    main(["history", str(store.root), "node-1", *LONG])
     out = capsys.readouterr().out
 
     assert "Open findings" not in out and "++X+" in out
@@ -174,7 +179,7 @@ def test_one_node_over_time(store: FolderStore, tmp_path: Path, capsys: Captured
     """Its gates, its findings, its acts and its page; as JSON with every number."""
     Records(store, "c").create(replace(act(Rung.FENCE, at=1000.0), node="node-1", cluster="c"))
 
-    assert 1 == main(["history", str(store.root), "node-1", *LONG[:2], "--html", str(tmp_path / "n.html")])
+    assert 1 == main(["history", str(store.root), "node-1", *LONG, "--html", str(tmp_path / "n.html")])
     out = capsys.readouterr().out
     assert out.startswith("node-1 of c: condemned; proven ")
     assert "Open findings:\n  FAIL HARDWARE collective.all_reduce: node-1, rank 3 computes wrong sums" in out
@@ -226,7 +231,7 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsy
     )
     assert 1 == main(["fleet", file, "--cluster", "c", *LONG])
     assert "2 of 3 nodes proven" in capsys.readouterr().out
-    assert 0 == main(["history", file, "node-1", *LONG[:2]])
+    assert 0 == main(["history", file, "node-1", *LONG])
     out, err = capsys.readouterr()
     assert 1 == out.count("node-1 of ") and f"prelaunch history {store.root} node-1" in err
     assert 2 == main(["history", file, "node-2"])
@@ -234,7 +239,7 @@ def test_a_gate_file_means_its_cluster(store: FolderStore, tmp_path: Path, capsy
         f"cluster other has no node 'node-2'. Another cluster of its store has: prelaunch history {store.root} node-2"
         in capsys.readouterr().err
     )
-    assert 1 == main(["history", str(store.root), "node-1", *LONG[:2]])
+    assert 1 == main(["history", str(store.root), "node-1", *LONG])
     assert 2 == capsys.readouterr().out.count("node-1 of ")
 
 

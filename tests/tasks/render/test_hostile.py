@@ -25,8 +25,7 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tasks.render.trend_page import trend_page
-from tasks.render.trend_text import trend_markdown, trend_text
+from tasks.render.trend_text import trend_text
 from tasks.reports.explain import explanation_text
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 
@@ -111,7 +110,7 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
         seen = trend([DatedReport(one, digest(dump(one)), POLICY) for one in days])
-        made |= {"trend": trend_text(seen), "trend.md": trend_markdown(seen), "trend.html": trend_page(seen)}
+        made["trend"] = trend_text(seen)
     return made
 
 

@@ -11,13 +11,13 @@ from tasks.render.html import html
 from tasks.reports.fleet.model import NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
-from tasks.reports.fleet.text import fleet_text, node_document, node_text
+from tasks.reports.fleet.text import advice_lines, fleet_text, node_document, node_text
 from tasks.store.node_rows import Standing
 from tests.sample_reports import healthy, verdict_of, with_metric, wrong_sums
-from tests.tasks.reports.fleet.test_states import CLOCK, GEMM, fleet, gate, node, only
+from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, GEMM, fleet, gate, node, only
 
 MEANS = "It is about how nodes are set up, or what else ran on them, and proves nothing about their hardware."
-WHY = f"is doubtful because of a finding with cause CONFIGURATION. {MEANS} Set right what it names"
+WHY = "doubtful (cause CONFIGURATION): set right what the finding names"
 
 
 def test_it_is_said_until_the_check_passes() -> None:
@@ -27,8 +27,8 @@ def test_it_is_said_until_the_check_passes() -> None:
     bad = next(one for one in found.nodes if one.name == "a")
 
     assert (Cause.CONFIGURATION,) == bad.doubts and ["CONFIGURATION"] == node_document(bad)["doubts"]
-    assert f"a {WHY}" in fleet_text(found) and f"a {WHY}" in fleet_page(found, str)
-    assert f"Why it is doubtful:\n  a {WHY}" in node_text(bad, found) and f"a {WHY}" in node_page("a", found)
+    pages = fleet_text(found), fleet_page(found, str), node_text(bad, found), node_page("a", found)
+    assert all(WHY in page and MEANS in page for page in pages) and f"What to do:\n  {WHY}" in pages[2]
     assert not any(one.doubts for one in healed.nodes)
     assert "CONFIGURATION" not in fleet_page(healed, str) + fleet_text(healed)
 
@@ -39,7 +39,7 @@ def test_a_failure_of_the_whole_cluster_is_a_reason_too() -> None:
     rows = (node("a", Standing.DOUBTFUL), node("b", Standing.DOUBTFUL))
     found = fleet(replace(gate(HOUR_S, *rows), cluster_findings=(uneven,)))
 
-    assert "a, b are doubtful because of a finding with cause CONFIGURATION." in fleet_text(found)
+    assert WHY in fleet_text(found)
 
 
 @pytest.mark.parametrize("cause", [Cause.HARDWARE, Cause.APPLICATION])
@@ -51,6 +51,17 @@ def test_a_doubt_of_another_cause_is_no_doubt_about_the_configuration(cause: Cau
     assert NodeState.DOUBTFUL is only(other).state and (cause,) == only(other).doubts
     assert () == only(condemned).doubts
     assert not any("cause CONFIGURATION" in fleet_text(found) for found in (other, condemned))
+
+
+def test_each_state_but_proven_says_what_to_do() -> None:
+    """One line for each that a node is in."""
+    silent = gate(HOUR_S, node("d", Standing.CANNOT_TELL, [replace(CLOCK, subject="d")], None), node("a"))
+    found = fleet(gate(9 * DAY_S, node("c")), gate(2 * HOUR_S, node("b", Standing.CONDEMNED, [GEMM])), silent)
+
+    assert ["condemned", "cannot tell", "unproven"] == [
+        line.partition(":")[0] for line in advice_lines(found.nodes)
+    ]
+    assert [] == advice_lines(fleet(gate(HOUR_S, node("a"))).nodes)
 
 
 def test_the_report_says_it_below_its_findings() -> None:

@@ -184,8 +184,9 @@ def test_numbers_that_move_are_counted_and_named() -> None:
         next(one for one in found.nodes if one.name == name) for name in ("node-0000", "node-0003")
     )
 
-    assert (37, 0, 0) == (len(slow.moves), slow.steady, slow.unknown)
-    assert (0, 37, 0) == (len(other.moves), other.steady, other.unknown)
+    assert [(37, 0, 0), (0, 37, 0)] == [
+        (len(one.degrading), one.steady, one.unknown) for one in (slow.trend, other.trend)
+    ]
     assert ["all together (a group)"] == list(found.groups)
     assert "all together (a group): area.check0 value_gbps" in fleet_text(found)
     assert "1 gets worse" in answer_line(found) and 1 == fleet_code(found)
@@ -247,9 +248,8 @@ def test_one_name_in_two_clusters_is_two_machines() -> None:
 
 def test_a_machine_that_no_gate_names_any_more_is_counted_apart() -> None:
     """It is in the first line, and neither proven nor a reason to refuse for ever; a day earlier it still is one."""
-    gates = (gate(100 * DAY_S, node("old", Standing.CONDEMNED, [GEMM])), gate(HOUR_S, node("a")))
-    found = fleet_of(history_of(gates), (), NOW, DAY_S, seen_s=90 * DAY_S)
-    before = fleet_of(history_of(gates), (), NOW, DAY_S, seen_s=101 * DAY_S)
+    old, new = node("old", Standing.CONDEMNED, [GEMM]), gate(HOUR_S, node("a"))
+    found, before = fleet(gate(91 * DAY_S, old), new), fleet(gate(89 * DAY_S, old), new)
 
     assert (["a"], ["old"], 0) == (
         [one.name for one in found.nodes],
@@ -273,7 +273,7 @@ def test_a_driver_that_changed_is_named() -> None:
     """With the gate that first had it."""
     found = only(fleet(gate(2 * HOUR_S, node("a")), gate(HOUR_S, node("a", driver="580"))))
 
-    assert [("driver", "570", "580")] == [(one.what, one.before, one.after) for one in found.changes]
+    assert [("driver", "570", "580")] == [(one.what, one.before, one.after) for one in found.trend.changes]
 
 
 def machine(service: Service) -> MachineRow:

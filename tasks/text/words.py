@@ -1,0 +1,32 @@
+"""Counts, short lists and tables of cells as text (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NAMED = 20
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def few(texts: Sequence[str], most: int = NAMED, where: str = "") -> list[str]:
+    """The first of them, with a last text that says how many there are more."""
+    more = [f"and {len(texts) - most} more{where}"] if len(texts) > most else []
+    return [*texts[:most], *more]
+
+
+def listed(names: Sequence[str], most: int = NAMED) -> str:
+    """ "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row, its cells below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
