@@ -13,7 +13,7 @@ from checks.judge.baseline.model import Baseline, digest_of
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
-from tasks.reports.baseline import cases_of, learn_from_cases, read_baseline, require_free, write_baseline
+from tasks.reports.baseline import learned, read_baseline, reports_of, require_free, write_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import InputError, policy_of
@@ -76,7 +76,7 @@ def _learn(arguments: argparse.Namespace) -> int:
     except NoReports as error:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
-    cases, bad = cases_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
+    reports, bad = reports_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
     again = ("baseline", "learn", "STORE", "--out", str(arguments.out))
     for note in cluster_notes(arguments.reports, arguments.cluster, *again):
         write_stderr(f"prelaunch: {note}")
@@ -90,7 +90,7 @@ def _learn(arguments: argparse.Namespace) -> int:
             bad[0].file,
             f"it is not a report of Prelaunch: {bad[0].reason}. Leave it out, or measure again.",
         )
-    made = learn_from_cases(cases)
+    made = learned(reports)
     if not any(group.bands for group in made.groups):
         if arguments.format == "text":
             write_stdout(baseline_text(made))

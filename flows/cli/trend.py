@@ -12,10 +12,10 @@ from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.replay import failed
 from tasks.render.trend_text import trend_document, trend_text
-from tasks.reports.baseline import UnreadableReport
+from tasks.reports.baseline import UnreadableReport, reports_of
 from tasks.reports.read import DEFAULT, InputError, policy_of
 from tasks.reports.store_argument import cluster_notes, typed_store
-from tasks.reports.trend import dated_of, kept_trend, trend_code
+from tasks.reports.trend import kept_trend, trend_code
 from tasks.store.base import StoreError
 
 
@@ -78,5 +78,5 @@ def _followed(arguments: argparse.Namespace) -> tuple[Trend, list[UnreadableRepo
     )
     if kept is not None:
         return kept, [], kept.reports
-    dated, bad = dated_of(arguments.reports, policy, arguments.cluster)
+    dated, bad = reports_of(arguments.reports, policy, arguments.cluster)
     return trend(dated), bad, len(dated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from checks.documents.report import load as load_report
 from checks.facts.builtin import builtin
 from checks.judge.baseline.learn import ReportCase, learn
 from checks.judge.baseline.model import BASELINE_BYTES, Baseline, dump, load
+from checks.judge.trend.numbers import DatedReport
 from checks.judge.verdict import decide
-from checks.model import Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import document_kind
@@ -30,13 +30,13 @@ class UnreadableReport:
     reason: str
 
 
-def cases_of(
+def reports_of(
     files: Sequence[str], policy: Policy | None, cluster: str | None = None
-) -> tuple[list[ReportCase], list[UnreadableReport]]:
-    """Each report with its verdict, and what is no report; without a policy by that of the gate file, or else the shipped one of its
+) -> tuple[list[DatedReport], list[UnreadableReport]]:
+    """Each report with its policy, and what is no report; without a policy that of the gate file, or else the shipped one of its
     type. `cluster` as in `inputs_of`. Raises InputError for what is not there, StoreError.
     """
-    cases: list[ReportCase] = []
+    found: list[DatedReport] = []
     bad: list[UnreadableReport] = []
     for one in inputs_of(files, cluster):
         try:
@@ -44,20 +44,16 @@ def cases_of(
         except DecodeError as error:
             bad.append(UnreadableReport(one.name, not_a_report(one.data, error)))
             continue
-        rules = rules_for(report, policy or policy_of(one.policy))
-        verdict = decide(report, rules, builtin(), report_digest=digest(one.data))
-        cases.append(ReportCase(report, verdict, rules))
-    return cases, bad
+        declared = report.declared
+        rules = policy or policy_of(one.policy) or default_policy_of(declared.instance_type, declared)[0]
+        found.append(DatedReport(report, digest(one.data), rules))
+    return found, bad
 
 
-def rules_for(report: Report, policy: Policy | None) -> Policy:
-    """The policy, or the shipped one of the report's type. Raises InputError."""
-    return policy or default_policy_of(report.declared.instance_type, report.declared)[0]
-
-
-def learn_from_cases(cases: Sequence[ReportCase]) -> Baseline:
-    """Learn a baseline from the reports."""
-    return learn(cases)
+def learned(reports: Iterable[DatedReport]) -> Baseline:
+    """The baseline of these reports."""
+    verdicts = ((one, decide(one.report, one.policy, builtin(), report_digest=one.digest)) for one in reports)
+    return learn([ReportCase(one.report, verdict, one.policy) for one, verdict in verdicts])
 
 
 def read_baseline(path: Path) -> Baseline:

@@ -7,10 +7,11 @@ result, so that nobody takes a short history for the complete one. The command a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from checks.documents.report import digest, load
+from checks.documents.report import load
 from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
@@ -22,23 +23,18 @@ from checks.value_types import DecodeError
 from tasks.render.changes import Changes, Found, JudgedInputs, changes, inputs
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
-from tasks.reports.baseline import UnreadableReport, rules_for
+from tasks.reports.baseline import UnreadableReport
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.links import fleet_link
-from tasks.reports.read import not_a_report, policy_of
-from tasks.reports.store_argument import chosen_cluster, inputs_of, is_store, open_named_store, require_gates
-from tasks.store import records
+from tasks.reports.store_argument import chosen_cluster, is_store, open_named_store, require_gates
 from tasks.store.base import Store, StoreError
-from tasks.store.history import Listed, known_nodes, listed, rebuild_command
-from tasks.store.index import Index, IndexFailed
+from tasks.store.history import Listed, known_nodes, listed
+from tasks.store.index import Index
 from tasks.store.layout import html_key
-from tasks.store.open import identity
-from tasks.store.records import KeptFinding, Record, stamped_at
+from tasks.store.records import KeptFinding, Record
 from tasks.text.inert import browsable, one_line
 
 GATES = 20
-# Records that the index lacks are read one by one: of so many at most.
-UNINDEXED = 60
 REPORT_BYTES, SECONDS = 32 << 20, 5.0
 Clock = Callable[[], float]
 # How gates ended of which the answer does not say it, by their ids. Raises StoreError.
@@ -81,51 +77,46 @@ def past_of(
     what a store holds or refuses.
     """
     until = clock() + SECONDS
-    problems: list[str] = []
     try:
-        found = _records(store, index, problems)
+        found = listed(store, index, whole=False)
     except StoreError as error:
-        said = one_line(f"Earlier gates could not be read: {error}", 400)
-        return Past(problems=(said,), unknown=said)
-    mine = [record for record in found if record.cluster == this.cluster]
+        reason = one_line(f"Earlier gates could not be read: {error}", 400)
+        return Past(problems=(reason,), unknown=reason)
+    problems = [*found.problems, *filter(None, [found.index_problem])]
+    mine = [record for record in found.records if record.cluster == this.cluster]
     # Of gates that were judged within one second this one is the last, which its id does not say.
     mine.sort(key=lambda record: (record.judged_at, record.gate_id == this.gate_id, record.gate_id))
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
     changed = _changes(store, mine, this, problems, lambda: clock() > until)
-    marks = _marks(store, mine[-GATES:], ends, until - clock(), problems)
+    newest = mine[-GATES:]
+    marks: Mapping[str, EndMark] = {}
+    with _named(problems, "How earlier gates ended", "read"):
+        marks = limited(max(until - clock(), 0.0), lambda: ends(store, [record.gate_id for record in newest]))
     gates = tuple(
         PastGate(
-            r.gate_id,
-            r.judged_at,
-            r.answer,
-            r.finding,
-            r.gate_id == this.gate_id,
-            page_link(store, r.gate_id),
-            marks.get(r.gate_id),
+            r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id, page_link(store, r.gate_id), marks.get(r.gate_id)
         )
-        for r in mine[-GATES:]
-    )
+        for r in newest
+    )  # fmt: skip
     compared = _compared(store, index, mine, this, problems, until - clock())
-    made = compared.trend
-    few = too_few(made.reports)
+    trend = compared.trend
+    lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
-        gates, len(mine) - len(gates), numbers_of(made), made.reports,
-        tuple(one_line(line, 400) for line in (*problems, *([few] if few else []))), changed,
+        gates, len(mine) - len(gates), numbers_of(trend), trend.reports, tuple(one_line(line, 400) for line in lines), changed,
         fleet_link(store, this.cluster), compared.earlier, compared.unknown,
     )  # fmt: skip
 
 
-def _marks(
-    store: Store, shown: Sequence[Record], ends: Ends, seconds: float, problems: list[str]
-) -> Mapping[str, EndMark]:
+@contextmanager
+def _named(problems: list[str], what: str, done: str) -> Iterator[None]:
+    """What takes too long, or cannot be read, is a problem and no error."""
     try:
-        return limited(max(seconds, 0.0), lambda: ends(store, [record.gate_id for record in shown]))
+        yield
     except TimeoutError:
-        problems.append("How earlier gates ended was not read, because it would have taken too long.")
+        problems.append(f"{what} could not be {done}, because it would have taken too long.")
     except StoreError as error:
-        problems.append(f"How earlier gates ended could not be read: {error}")
-    return {}
+        problems.append(f"{what} could not be {done}: {error}")
 
 
 def page_link(store: Store, gate_id: str) -> str:
@@ -180,30 +171,6 @@ def _found(findings: Sequence[KeptFinding]) -> Found:
     )
 
 
-def _records(store: Store, index: Index, problems: list[str]) -> list[Record]:
-    """Which there are, the store says; what they say, the index, and of the newest that it lacks the store again."""
-    ids = records.recorded(store)
-    try:
-        rows = {record.gate_id: record for record in index.rows(identity(store))} if ids else {}
-    except (IndexFailed, StoreError) as error:
-        rows = {}
-        problems.append(f"The index of verdicts could not be read: {error}")
-    missing = sorted((i for i in ids if i not in rows), key=lambda i: (stamped_at(i) or 0.0, i), reverse=True)
-    if len(missing) > UNINDEXED:
-        problems.append(
-            f"{len(missing) - UNINDEXED} older gates are not in the index: {rebuild_command(store)}"
-        )
-    found = [rows[gate_id] for gate_id in ids if gate_id in rows]
-    for gate_id in missing[:UNINDEXED]:
-        try:
-            record = records.read(store, gate_id)
-        except DecodeError as error:
-            problems.append(f"The record of {gate_id} cannot be read: {error}")
-            continue
-        found += [record] if record is not None else []
-    return found
-
-
 def _compared(
     store: Store,
     index: Index,
@@ -222,24 +189,19 @@ def _compared(
         return _Compared(follow([own]))
     last_go = next((one.gate_id for one in reversed(earlier) if one.answer is Answer.GO), "")
 
-    def made() -> tuple[_Compared, tuple[str, ...]]:
+    def work() -> tuple[_Compared, tuple[str, ...]]:
         known = known_nodes(store, index, Listed(tuple(earlier), ()), this.cluster)
         gates = [gate for gate in known.history.gates if gate.gate_id in ids]
         trend = follow([*(gate.numbers for gate in gates), own])
         found = earlier_findings(this.findings, this.gate_id, gates, last_go, machines_in(trend))
         return _Compared(trend, found), known.problems
 
-    try:
-        found, said = limited(max(seconds, 0.0), made)
-    except TimeoutError:
-        problems.append("Earlier gates were not compared, because it would have taken too long.")
-        return _Compared(follow([own]), unknown=problems[-1])
-    except StoreError as error:
-        problems.append(f"Earlier gates could not be compared: {error}")
-        return _Compared(follow([own]), unknown=problems[-1])
-    more = f" ({len(said) - 1} more gates are not compared either)" if len(said) > 1 else ""
-    problems += [f"{said[0]}{more}"] if said else []
-    return found
+    with _named(problems, "Earlier gates", "compared"):
+        found, unread = limited(max(seconds, 0.0), work)
+        more = f" ({len(unread) - 1} more gates are not compared either)" if len(unread) > 1 else ""
+        problems += [f"{unread[0]}{more}"] if unread else []
+        return found
+    return _Compared(follow([own]), unknown=problems[-1])
 
 
 def kept_trend(argument: str, asked: str | None = None) -> Trend | None:
@@ -256,23 +218,6 @@ def kept_trend(argument: str, asked: str | None = None) -> Trend | None:
     found = listed(named.store, index)
     known = known_nodes(named.store, index, found, chosen_cluster(named, asked))
     return None if known.problems else follow([gate.numbers for gate in known.history.gates])
-
-
-def dated_of(
-    files: Sequence[str], policy: Policy | None, cluster: str | None = None
-) -> tuple[list[DatedReport], list[UnreadableReport]]:
-    """The reports, and what is none; policy and cluster as in `cases_of`. Raises InputError for what is not there, StoreError."""
-    dated: list[DatedReport] = []
-    bad: list[UnreadableReport] = []
-    for one in inputs_of(files, cluster):
-        try:
-            report = load(one.data)
-        except DecodeError as error:
-            bad.append(UnreadableReport(one.name, not_a_report(one.data, error)))
-            continue
-        rules = rules_for(report, policy or policy_of(one.policy))
-        dated.append(DatedReport(report, digest(one.data), rules))
-    return dated, bad
 
 
 def trend_code(trend: Trend, bad: Sequence[UnreadableReport]) -> int:

@@ -8,15 +8,16 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from checks.documents.report import digest, load
 from checks.model import Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.store import node_rows, records
-from tasks.store import records as verdictfile
 from tasks.store.base import Store, StoreUnwritable
-from tasks.store.index import Index, IndexFailed
+from tasks.store.index import Index, IndexFailed, history_of
 from tasks.store.layout import (
     GATES,
     RECORDS,
@@ -27,9 +28,15 @@ from tasks.store.layout import (
     report_key,
     verdict_key,
 )
-from tasks.store.node_rows import GateNodes, NodeHistory, history_of, with_nodes
+from tasks.store.node_rows import GateNodes, NodeHistory
 from tasks.store.open import identity
-from tasks.store.records import Record, record_of, stamped_at
+from tasks.store.records import KeptVerdict, Record, record_of, stamped_at
+
+T = TypeVar("T")
+
+
+class _Lost(Exception):
+    """What the store keeps of a gate is not enough; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +88,31 @@ def kept_gates(store: Store, also: Iterable[str] = ()) -> dict[str, list[str]]:
 
 
 def listed(store: Store, index: Index, whole: bool = True) -> Listed:
-    """All verdicts. Which there are, the store says; rows that the index lacks are read there, and entered. Unless `whole`, nobody
-    looks for gates without a record, which takes long where a store is far away. Raises StoreError.
+    """All verdicts. Which there are, the store says; rows that the index lacks are read there, and entered. Unless `whole`, only the
+    newest UNINDEXED of them are read, and nobody looks for gates without a record, which takes long where a store is far away. Raises
+    StoreError.
     """
     ids = records.recorded(store)
-    name, rows, said = _indexed(store, index) if ids else ("", {}, "")
+    name, rows, index_problem = _indexed(store, index) if ids else ("", {}, "")
     problems: list[str] = []
-    missing = list(_read(store, (gate_id for gate_id in ids if gate_id not in rows), problems))
+    lacking = sorted((one for one in ids if one not in rows), key=lambda one: (stamped_at(one) or 0.0, one))
+    if not whole and len(lacking) > UNINDEXED:
+        older = len(lacking) - UNINDEXED
+        problems.append(f"{older} older gates are not in the index: {rebuild_command(store)}")
+        lacking = lacking[older:]
+    missing = list(_read(store, lacking, problems))
     gates = kept_gates(store) if whole else {}
     problems += _without_record(store, gates, set(ids))
     unjudged = tuple(
         one for one, keys in gates.items() if outcome_key(one) in keys and verdict_key(one) not in keys
     )
-    if missing and not said:
+    if missing and not index_problem:
         try:
             index.write(name, missing)
         except IndexFailed as error:
-            said = str(error)
+            index_problem = str(error)
     found = [*(rows[gate_id] for gate_id in ids if gate_id in rows), *missing]
-    return Listed(tuple(sorted(found, key=_turn)), tuple(problems), said, unjudged)
+    return Listed(tuple(sorted(found, key=_turn)), tuple(problems), index_problem, unjudged)
 
 
 def known_nodes(
@@ -119,9 +132,8 @@ def known_nodes(
         return KnownNodes(index.nodes(name, cluster, node), tuple(problems), found.index_problem)
     except (IndexFailed, StoreUnwritable) as error:  # who may only read may read
         problems = list(found.problems)
-        gates = list(_nodes_of(store, own, problems))
-        mine = [with_nodes(gate, {node}) if node else gate for gate in gates]
-        return KnownNodes(history_of(mine), tuple(problems), found.index_problem or str(error))
+        history = history_of(_nodes_of(store, own, problems), cluster, node)
+        return KnownNodes(history, tuple(problems), found.index_problem or str(error))
 
 
 def known_names(store: Store, index: Index) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -137,19 +149,27 @@ def rebuild(store: Store, index: Index, policy_of: PolicyOf) -> Rebuilt:
     gates, ids = kept_gates(store), set(records.recorded(store))
     problems: list[str] = []
     found = list(_read(store, sorted(ids), problems))
-    made = [_derived(store, gate_id, keys, problems) for gate_id, keys in gates.items() if gate_id not in ids]
-    new = [record for record in made if record is not None]
+    problems += [
+        f"{record.gate_id}: its report is gone ({store.place(record.report)})"
+        for record in found
+        if record.report not in gates.get(record.gate_id, ())
+    ]
+    # A gate that ended before it judged has logs and an outcome, and neither report nor verdict.
+    cut = [
+        one
+        for one, keys in gates.items()
+        if {report_key(one), verdict_key(one)} & set(keys) and one not in ids
+    ]
+    new = [record for one in cut if (record := _named(problems, one, partial(_derived, store, one)))]
     for record in new:
         records.keep(store, record)
-    for record in found:
-        if record.report not in gates.get(record.gate_id, ()):
-            problems.append(f"{record.gate_id}: its report is gone ({store.place(record.report)})")
-    own = [record for record in (*found, *new) if not record.reused]
     written: list[str] = []
 
     def nodes() -> Iterator[GateNodes]:
-        for record in own:
-            rows = _rows_of_nodes(store, record, policy_of, problems)
+        for record in (*found, *new):
+            if record.reused:
+                continue
+            rows = _named(problems, record.gate_id, partial(_rows_of_nodes, store, record, policy_of))
             if rows is not None:
                 written.append(record.gate_id)
                 yield rows
@@ -203,26 +223,35 @@ def _read(store: Store, gate_ids: Iterator[str] | list[str], problems: list[str]
             yield found
 
 
-def _derived(store: Store, gate_id: str, keys: list[str], problems: list[str]) -> Record | None:
-    """A record made from what is left of a gate; None if it judged nothing or was cut short, which is reported."""
-    if report_key(gate_id) not in keys and verdict_key(gate_id) not in keys:
-        return None  # a gate that ended before it judged: logs, an outcome
-    data, kept = store.get(report_key(gate_id)), store.get(verdict_key(gate_id))
-    if data is None or kept is None:
-        problems.append(f"{gate_id}: it has no {'report' if data is None else 'verdict'}: it was cut short")
-        return None
+def _named(problems: list[str], gate_id: str, work: Callable[[], T]) -> T | None:
+    """The result, or None and a problem that names the gate."""
     try:
-        verdict, report = verdictfile.load(kept), load(data)
-    except DecodeError as error:
+        return work()
+    except _Lost as error:
         problems.append(f"{gate_id}: {error}")
         return None
+
+
+def _judged(store: Store, gate_id: str, key: str) -> tuple[Report, KeptVerdict]:
+    """The report under the key and the verdict that was made of it. Raises _Lost where they are not both there."""
+    data, verdict_data = store.get(key), store.get(verdict_key(gate_id))
+    if data is None or verdict_data is None:
+        raise _Lost(f"it has no {'report' if data is None else 'verdict'}: it was cut short")
+    try:
+        verdict, report = records.load(verdict_data), load(data)
+    except DecodeError as error:
+        raise _Lost(str(error)) from error
     if verdict.digests.report != digest(data):
-        problems.append(f"{gate_id}: its report is not the one that its verdict was made of")
-        return None
+        raise _Lost("its report is not the one that its verdict was made of")
+    return report, verdict
+
+
+def _derived(store: Store, gate_id: str) -> Record:
+    """A record made from what is left of a gate. Raises _Lost."""
+    report, verdict = _judged(store, gate_id, report_key(gate_id))
     when = stamped_at(gate_id) or moment(report.measured_at)
     if when is None:
-        problems.append(f"{gate_id}: when it was judged is not known")
-        return None
+        raise _Lost("when it was judged is not known")
     return record_of(gate_id, report, verdict, report_key(gate_id), when)
 
 
@@ -252,37 +281,21 @@ def _nodes_of(store: Store, own: Iterable[Record], problems: list[str]) -> Itera
         yield rows
 
 
-def _rows_of_nodes(
-    store: Store, record: Record, policy_of: PolicyOf, problems: list[str]
-) -> GateNodes | None:
-    """The rows as they were kept, or made from report and verdict. An older version kept none."""
+def _rows_of_nodes(store: Store, record: Record, policy_of: PolicyOf) -> GateNodes:
+    """The rows as they were kept, or made from report and verdict. Raises _Lost."""
     try:
         rows = node_rows.read(store, record.gate_id)
-    except DecodeError as error:
-        problems.append(f"{store.place(nodes_key(record.gate_id))}: {error}; it is made anew")
-        rows = None
+    except DecodeError:
+        rows = None  # it is made anew
     if rows is not None:
         return rows
-    data, verdict_data = store.get(record.report), store.get(verdict_key(record.gate_id))
-    if data is None or verdict_data is None:
-        problems.append(
-            f"{record.gate_id}: its nodes are not known, because its report or its verdict is gone"
-        )
-        return None
     try:
-        report, verdict = load(data), verdictfile.load(verdict_data)
-    except DecodeError as error:
-        problems.append(f"{record.gate_id}: its nodes are not known: {error}")
-        return None
-    policy = policy_of(report) if verdict.digests.report == digest(data) else None
+        report, verdict = _judged(store, record.gate_id, record.report)
+    except _Lost as error:
+        raise _Lost(f"its nodes are not known: {error}") from error
+    policy = policy_of(report)
     if policy is None:
-        why = (
-            "no policy is known for it"
-            if verdict.digests.report == digest(data)
-            else "its report was changed"
-        )
-        problems.append(f"{record.gate_id}: its nodes are not known: {why}")
-        return None
+        raise _Lost("its nodes are not known: no policy is known for it")
     rows = node_rows.rows_of(report, verdict, policy, record.gate_id, record.judged_at, record.cluster)
     node_rows.keep(store, rows)
     return rows

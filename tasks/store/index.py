@@ -169,6 +169,14 @@ class Index:
             return result
 
 
+def history_of(gates: Iterable[GateNodes], cluster: str | None = None, node: str = "") -> NodeHistory:
+    """What these gates say of every node, without a file; `cluster` and `node` as in `Index.nodes`."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _create(connection)
+        _write_nodes(connection, "", tuple(gates))
+        return _Reader(connection, "").history(cluster, node)
+
+
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 

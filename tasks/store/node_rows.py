@@ -264,43 +264,6 @@ class NodeHistory:
     gates: tuple[GateNodes, ...]
 
 
-def history_of(gates: Iterable[GateNodes]) -> NodeHistory:
-    """The history in the rows of all gates: what an index says as well, and faster."""
-    ordered = sorted(gates, key=lambda gate: (gate.judged_at, gate.gate_id))
-    totals: dict[tuple[object, ...], NodeTotal] = {}
-    findings: dict[tuple[object, ...], list[NodeFinding]] = {}
-    rows: dict[str, list[tuple[int, NodeRow]]] = {}
-    name_of = KeyNames()
-    for place, gate in enumerate(ordered):
-        for row in gate.nodes:
-            key = NodeKey(gate.cluster, row.node, row.identity)
-            name = name_of(key)
-            rows.setdefault(name, []).append((place, row))
-            checks = gate.checks[row.checks]
-            had = totals.get((name, row.standing, checks))
-            total = (
-                NodeTotal(key, row.standing, checks, 0, gate.judged_at, gate.judged_at)
-                if had is None
-                else had
-            )
-            totals[name, row.standing, checks] = replace(total, count=total.count + 1, last=gate.judged_at)
-            for finding in row.findings:
-                kind = (name, finding.check, finding.subject, finding.metric, finding.cause)
-                one = NodeFinding(key, gate.gate_id, gate.judged_at, finding)
-                again = [old for old in findings.get(kind, ()) if old.judged_at == gate.judged_at]
-                findings[kind] = [*again, one]
-    kept_rows: dict[int, set[str]] = {}
-    for mine in rows.values():
-        chosen = mine if len(mine) <= NEWEST + FIRST else [*mine[:FIRST], *mine[-NEWEST:]]
-        for place, row in chosen:
-            kept_rows.setdefault(place, set()).add(row.node)
-    return NodeHistory(
-        in_turn(totals.values()),
-        findings_in_turn(one for many in findings.values() for one in many),
-        tuple(with_nodes(ordered[place], names) for place, names in sorted(kept_rows.items())),
-    )  # fmt: skip
-
-
 def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:
     """The gate with these of its nodes alone."""
     if len(names) == len(gate.nodes):

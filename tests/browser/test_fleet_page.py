@@ -15,7 +15,8 @@ from checks.model import Cause, Level
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S, fleet_of
-from tasks.store.node_rows import Standing, history_of
+from tasks.store.index import history_of
+from tasks.store.node_rows import Standing
 from tasks.store.records import KeptFinding
 from tests.browser.test_report_page import ATTACK, CONTRASTS, FLAGS, SCHEMES
 from tests.tasks.reports.fleet.test_states import CLOCK, DAY_S, GEMM, NOW, SILENT, gate, node

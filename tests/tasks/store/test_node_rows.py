@@ -19,14 +19,13 @@ from checks.value_types import DecodeError
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, rebuild
-from tasks.store.index import FILE, Index
+from tasks.store.index import FILE, Index, history_of
 from tasks.store.layout import nodes_key, report_key
 from tasks.store.node_rows import (
     FIRST,
     NEWEST,
     GateNodes,
     Standing,
-    history_of,
     is_accepted_gap,
     rows_of,
 )
@@ -255,6 +254,8 @@ def test_of_many_gates_the_newest_and_the_first_are_read(index: Index, tmp_path:
     assert [("node-0", many), ("node-1", 22), ("node-1", many - 22)] == sorted(
         (total.key.node, total.count) for total in found.totals
     )
+    newest = max(number for number in range(many) if number % 3)
+    assert {f"g{newest:03}"} == {one.gate_id for one in found.findings}
     assert () == index.nodes("d" * 32, "other").totals
     assert () == index.nodes("d" * 32, node="node-7").gates
     assert {"node-1"} == {total.key.node for total in index.nodes("d" * 32, "c", "node-1").totals}

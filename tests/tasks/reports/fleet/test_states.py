@@ -16,7 +16,8 @@ from tasks.reports.fleet.model import Fleet, FleetNode, NodeState, SchedulerDiff
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
 from tasks.reports.machines.rows import MachineRow, OurState
-from tasks.store.node_rows import GateNodes, NodeRow, Standing, history_of
+from tasks.store.index import history_of
+from tasks.store.node_rows import GateNodes, NodeRow, Standing
 from tasks.store.records import KeptFinding
 from tests.benchmarks.fleet_history import made_up
 
