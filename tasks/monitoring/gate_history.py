@@ -1,19 +1,19 @@
 """What the exporter says about the gates in a store: read anew at every scrape, so that nothing in it is older than the store itself.
 
-Only the names of nodes are remembered between scrapes, by the key and digest of the report that has them; a report never changes.
+Only the names of nodes are remembered between scrapes, by the id of their gate, whose nodes never change.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checks.documents.report import digest, load
 from checks.model import Answer
 from checks.value_types import DecodeError
+from tasks.store import node_rows
 from tasks.store.base import Store
 from tasks.store.history import Listed, moment
+from tasks.store.node_rows import Standing
 from tasks.store.records import Record, stamped_at
 
 # Per cluster: the last gate of each gate file declares nodes, and the last so many GOs prove them.
@@ -26,7 +26,7 @@ class ClusterHistory:
     """The gates of one cluster. Times are Unix times; `stages` are seconds by the stage's name.
 
     `declared` are the nodes that the last gate of each gate file declared or named, `proven` is when a GO last measured a node.
-    `unread` counts nodes of these gates whose report is gone, or was written by another version.
+    `unread` counts the nodes of these gates of which nothing is kept, or which another version kept.
     """
 
     cluster: str
@@ -39,42 +39,28 @@ class ClusterHistory:
     unread: int = 0
 
 
-@dataclass(frozen=True)
-class GateNodes:
-    """The nodes that a gate declared or named, and those that it measured."""
-
-    named: tuple[str, ...]
-    measured: tuple[str, ...]
-
-
 @dataclass
 class NodeNames:
-    """The nodes in reports, for as many reports as REMEMBERED."""
+    """The nodes of gates by their ids: those that a gate declared or named, and those of which it had evidence."""
 
     store: Store
-    _known: OrderedDict[tuple[str, str], GateNodes] = field(default_factory=OrderedDict)
+    _known: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
 
-    def of(self, record: Record) -> GateNodes | None:
-        """The nodes of a gate; None if its report is gone, or another version wrote it. Raises StoreError."""
-        key = (record.report, record.digests.report)
-        found = self._known.get(key) or self._read(record)
-        if found is not None:
-            self._known[key] = found
-            self._known.move_to_end(key)
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return found
-
-    def _read(self, record: Record) -> GateNodes | None:
-        data = self.store.get(record.report)
-        if data is None or digest(data) != record.digests.report:
-            return None
-        try:
-            report = load(data)
-        except DecodeError:
-            return None
-        named = dict.fromkeys((*report.declared.node_names, *(node.name for node in report.nodes)))
-        return GateNodes(tuple(named), tuple(node.name for node in report.nodes if node.complete))
+    def of(self, record: Record) -> tuple[list[str], list[str]] | None:
+        """The nodes of a gate; None if they are not kept, or another version kept them. Raises StoreError."""
+        gate_id = record.reused or record.gate_id
+        if gate_id not in self._known:
+            try:
+                rows = node_rows.read(self.store, gate_id)
+            except DecodeError:
+                rows = None
+            if rows is None:
+                return None
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            measured = [row.node for row in rows.nodes if row.standing is not Standing.CANNOT_TELL]
+            self._known[gate_id] = [row.node for row in rows.nodes], measured
+        return self._known[gate_id]
 
 
 def histories(listed: Listed, names: NodeNames) -> Iterator[ClusterHistory]:
@@ -94,7 +80,7 @@ def _history(cluster: str, records: Sequence[Record], names: NodeNames) -> Clust
     known = {gate_id: nodes for gate_id, (_, nodes) in found.items() if nodes is not None}
     proven: dict[str, float] = {}
     for record in proofs:
-        for name in known[record.gate_id].measured if record.gate_id in known else ():
+        for name in known[record.gate_id][1] if record.gate_id in known else ():
             proven[name] = max(_measured_at(record), proven.get(name, 0.0))
     return ClusterHistory(
         cluster,
@@ -102,9 +88,7 @@ def _history(cluster: str, records: Sequence[Record], names: NodeNames) -> Clust
         last,
         _measured_at(last),
         _stages(last),
-        tuple(
-            sorted({name for one in declaring if one.gate_id in known for name in known[one.gate_id].named})
-        ),
+        tuple(sorted({name for one in declaring if one.gate_id in known for name in known[one.gate_id][0]})),
         proven,
         sum(record.nodes for record, nodes in found.values() if nodes is None),
     )

@@ -20,7 +20,7 @@ from tasks.store import records
 from tasks.store.base import StoreUnreachable
 from tasks.store.folder import FolderStore
 from tasks.store.index import FILE, Index
-from tasks.store.layout import record_key, report_key
+from tasks.store.layout import nodes_key, record_key, report_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
 
@@ -253,9 +253,9 @@ def test_a_store_that_refuses_is_no_error_of_ours(kept: Scraped, monkeypatch: py
     assert ["the store cannot be read: s3://b/p does not answer"] == kept.log
 
 
-def test_a_report_that_is_gone_counts_its_nodes_as_left_out(kept: Scraped) -> None:
+def test_nodes_that_are_not_kept_count_as_left_out(kept: Scraped) -> None:
     """They are no nodes that nobody declared."""
-    kept.store.delete(report_key(gate_id(2)))
+    kept.store.delete(nodes_key(gate_id(2)))
     found = kept.series()
 
     assert (1.0, 3.0) == (found["prelaunch_store_readable", ""], found["prelaunch_store_series_omitted", ""])
