@@ -12,12 +12,12 @@ from checks.judge.baseline.learn import LEAST_VALUES
 from checks.judge.baseline.model import Baseline, digest_of
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
+from flows.cli.store_options import add_cluster, add_format, add_reports
 from tasks.reports.baseline import learned, read_baseline, reports_of, require_free, write_baseline
 from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
 from tasks.reports.read import InputError, policy_of
-from tasks.reports.store_argument import NoReports, cluster_notes, policy_notes, require_reports, typed_store
+from tasks.reports.store_argument import NoReports, cluster_notes, policy_notes, require_reports
 from tasks.store.base import StoreError
 
 
@@ -30,32 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "out; they and all outliers are listed. Exit codes: 0 learned, 2 rejected, 3 nothing written: a file is not a "
         "report, or nothing could be learned, 5 the store failed."
     )
-    learn.add_argument(
-        "reports",
-        nargs="+",
-        type=typed_store,
-        metavar="REPORT",
-        help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
-        "a gate file",
-    )
+    add_reports(learn, "decides which nodes are healthy")
     learn.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="where to write the baseline (JSON)"
     )
     learn.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    learn.add_argument(
-        "--policy", type=Path, metavar="FILE",
-        help="policy (TOML or JSON) that decides which nodes are healthy (default: that of the gate file, else the shipped policy "
-        "of the declared type)",
-    )  # fmt: skip
-    learn.add_argument(
-        "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
-    )
+    add_cluster(learn)
     show = actions.add_parser("show", help="print a baseline", allow_abbrev=False)
     show.add_argument("file", type=Path, metavar="FILE", help="a baseline file")
     for action, run_action in ((learn, _learn), (show, _show)):
-        action.add_argument(
-            "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-        )
+        add_format(action)
         action.set_defaults(run_action=run_action)
 
 
@@ -63,10 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Learn or show."""
     try:
         return int(arguments.run_action(arguments))
-    except (InputError, OutputError) as error:
+    except (InputError, OutputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
 
 
 def _learn(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,6 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
 from tasks.render.findings import verdict_json
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code, worst_code
@@ -104,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InputError as error:
             results.append(error)
         except StoreError as error:
-            return failed(arguments.format, error)
+            return report_rejection(arguments.format, error)
     return _show(arguments, results)
 
 

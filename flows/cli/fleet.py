@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING
 from checks.exit_codes import Exit
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
+from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.links import report_links
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
-from tasks.reports.read import DEFAULT, InputError
+from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
     chosen_cluster,
     cluster_note,
     open_named_store,
     require_gates,
-    typed_store,
 )
 from tasks.store.base import StoreError
 from tasks.store.history import kept_gates
@@ -42,10 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names machines of a scheduler, the scheduler's word is beside ours. Exit codes: 0 every node is proven, 1 a node is "
         "condemned or gets worse, 2 rejected, 3 anything else is not known or not fresh, 5 the store, the index or --notify failed."
     )
-    add_store(parser)
-    parser.add_argument(
-        "--cluster", default=None, help="only nodes of this cluster (default: all, or that of the gate file)"
-    )
+    add_store_and_age(parser)
+    add_cluster(parser, "nodes")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
     parser.add_argument(
         "--notify", action="store_true",
@@ -54,19 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store_and_age(parser: argparse.ArgumentParser) -> None:
     """STORE --fresh HOURS --format text|json."""
-    parser.add_argument(
-        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
-        help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
-    )  # fmt: skip
+    add_store(parser)
     parser.add_argument(
         "--fresh", type=_hours, default=FRESH_S, metavar="HOURS",
         help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
     )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,10 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
             title = f"Fleet {cluster}" if cluster else "Fleet"
             keys = {key for some in kept_gates(named.store).values() for key in some}
             write_file(arguments.html, fleet_page(found, report_links(named.store, kept=keys), title))
-    except (InputError, OutputError) as error:
+    except (InputError, OutputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
     if arguments.format == "json":
         write_stdout(json_text({**fleet_document(found), "error": None}))
     else:

@@ -6,11 +6,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from flows.cli.fleet import add_store, read, say_cluster, say_problems
+from flows.cli.fleet import add_store_and_age, read, say_cluster, say_problems
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
 from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.model import Fleet, FleetNode
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "done to it. Every machine that has or had the name is listed. Exit codes: 0 the node is proven, 1 it is condemned or gets "
         "worse, 2 rejected (also: no gate knows the name), 3 anything else is not known or not fresh, 5 the store or the index failed."
     )
-    add_store(parser)
+    add_store_and_age(parser)
     parser.add_argument("node", metavar="NODE", help="the name of the node")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with charts")
 
@@ -54,10 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
             from tasks.reports.fleet.page import node_page
 
             write_file(arguments.html, node_page(arguments.node, found))
-    except (InputError, OutputError) as error:
+    except (InputError, OutputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
     if arguments.format == "json":
         machines = [node_document(node, whole=True) for node in found.nodes]
         earlier = [node_document(node, whole=True) for node in found.replaced]

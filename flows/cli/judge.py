@@ -17,7 +17,6 @@ from flows.cli.output import (
     write_stdout,
 )
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
 from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
@@ -106,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InputError as error:
             results.append(error)
         except StoreError as error:
-            return failed(arguments.format, error)
+            return report_rejection(arguments.format, error)
     return _show(arguments, results)
 
 

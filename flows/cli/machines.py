@@ -14,7 +14,7 @@ from checks.exit_codes import Exit
 from checks.model import NODE_NAME
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
+from flows.cli.store_options import add_format
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError, read_gate_file
@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node", default="", metavar="N",
         help="only this node, with every act: verdict, command, who allowed it, the engine's words, proof",
     )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         acts = _acts(records, arguments.node, problems)
     except StoreError as error:
-        return failed(arguments.format, error)
+        return report_rejection(arguments.format, error)
     if arguments.node:
         found = None if found is None else {key: one for key, one in found.items() if key == arguments.node}
     rows = machine_rows(found, acts, machines)

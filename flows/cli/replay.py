@@ -9,47 +9,37 @@ from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
+from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.baseline import read_baseline
-from tasks.reports.listings import gate_markdown, gate_text
-from tasks.reports.read import DEFAULT, InputError, policy_of
+from tasks.reports.listings import gate_text
+from tasks.reports.read import InputError, policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, gate_row, replay
 from tasks.reports.store_argument import (
     chosen_cluster,
     cluster_note,
     open_named_store,
     require_gates,
-    typed_store,
 )
-from tasks.store.base import StoreError, StoreMissing
+from tasks.store.base import StoreError
 
 SHIPPED = "the shipped one of each report's type"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """STORE --policy FILE --cluster C --baseline FILE --format text|json|markdown."""
+    """STORE --policy FILE --cluster C --baseline FILE --format text|json."""
     parser.description = (
         "Judges every report that a store keeps again, and lists each past verdict that would change and why. "
         "Exit codes: 0 none would change, 1 some would, 2 rejected, 3 something could not be compared (it is named), or "
         "nothing was, 5 the store failed. 3 comes before 1: a list that is not whole proves nothing."
     )
-    parser.add_argument(
-        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
-        help=f"a folder, s3://bucket/prefix, or a gate file that names a store (default {DEFAULT})",
-    )  # fmt: skip
+    add_store(parser)
     parser.add_argument(
         "--policy", type=Path, metavar="NEW",
         help="policy, TOML or JSON (default: that of the gate file, else the current shipped policy of each report's type)",
     )  # fmt: skip
-    parser.add_argument(
-        "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
-    )
+    add_cluster(parser)
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="also compare with this baseline")
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown"),
-        default="text",
-        help="format of stdout (default text)",
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,10 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         policy = policy_of(file)
         baseline = read_baseline(arguments.baseline) if arguments.baseline else None
         require_gates(kept)
-    except InputError as error:
+    except (InputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
     total, rows, seen = ReplayTotals(), list[dict[str, object]](), dict[tuple[object, ...], str]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
     cluster = chosen_cluster(kept, arguments.cluster)
@@ -73,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.format == "json":
                 rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
             else:
-                write_stdout((gate_text if arguments.format == "text" else gate_markdown)(one, seen))
+                write_stdout(gate_text(one, seen))
     except StoreError as error:
-        return failed(arguments.format, error)
+        return report_rejection(arguments.format, error)
     _show_sum(arguments.format, total, rows, by)
     if arguments.policy is None:
         write_stderr(f"policy: {by}")
@@ -83,12 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     if note := cluster_note(kept, arguments.cluster, "replay", "STORE", *own):
         write_stderr(f"prelaunch: {note}")
     return int(_code(total))
-
-
-def failed(form: str, error: StoreError) -> int:
-    """The exit code if the store failed: 2 if there is no such bucket, else that of a service's error."""
-    code = report_rejection(form, InputError("store", str(error)))
-    return code if isinstance(error, StoreMissing) else int(Exit.NO_CAPACITY)
 
 
 def _show_sum(form: str, total: ReplayTotals, rows: list[dict[str, object]], by: str) -> None:
@@ -99,7 +81,7 @@ def _show_sum(form: str, total: ReplayTotals, rows: list[dict[str, object]], by:
         document = {**sums, "gates": rows, "error": None}
         write_stdout(json_text(document))
     else:
-        write_stdout(f"{total.line}\n" if form == "text" else f"\n{total.line}\n")
+        write_stdout(f"{total.line}\n")
     if not total.compared:
         write_stderr("prelaunch: nothing was compared")
 

@@ -14,13 +14,13 @@ from checks.policy import Policy
 from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
+from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.gate.outcome import Decision, Ending
 from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.needed import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
-from tasks.reports.read import DEFAULT, InputError, default_policy_of
+from tasks.reports.read import InputError, default_policy_of
 from tasks.reports.store_argument import (
     NamedStore,
     UnknownNode,
@@ -29,7 +29,6 @@ from tasks.reports.store_argument import (
     open_named_store,
     require_gates,
     require_known_node,
-    typed_store,
 )
 from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, moment, rebuild
@@ -40,7 +39,6 @@ from tasks.store.records import Record, findings_line, load, stamped_at
 from tasks.text.inert import one_line
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
-CLUSTER_HELP = "only {} of this cluster (default: all, or that of the gate file)"
 # Every state that a gate may have seen last: a gate need not wait for the training's end.
 TRAINING_WORDS = {
     JobState.PENDING: "the training was waiting when the gate ended",
@@ -62,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "named, 5 the store or the index failed."
     )
     show = actions.add_parser("list", help="list every verdict, oldest first", allow_abbrev=False)
-    show.add_argument("--cluster", help=CLUSTER_HELP.format("verdicts"))
+    add_cluster(show, "verdicts")
     show.add_argument(
         "--since",
         default="",
@@ -87,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         help="only gates that are older than this number of days",
     )
-    prune.add_argument("--cluster", help=CLUSTER_HELP.format("gates"))
+    add_cluster(prune)
     prune.add_argument("--keep-refused", action="store_true", help="keep every gate whose answer was not GO")
     prune.add_argument(
         "--delete",
@@ -95,12 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="remove the listed gates; without this option nothing is removed",
     )
     for action, run_action in ((show, _list), (index, _index), (prune, _prune)):
-        action.add_argument(
-            "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store, help=f"default {DEFAULT}"
-        )
-        action.add_argument(
-            "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-        )
+        add_store(action)
+        add_format(action)
         action.set_defaults(run_action=run_action)
 
 
@@ -110,10 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         kept = open_named_store(arguments.store)
         require_gates(kept)
         return int(arguments.run_action(arguments, kept))
-    except InputError as error:
+    except (InputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
     except IndexFailed as error:
         if arguments.format == "json":
             write_stdout(json_text(rejection(None, None, str(error))))

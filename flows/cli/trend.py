@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
-from flows.cli.replay import failed
+from flows.cli.store_options import add_cluster, add_format, add_reports
 from tasks.render.trend_text import trend_document, trend_text
 from tasks.reports.baseline import UnreadableReport, reports_of
-from tasks.reports.read import DEFAULT, InputError, policy_of
-from tasks.reports.store_argument import cluster_notes, typed_store
+from tasks.reports.read import InputError, policy_of
+from tasks.reports.store_argument import cluster_notes
 from tasks.reports.trend import kept_trend, trend_code
 from tasks.store.base import StoreError
 
@@ -26,36 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that rise, parts that are gone. Exit codes: 0 nothing gets worse, 1 something does, 3 too few reports to tell, "
         "5 the store failed."
     )
-    parser.add_argument(
-        "reports",
-        nargs="*",
-        default=[DEFAULT],
-        type=typed_store,
-        metavar="REPORT",
-        help="a report, a folder that holds one, - for stdin, or a store with all its reports: a folder, s3://bucket/prefix, or "
-        f"a gate file (default {DEFAULT})",
-    )
-    parser.add_argument(
-        "--policy", type=Path, metavar="FILE",
-        help="policy (TOML or JSON) that says how numbers are compared (default: that of the gate file, else the shipped "
-        "policy of the declared type)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cluster", help="only gates of this cluster (default: all, or that of the gate file)"
-    )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_reports(parser, "says how numbers are compared", "*")
+    add_cluster(parser)
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the trend; exit code 1 if something gets worse, 3 if nobody can tell."""
     try:
         made, bad, count = _followed(arguments)
-    except InputError as error:
+    except (InputError, StoreError) as error:
         return report_rejection(arguments.format, error)
-    except StoreError as error:
-        return failed(arguments.format, error)
     text = json_text(trend_document(made)) if arguments.format == "json" else trend_text(made)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + count} files could not be read"

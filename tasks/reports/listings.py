@@ -16,8 +16,8 @@ from tasks.store.history import moment
 from tasks.store.prune import Pruning
 from tasks.store.records import NUMBER, Record
 from tasks.text.inert import one_line
+from tasks.text.words import aligned, counted, few, listed
 
-NAMED = 20
 # Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3
 DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
@@ -38,8 +38,8 @@ def _lines(baseline: Baseline) -> Iterator[str]:
     reports = len(baseline.reports)
     named = f"Baseline {digest_of(baseline):.16}" if bands else "No baseline"
     yield (
-        f"{named}: {_many(bands, 'band')} in {_many(len(baseline.groups), 'group')}, from "
-        f"{_many(reports, 'report')}, the newest of {baseline.measured_at or 'no time'}, judged by Prelaunch {baseline.engine}"
+        f"{named}: {counted(bands, 'band')} in {counted(len(baseline.groups), 'group')}, from "
+        f"{counted(reports, 'report')}, the newest of {baseline.measured_at or 'no time'}, judged by Prelaunch {baseline.engine}"
     )
     for learned in baseline.groups:
         yield ""
@@ -60,7 +60,7 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
         ends = {Side.LOW: least, Side.HIGH: most, Side.EITHER: f"{least}, {most}"}[band.bad]
         yield (
             f"  {name}: median {figure(band.median)}, {ends}; "
-            f"{_many(band.values, 'value')}, {_many(band.nodes, 'node')}, {_many(band.reports, 'report')}"
+            f"{counted(band.values, 'value')}, {counted(band.nodes, 'node')}, {counted(band.reports, 'report')}"
         )
     yield from _listed(
         "  Outliers left out",
@@ -73,7 +73,7 @@ def _group(learned: Learned, where: str) -> Iterator[str]:
     yield from _listed(
         "  No band for",
         [
-            f"{_first(names)}: {why}"
+            f"{listed(names, SUBJECTS)}: {why}"
             for why, names in _by_cause(
                 (one.why, f"{one.check} {label_text(one.metric, one.label)}") for one in learned.not_learned
             )
@@ -87,7 +87,7 @@ def _left_out(baseline: Baseline) -> Iterator[str]:
     checks = _by_cause(((one.gate_id, one.subject, one.why), one.check) for one in baseline.left_out)
     found = _by_cause(((gate, why, tuple(names)), subject) for (gate, subject, why), names in checks)
     for (gate, why, names), subjects in found:
-        yield f"{gate} {_first(subjects)}{f' {_first(names)}' if any(names) else ''}: {why}"
+        yield f"{gate} {listed(subjects, SUBJECTS)}{f' {listed(names, SUBJECTS)}' if any(names) else ''}: {why}"
 
 
 def _by_cause(pairs: Iterable[tuple[Cause, str]]) -> list[tuple[Cause, list[str]]]:
@@ -97,23 +97,12 @@ def _by_cause(pairs: Iterable[tuple[Cause, str]]) -> list[tuple[Cause, list[str]
     return list(found.items())
 
 
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SUBJECTS} more" if len(names) > SUBJECTS else ""
-    return f"{', '.join(names[:SUBJECTS])}{more}"
-
-
 def _listed(title: str, lines: list[str], where: str = FILE) -> Iterator[str]:
     if not lines:
         return
     indent = " " * (len(title) - len(title.lstrip()) + 2)
     yield f"{title}:"
-    yield from (f"{indent}{line}" for line in lines[:NAMED])
-    if len(lines) > NAMED:
-        yield f"{indent}and {len(lines) - NAMED} more{where}"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    yield from (f"{indent}{line}" for line in few(lines, where=where))
 
 
 def _shown(line: str) -> str:
@@ -132,21 +121,13 @@ def listed_text(
         COLUMNS,
         *(_row(one, decided.get(one.gate_id, ""), own.get(one.gate_id, one.finding)) for one in records),
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in rows
-    ]
-    number = len(records)
-    return "\n".join([*(lines if records else ()), f"{number} verdict{'' if number == 1 else 's'}"]) + "\n"
+    return "\n".join([*(aligned(rows) if records else ()), counted(len(records), "verdict")]) + "\n"
 
 
 def unjudged_text(ended: Sequence[tuple[str, str, str]]) -> str:
     """The gates that ended without a verdict: when each began, its id, and why it ended; "" if there are none."""
-    number = len(ended)
-    several = "gate" if number == 1 else "gates"
     lines = [f"  {when}  {one_line(gate_id, 100)}  {one_line(why, 200)}" for when, gate_id, why in ended]
-    return "\n".join([f"{number} {several} ended without a verdict:", *lines]) + "\n" if ended else ""
+    return "\n".join([f"{counted(len(ended), 'gate')} ended without a verdict:", *lines, ""]) if ended else ""
 
 
 def pruned_text(plan: Pruning, deleted: bool) -> str:
@@ -154,7 +135,7 @@ def pruned_text(plan: Pruning, deleted: bool) -> str:
     word = "removed" if deleted else "would go"
     lines = [f"{word}: {one_line(one.gate_id, 100)}, {one.days:.0f} days old" for one in plan.old]
     lines += [f"stays: {one_line(gate_id, 100)}: {one_line(why)}" for gate_id, why in plan.stays]
-    number = f"{len(plan.old)} gate{'' if len(plan.old) == 1 else 's'} {word}"
+    number = f"{counted(len(plan.old), 'gate')} {word}"
     tail = "" if deleted or not plan.old else "; --delete removes them"
     return "\n".join([*lines, number + tail]) + "\n"
 
@@ -190,15 +171,6 @@ def gate_text(one: ReplayedGate, seen: Seen | None = None) -> str:
     if one.fate not in SHOWN:
         return ""
     return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one, seen))
-
-
-def gate_markdown(one: ReplayedGate, seen: Seen | None = None) -> str:
-    """A list item about one gate, "" for one that is only counted; `seen` as in `gate_text`."""
-    if one.fate not in SHOWN:
-        return ""
-    return f"- {_safe(_replay_headline(one))}\n" + "".join(
-        f"  - {_safe(line)}\n" for line in _replay_lines(one, seen)
-    )
 
 
 def _replay_headline(one: ReplayedGate) -> str:
@@ -250,16 +222,9 @@ def _kinds(alike: Sequence[Sequence[Change]]) -> tuple[object, ...]:
 def _change_line(some: Sequence[Change]) -> str:
     first = some[0]
     levels = " -> ".join(level.value for level in (first.before, first.after) if level is not None)
-    more = f" and {len(some) - SUBJECTS} more" if len(some) > SUBJECTS else ""
-    whom = f"{', '.join(one.subject for one in some[:SUBJECTS])}{more}"
+    whom = listed([one.subject for one in some], SUBJECTS)
     return f"{first.how.value}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
 
 
-def _condemned(said: VerdictSummary) -> str:
-    shown = ", ".join(one_line(name, 100) for name in said.condemned[:LINES])
-    more = len(said.condemned) - LINES
-    return (shown + (f" and {more} more" if more > 0 else "")) or "none"
-
-
-def _safe(text: str) -> str:
-    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)
+def _condemned(summary: VerdictSummary) -> str:
+    return listed([one_line(name, 100) for name in summary.condemned], LINES) or "none"

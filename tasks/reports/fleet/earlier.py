@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 from checks.judge.trend.model import Trend
 from checks.model import CLUSTER, LINK, Cause, Level, node_of
@@ -34,74 +34,69 @@ def earlier_findings(
     `last_go` is the newest GO among them, "" without one. A finding of a rank is compared with those of all ranks of its node, because
     a node may have other ranks in every gate. A finding that no gate would have found is in no row.
     """
-    past = [_Gate(gate, machines) for gate in reversed(gates)]
-    made: dict[FindingKey, EarlierFinding] = {}
+    past = _Past(gates, machines)
+    found: dict[FindingKey, EarlierFinding] = {}
     known: dict[object, EarlierFinding | None] = {}  # ranks of one node, which may be many, share one
     for finding in findings:
         if finding.level is Level.PASS or finding.follows:
             continue
-        whole = finding.subject == CLUSTER
-        node = CLUSTER if whole else node_of(finding.subject.split(LINK)[0].strip())
+        node = CLUSTER if finding.subject == CLUSTER else node_of(finding.subject.split(LINK)[0].strip())
         alike = (node, _kind(finding))
         if alike not in known:
-            looks = list(_looks(finding, node, machines.get((gate_id, node)), past))
+            looks = list(past.looks(finding, node, machines.get((gate_id, node))))
             known[alike] = _counted(looks, last_go) if looks else None
-        if (said := known[alike]) is not None:
+        if (one := known[alike]) is not None:
             for key in finding_keys(finding.check, finding.subject, finding.message):
-                made.setdefault(key, said)
-    return made
+                found.setdefault(key, one)
+    return found
 
 
-class _Gate:
-    """One earlier gate, with what it found of each node."""
-
-    def __init__(self, gate: GateNodes, machines: Machines) -> None:
-        self.gate = gate
-        self.found = {row.node: [*map(_kind, row.findings)] for row in gate.nodes}
-        self.whole = [*map(_kind, gate.cluster_findings)]
-        self.sets = [frozenset(checks) for checks in gate.checks]
-        self.checks = frozenset[str]().union(*self.sets)
-        self._named = {row.node: row for row in gate.nodes}
-        self._machine_of = {name: machines.get((gate.gate_id, name)) for name in self._named}
-        self._known = {machine: self._named[name] for name, machine in self._machine_of.items()}
-
-    def row(self, node: str, machine: int | None) -> NodeRow | None:
-        """The row of a machine: by its ids, or by its name where one of the two is not recognised."""
-        if machine is not None and machine in self._known:
-            return self._known[machine]
-        is_other = machine is not None and self._machine_of.get(node) is not None
-        return None if is_other else self._named.get(node)
+# A gate that found something, or would have, and whether it did.
+_Look = tuple[GateNodes, bool]
 
 
-@dataclass(frozen=True)
-class _Look:
-    gate_id: str
-    judged_at: str
-    found: bool
+class _Past:
+    """The earlier gates, with the row of each node by its name and by the machine that it is."""
 
+    def __init__(self, gates: Sequence[GateNodes], machines: Machines) -> None:
+        self._gates, self._machines = gates, machines
+        self._named = {(gate.gate_id, row.node): row for gate in gates for row in gate.nodes}
+        places = [place for place in self._named if place in machines]
+        self._of_machine = {(place[0], machines[place]): self._named[place] for place in places}
 
-def _looks(finding: KeptFinding, node: str, machine: int | None, past: Sequence[_Gate]) -> Iterator[_Look]:
-    """The gates that found it, or would have, the newest first."""
-    kind = _kind(finding)
-    for one in past:
-        if finding.subject == CLUSTER:
-            found, checks = kind in one.whole, one.checks
-        else:
-            row = one.row(node, machine)
-            if row is None:
+    def looks(self, finding: KeptFinding, node: str, machine: int | None) -> Iterator[_Look]:
+        """The gates that found it, or would have, the newest first."""
+        kind = _kind(finding)
+        for gate in reversed(self._gates):
+            if node == CLUSTER:
+                findings, checks = gate.cluster_findings, set(chain.from_iterable(gate.checks))
+            elif row := self._row(gate.gate_id, node, machine):
+                findings, checks = row.findings, set(gate.checks[row.checks])
+            else:
                 continue
-            found, checks = kind in one.found[row.node], one.sets[row.checks]
-        if found or (finding.check in checks if is_measurement(finding) else bool(checks)):
-            yield _Look(one.gate.gate_id, one.gate.judged_at, found)
+            is_found = any(_kind(one) == kind for one in findings)
+            if is_found or would_find(finding, checks):
+                yield gate, is_found
+
+    def _row(self, gate_id: str, node: str, machine: int | None) -> NodeRow | None:
+        """The row of a machine: by its ids, or by its name where one of the two is not recognised."""
+        if machine is not None and (row := self._of_machine.get((gate_id, machine))):
+            return row
+        is_other = machine is not None and (gate_id, node) in self._machines
+        return None if is_other else self._named.get((gate_id, node))
+
+
+def would_find(finding: KeptFinding, checks: Collection[str]) -> bool:
+    """Whether a gate that measured these checks would have found it."""
+    return finding.check in checks if is_measurement(finding) else bool(checks)
 
 
 def _counted(looks: Sequence[_Look], last_go: str) -> EarlierFinding:
-    had = [look for look in looks if look.found]
-    go = next((look.judged_at for look in looks if look.gate_id == last_go and not look.found), "")
+    had = [gate.judged_at for gate, is_found in looks if is_found]
+    go = next((gate.judged_at for gate, is_found in looks if gate.gate_id == last_go and not is_found), "")
     newest = looks[:LAST]
     return EarlierFinding(
-        sum(look.found for look in newest), len(newest), had[-1].judged_at if had else "",
-        had[0].judged_at if had else "", looks[0].judged_at, go,
+        sum(is_found for _, is_found in newest), len(newest), had[-1] if had else "", had[0] if had else "", looks[0][0].judged_at, go
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from tasks.machines.base import Holder, Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import MachineRow
 from tasks.text.inert import one_line
+from tasks.text.words import aligned, counted
 
 COLUMNS = (
     "node", "by the engine", "by us", "disagreement", "last proof", "health", "type", "held by", "since", "acts", "jobs", "shell",
@@ -24,17 +25,10 @@ def machines_text(rows: Sequence[MachineRow], now: float, answered: bool) -> str
     if not rows:
         return "No machine is known.\n"
     cells = [COLUMNS, *(_cells(row, now, answered) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS) - 1)]
-    lines = [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]
-        ).rstrip()
-        for line in cells
-    ]
+    lines = aligned(cells)
     differ = sum(row.disagreement is not None for row in rows)
-    many = f"{len(rows)} machine{'' if len(rows) == 1 else 's'}"
     said = f"{differ} of them differ between the engine and our records" if differ else "no disagreement"
-    lines.append(f"{many}; {said if answered else 'the engine did not answer'}")
+    lines.append(f"{counted(len(rows), 'machine')}; {said if answered else 'the engine did not answer'}")
     return "\n".join(lines) + "\n"
 
 
