@@ -32,6 +32,8 @@ LISTS = {"gpu_uuids": "GPUs"}
 # A metric of a check that names the firmware of each GPU, and no number.
 FIRMWARE = (("gpu.inventory", "vbios", "VBIOS"),)
 Numbers = Mapping[tuple[str, str, str], Series]
+# A report and what it was judged with.
+Judged = tuple[Report, Digests]
 # Checks with their nodes, or with CLUSTER.
 Found = frozenset[tuple[str, str]]
 
@@ -77,30 +79,9 @@ class Changes:
         return f"{things}, {values}{f' ({worse} for the worse)' if worse else ''}{single}"
 
 
-@dataclass(frozen=True)
-class JudgedInputs:
-    """A gate that is compared: its report and what it was judged with."""
-
-    report: Report
-    digests: Mapping[str, str]
-
-
-def inputs(report: Report, digests: Digests) -> JudgedInputs:
-    """Of a verdict that was made just now."""
-    return JudgedInputs(
-        report,
-        {
-            "policy": digests.policy,
-            "facts": digests.facts,
-            "baseline": digests.baseline or "",
-            "Prelaunch": digests.engine,
-        },
-    )
-
-
 def changes(
-    before: JudgedInputs,
-    after: JudgedInputs,
+    before: Judged,
+    after: Judged,
     policy: Policy,
     gate_id: str,
     when: str,
@@ -110,29 +91,31 @@ def changes(
     """Everything that differs, what was replaced first. `found` are the checks and nodes (or "cluster") that a finding is about: only
     there a value is called worse.
     """
-    fixed = [*_inputs(before, after), *_machines(before.report, after.report)]
+    fixed = [*_inputs(before, after), *_machines(before[0], after[0])]
     moved = sorted(
-        _values(before.report, after.report, policy, found), key=lambda pair: (not pair[1].is_worse, -pair[0])
+        _values(before[0], after[0], policy, found), key=lambda pair: (not pair[1].is_worse, -pair[0])
     )
     rows = [*fixed, *(row for _, row in moved)]
     return Changes(gate_id, when, link, tuple(rows[:ROWS]), max(0, len(rows) - ROWS))
 
 
-def _inputs(before: JudgedInputs, after: JudgedInputs) -> Iterator[Change]:
-    for name, now in after.digests.items():
-        then = before.digests.get(name, "")
-        if then != now:
-            yield Change(name, "verdict", _digest(then), _digest(now))
-    old, new = before.report.declared, after.report.declared
+def _inputs(before: Judged, after: Judged) -> Iterator[Change]:
+    (was, then), (report, now) = before, after
+    digests = [
+        ("policy", then.policy, now.policy),
+        ("facts", then.facts, now.facts),
+        ("baseline", then.baseline or "", now.baseline or ""),
+        ("Prelaunch", then.engine, now.engine),
+    ]
+    yield from (Change(what, "verdict", _digest(a), _digest(b)) for what, a, b in digests if a != b)
+    old, new = was.declared, report.declared
     pairs = [
         ("instance type", old.instance_type, new.instance_type),
         ("number of nodes", str(old.nodes), str(new.nodes)),
-        ("profile", before.report.profile.value, after.report.profile.value),
-        ("catalogue of checks", _digest(before.report.catalogue), _digest(after.report.catalogue)),
+        ("profile", was.profile.value, report.profile.value),
+        ("catalogue of checks", _digest(was.catalogue), _digest(report.catalogue)),
     ]
-    for what, then, now in pairs:
-        if then != now:
-            yield Change(what, "gate", one_line(then, 80), one_line(now, 80))
+    yield from (Change(what, "gate", one_line(a, 80), one_line(b, 80)) for what, a, b in pairs if a != b)
 
 
 def _digest(text: str) -> str:

@@ -20,7 +20,7 @@ from checks.model import LINK, Answer, Cause, Digests, Level, Report, node_of
 from checks.policy import Policy
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.render.changes import Changes, Found, JudgedInputs, changes, inputs
+from tasks.render.changes import Changes, Found, changes
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
@@ -152,11 +152,8 @@ def _changes(
         problems.append(f"The report of the last GO, {last.gate_id}, cannot be read: {error}")
         return None
     of = last.digests
-    before = JudgedInputs(
-        report,
-        {"policy": of.policy, "facts": of.facts, "baseline": of.baseline or "", "Prelaunch": last.engine},
-    )
-    after = inputs(this.report, this.digests)
+    before = report, Digests(of.report, of.policy, of.facts, of.baseline, last.engine)
+    after = this.report, this.digests
     link = page_link(store, last.gate_id)
     return changes(before, after, this.policy, last.gate_id, last.judged_at, link, _found(this.findings))
 

@@ -32,8 +32,6 @@ from tasks.store.node_rows import (
     NodeRow,
     NodeTotal,
     Standing,
-    findings_in_turn,
-    in_turn,
     with_nodes,
 )
 from tasks.store.records import KeptFinding, Record
@@ -274,7 +272,18 @@ class _Reader:
         ]
         found = [with_nodes(self._gate(gate_id), nodes) for gate_id, nodes in gates.items()]
         found.sort(key=lambda gate: (gate.judged_at, gate.gate_id))
-        return NodeHistory(in_turn(totals), findings_in_turn(findings), tuple(found))
+        totals.sort(key=lambda t: (t.last, t.key.turn, t.standing, t.checks))
+        findings.sort(
+            key=lambda f: (
+                f.judged_at,
+                f.gate_id,
+                f.key.turn,
+                f.finding.check,
+                f.finding.subject,
+                f.finding.message,
+            )
+        )
+        return NodeHistory(tuple(totals), tuple(findings), tuple(found))
 
     def _gate(self, gate_id: str) -> GateNodes:
         query = "SELECT document FROM gates WHERE store = ? AND gate_id = ?"

@@ -6,14 +6,14 @@ A row says which machine the node was, what the gate says of it, which checks we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
 from checks.documents.columns import Rows, by_check
 from checks.documents.decode import decode, parse_json
-from checks.documents.report import Version, digest, dump_plain
+from checks.documents.report import Version, dump_plain
 from checks.judge.trend.numbers import DatedReport, GateNumbers, NodeIdentity, gate_numbers, seconds
 from checks.model import CLUSTER, LINK, SCHEMA_VERSION, Cause, Level, Outcome, Profile, Report, Skip, node_of
 from checks.policy import Policy
@@ -230,6 +230,16 @@ class NodeKey:
     node: str
     identity: NodeIdentity | None
 
+    @property
+    def same(self) -> tuple[str, str, int]:
+        """What keys of one history are compared by: there, identities that are equal are one object."""
+        return self.cluster, self.node, id(self.identity)
+
+    @property
+    def turn(self) -> tuple[object, ...]:
+        """The sort key of nodes."""
+        return self.cluster, self.node, self.identity.keys if self.identity else ()
+
 
 @dataclass(frozen=True)
 class NodeTotal:
@@ -256,7 +266,7 @@ class NodeFinding:
 @dataclass(frozen=True)
 class NodeHistory:
     """What is kept of every node: totals over all gates, the newest finding of each kind, and as much of the gates as NEWEST and FIRST
-    say. Everything is in the order of time, and of names where times are equal.
+    say. Everything is in the order of time, and of names where times are equal; identities that are equal are one object.
     """
 
     totals: tuple[NodeTotal, ...]
@@ -273,44 +283,3 @@ def with_nodes(gate: GateNodes, names: set[str]) -> GateNodes:
     rows = [row for row in gate.nodes if row.node in names]
     rows = [replace(row, checks=sets.setdefault(gate.checks[row.checks], len(sets))) for row in rows]
     return replace(gate, nodes=tuple(rows), checks=tuple(sets), numbers=numbers)
-
-
-def in_turn(totals: Iterable[NodeTotal]) -> tuple[NodeTotal, ...]:
-    """The totals in the order of time."""
-    return tuple(
-        sorted(
-            totals, key=lambda t: (t.last, t.key.cluster, t.key.node, t.standing, t.checks, digest_of(t.key))
-        )
-    )
-
-
-def findings_in_turn(findings: Iterable[NodeFinding]) -> tuple[NodeFinding, ...]:
-    """The findings in the order of time."""
-    return tuple(
-        sorted(
-            findings,
-            key=lambda f: (
-                f.judged_at, f.gate_id, f.key.node, f.finding.check, f.finding.subject, f.finding.metric, f.finding.message,
-                digest_of(f.key),
-            ),
-        )
-    )  # fmt: skip
-
-
-class KeyNames:
-    """The digest of each key, computed once: rows of one machine share the object that is its identity."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str, int], tuple[NodeKey, str]] = {}
-
-    def __call__(self, key: NodeKey) -> str:
-        """The digest; the key is kept, so that no other identity gets its id."""
-        short = (key.cluster, key.node, id(key.identity))
-        if short not in self._known:
-            self._known[short] = key, digest_of(key)
-        return self._known[short][1]
-
-
-def digest_of(value: object) -> str:
-    """A short digest of what is equal, for tables that name it instead of repeating it."""
-    return digest(dump_plain(value))[:16]

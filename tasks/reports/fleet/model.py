@@ -39,13 +39,6 @@ class NodeState(StrEnum):
         return list(NodeState).index(self)
 
 
-class SchedulerDifference(StrEnum):
-    """How the scheduler's word contradicts ours."""
-
-    SERVES = "serves jobs, but is condemned"
-    OUT = "is out of service, but is proven"
-
-
 @dataclass(frozen=True)
 class GateMark:
     """One gate of a machine, under the name that it had then. `measured_at` is a Unix time. `profile` is None if it is not known any
@@ -105,7 +98,7 @@ class FleetNode:
     acts: tuple[Act, ...] = ()
     ours: OurState | None = None
     engine: Machine | None = None
-    differs: Disagreement | SchedulerDifference | None = None
+    differs: Disagreement | None = None
 
 
 @dataclass(frozen=True)

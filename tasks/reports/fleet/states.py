@@ -25,7 +25,6 @@ from tasks.reports.fleet.model import (
     FleetNode,
     GateMark,
     NodeState,
-    SchedulerDifference,
     StillOpen,
 )
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
@@ -33,7 +32,6 @@ from tasks.store.history import moment
 from tasks.store.node_rows import (
     NEWEST,
     GateNodes,
-    KeyNames,
     NodeFinding,
     NodeHistory,
     NodeKey,
@@ -110,28 +108,27 @@ def fleet_of(
 
 def _machines(history: NodeHistory, trend: Trend) -> list[_Known]:
     """Each machine with its totals, findings and gates. A node without a report belongs to the machine that had its name last."""
-    name_of = KeyNames()
     rows = {
-        (gate.gate_id, row.node): (name_of(NodeKey(gate.cluster, row.node, row.identity)), _row(gate, row))
+        (gate.gate_id, row.node): (NodeKey(gate.cluster, row.node, row.identity).same, _row(gate, row))
         for gate in history.gates
         for row in gate.nodes
     }
-    of_key: dict[str, _Known] = {}
+    of_key: dict[tuple[str, str, int], _Known] = {}
     for machine in (one for one in trend.machines if one.places):
         one = _Known(machine)
         for place in machine.places:
             of_key.setdefault(rows[place][0], one)
     bearers: dict[tuple[str, str], _Known] = {}
     for total in history.totals:
-        if owner := of_key.get(name_of(total.key)):
+        if owner := of_key.get(total.key.same):
             bearers[total.key.cluster, total.key.node] = owner
     for total in history.totals:
         bearer = bearers.setdefault((total.key.cluster, total.key.node), _Known())
-        of_key.setdefault(name_of(total.key), bearer).totals.append(total)
+        of_key.setdefault(total.key.same, bearer).totals.append(total)
     for finding in history.findings:
-        of_key[name_of(finding.key)].findings.append(finding)
-    for name, row in rows.values():
-        of_key[name].rows.append(row)
+        of_key[finding.key.same].findings.append(finding)
+    for key, row in rows.values():
+        of_key[key].rows.append(row)
     return list({id(one): one for one in of_key.values()}.values())
 
 
@@ -274,12 +271,11 @@ def _with_acts(node: FleetNode, acts: Sequence[Act], row: MachineRow | None) -> 
     node = replace(node, acts=tuple(acts), ours=our_state(acts) if acts else None)
     if row is None:
         return node
-    differs: Disagreement | SchedulerDifference | None = row.disagreement
-    service = row.machine.service if row.machine else None
-    if differs is None and node.state is NodeState.CONDEMNED and service is Service.SERVING:
-        differs = SchedulerDifference.SERVES
-    if differs is None and node.state is NodeState.PROVEN and service is Service.OUT:
-        differs = SchedulerDifference.OUT
+    contradiction: dict[object, Disagreement] = {
+        (NodeState.CONDEMNED, Service.SERVING): Disagreement.CONDEMNED,
+        (NodeState.PROVEN, Service.OUT): Disagreement.PROVEN,
+    }
+    differs = row.disagreement or contradiction.get((node.state, row.machine and row.machine.service))
     return replace(node, engine=row.machine, ours=row.ours, differs=differs)
 
 

@@ -34,6 +34,7 @@ class Disagreement(StrEnum):
     SERVES: jobs may start on a node that we took out and did not return. TAKEN: somebody else holds a node that we hold.
     UNMARKED: such a node is out of service without our mark. OTHER_GATE: our mark is of another gate than our last act.
     HELD: our mark is there, and no act of ours explains it. MISSING: the engine does not know a node that we hold.
+    CONDEMNED: jobs may start on a node whose gates condemn it. PROVEN: a node that they prove is out of service.
     """
 
     SERVES = "serves, but is fenced by us"
@@ -42,6 +43,8 @@ class Disagreement(StrEnum):
     OTHER_GATE = "is marked for another gate than our last act"
     HELD = "has our mark, but no act of ours holds it"
     MISSING = "is fenced by us, but the engine does not know it"
+    CONDEMNED = "serves jobs, but is condemned"
+    PROVEN = "is out of service, but is proven"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Digests, Report
-from tasks.render.changes import Change, Changes, Found, JudgedInputs, changes, inputs
+from tasks.render.changes import Change, Changes, Found, changes
 from tests.sample_reports import POLICY, healthy, with_metric
 
 DIGESTS = Digests("r" * 64, "a" * 64, "b" * 64, None, "0.1.0")
@@ -27,10 +27,8 @@ def _identified(report: Report, *changed: tuple[str, str, str]) -> Report:
 
 
 def _made(before: Report, after: Report, digests: Digests = DIGESTS, found: Found = frozenset()) -> Changes:
-    old: JudgedInputs = inputs(before, DIGESTS)
-    return changes(
-        old, inputs(after, digests), POLICY, "g", "2026-11-21T08:00:00Z", "../g/report.html", found
-    )
+    link = "../g/report.html"
+    return changes((before, DIGESTS), (after, digests), POLICY, "g", "2026-11-21T08:00:00Z", link, found)
 
 
 def _rows(made: Changes) -> list[tuple[str, str, str, str]]:

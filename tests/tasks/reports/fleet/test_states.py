@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from checks.judge.trend.numbers import GateNumbers, NodeIdentity, NodeNumbers
 from checks.model import Cause, Level, Profile
 from tasks.machines.base import Holder, Machine, Service
-from tasks.reports.fleet.model import Fleet, FleetNode, NodeState, SchedulerDifference
+from tasks.reports.fleet.model import Fleet, FleetNode, NodeState
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.fleet.text import answer_line, fleet_code, fleet_document, fleet_text, node_text
-from tasks.reports.machines.rows import MachineRow, OurState
+from tasks.reports.machines.rows import Disagreement, MachineRow, OurState
 from tasks.store.index import history_of
 from tasks.store.node_rows import GateNodes, NodeRow, Standing
 from tasks.store.records import KeptFinding
@@ -285,15 +285,15 @@ def machine(service: Service) -> MachineRow:
 @pytest.mark.parametrize(
     ("standing", "service", "differs"),
     [
-        (Standing.CONDEMNED, Service.SERVING, SchedulerDifference.SERVES),
-        (Standing.PROVEN, Service.OUT, SchedulerDifference.OUT),
+        (Standing.CONDEMNED, Service.SERVING, Disagreement.CONDEMNED),
+        (Standing.PROVEN, Service.OUT, Disagreement.PROVEN),
         (Standing.PROVEN, Service.SERVING, None),
         (Standing.CONDEMNED, Service.OUT, None),
         (Standing.PROVEN, Service.UNKNOWN, None),
     ],
 )
 def test_the_schedulers_word_is_beside_ours(
-    standing: Standing, service: Service, differs: SchedulerDifference | None
+    standing: Standing, service: Service, differs: Disagreement | None
 ) -> None:
     """Where the two contradict each other, that is said."""
     own = [GEMM] if standing is Standing.CONDEMNED else []
