@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -17,6 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from checks.bundle import Pass, PassedNode
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, digest, dump_plain, load
+from checks.judge.clocks import seconds_of
 from checks.judge.open_findings.gate import answered
 from checks.judge.verdict import decide
 from checks.model import SCHEMA_VERSION, Answer, Level, Report
@@ -36,7 +36,6 @@ from tasks.render.headline import measured_before
 from tasks.render.remedy_commands import engine_of
 from tasks.store import records
 from tasks.store.base import StoreError
-from tasks.store.history import moment
 from tasks.store.layout import pass_key, report_key
 
 NOWHERE = (
@@ -70,7 +69,7 @@ def report_verdict(session: Session, report: Report, report_digest: str = "") ->
     lines = (*doubts, *said, *restarts)
     shown = verdict_context(report, setting.policy, verdict, launcher, kept, lines, cost, setting.facts)
     judged_at = _judged_before(session) if report_digest else None
-    age = measured_before(judged_at or time.time(), moment(report.measured_at))
+    age = measured_before(judged_at or time.time(), seconds_of(report.measured_at))
     return JudgedReport(
         report, verdict, context=replace(shown, images=_images(session, report), doubts=doubts, measured=age)
     )
@@ -82,7 +81,7 @@ def _judged_before(session: Session) -> float | None:
         kept = records.read(session.setting.store, session.gate_id)
     except (DecodeError, StoreError):
         return None
-    return None if kept is None else moment(kept.judged_at)
+    return None if kept is None else seconds_of(kept.judged_at)
 
 
 def _images(session: Session, report: Report) -> Images | None:
@@ -133,8 +132,10 @@ def find_fresh_pass(session: Session, now: float) -> JudgedReport | None:
         return None
     try:
         report = load(found)
-        measured_at = datetime.fromisoformat(report.measured_at.replace("Z", "+00:00")).timestamp()
-    except (DecodeError, ValueError):
+    except DecodeError:
+        return None
+    measured_at = seconds_of(report.measured_at)
+    if measured_at is None:
         return None
     ages = [now - measured_at, now - kept.judged_at]
     if max(ages) > minutes * 60 or min(ages) < -AHEAD_S:

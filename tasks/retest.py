@@ -10,6 +10,7 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from checks.documents.report import digest
+from checks.judge.clocks import seconds_of
 from checks.model import Profile
 from tasks.gate.context import GateContext, launcher_of, share_gate_context
 from tasks.gate.outcome import Outcome
@@ -21,7 +22,7 @@ from tasks.launchers.base import LaunchRejected
 from tasks.machines.base import Retest
 from tasks.remediation.drive import Rechecked
 from tasks.remediation.model import Case, Proof
-from tasks.remediation.proof import proof_of, seconds_of
+from tasks.remediation.proof import proof_of
 from tasks.text.inert import one_line
 
 DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
@@ -104,4 +105,5 @@ async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest
         )
     report = outcome.judged.report
     proof, identity, said = proof_of(case, report, outcome.judged.verdict)
-    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), seconds_of(report.measured_at))
+    measured_at = seconds_of(report.measured_at) or 0.0  # which is stale
+    return Rechecked(proof, identity, outcome.gate_id, one_line(said, 500), measured_at)

@@ -66,9 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.html is not None:
             write_file(arguments.html, None)
-        gate = _gate(arguments.store) if arguments.notify else None
         named = open_named_store(arguments.store)
-        cluster = chosen_cluster(named, arguments.cluster if gate is None else gate.cluster.name)
+        gate = named.gate if arguments.notify else None
+        if arguments.notify and gate is None:
+            message = "it needs a gate file as STORE, whose notifiers are used."
+            raise InputError("command line", message, "--notify")
+        cluster = chosen_cluster(named, None if gate else arguments.cluster)
         found = read(arguments, named, cluster)
         if arguments.html is not None:
             from tasks.reports.fleet.page import fleet_page
@@ -87,20 +90,6 @@ def run(arguments: argparse.Namespace) -> int:
     if gate is not None and not _told(gate, named, found):
         return int(Exit.NO_CAPACITY)
     return fleet_code(found)
-
-
-def _gate(argument: str) -> Gate:
-    """The gate file whose notifiers send the digest. Raises InputError."""
-    from tasks.gate_file.read import GateFileError, read_gate_file
-
-    if not argument.endswith(".toml"):
-        raise InputError(
-            "command line", "it needs a gate file as STORE, whose notifiers are used.", "--notify"
-        )
-    try:
-        return read_gate_file(Path(argument))
-    except GateFileError as error:
-        raise InputError(error.file, error.message, error.path, error.nearest) from error
 
 
 def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
@@ -123,7 +112,7 @@ def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
 def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, node: str = "") -> Fleet:
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
-    engine = engine_of(arguments.store)
+    engine = engine_of(named)
     return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
 
 

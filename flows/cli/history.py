@@ -12,7 +12,7 @@ from flows.cli.output import json_text, write_stdout
 from flows.cli.rejection import report_rejection
 from tasks.gate.record.end import kept_ends
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.fleet.model import Fleet, FleetNode
+from tasks.reports.fleet.model import Fleet, GateMark
 from tasks.reports.fleet.text import fleet_code, node_document, node_text
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
@@ -56,11 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (InputError, OutputError, StoreError) as error:
         return report_rejection(arguments.format, error)
     if arguments.format == "json":
-        machines = [node_document(node, whole=True) for node in found.nodes]
-        earlier = [node_document(node, whole=True) for node in found.replaced]
         document = {
-            "machines": machines,
-            "replaced": earlier,
+            "machines": [node_document(node, whole=True) for node in found.nodes],
+            "replaced": [node_document(node, whole=True) for node in found.replaced],
             "problems": list(found.problems),
             "error": None,
         }
@@ -74,19 +72,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
     """The same, in which the gates whose training failed on a node say so. Raises StoreError."""
-    marks = {mark.gate_id for node in (*found.nodes, *found.replaced) for mark in node.gates}
-    ends = {gate_id: end for gate_id, end in kept_ends(named.store, sorted(marks)).items() if end.failure}
+    gates = {mark.gate_id for node in (*found.nodes, *found.replaced) for mark in node.gates}
+    ends = kept_ends(named.store, sorted(gates))
 
-    def told(node: FleetNode) -> FleetNode:
-        gates = (
-            replace(mark, failure=end.failure)
-            if (end := ends.get(mark.gate_id)) and end.node == mark.node
-            else mark
-            for mark in node.gates
-        )
-        return replace(node, gates=tuple(gates))
+    def marked(mark: GateMark) -> GateMark:
+        end = ends.get(mark.gate_id)
+        return replace(mark, failure=end.failure) if end and end.failure and end.node == mark.node else mark
 
-    return replace(found, nodes=tuple(map(told, found.nodes)), replaced=tuple(map(told, found.replaced)))
+    nodes, replaced = (
+        tuple(replace(node, gates=tuple(map(marked, node.gates))) for node in some)
+        for some in (found.nodes, found.replaced)
+    )
+    return replace(found, nodes=nodes, replaced=replaced)
 
 
 def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:

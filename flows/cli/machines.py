@@ -7,7 +7,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
@@ -17,7 +16,6 @@ from flows.cli.rejection import report_rejection
 from flows.cli.store_options import add_format
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.model import Gate
-from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.machines.base import Machine, MachineError, Machines
 from tasks.machines.registry import UnknownMachines
 from tasks.remediation.model import Act
@@ -26,6 +24,7 @@ from tasks.remediation.settings import cluster_of, machines_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.machines.table import machines_text, node_text, row_table
 from tasks.reports.read import InputError
+from tasks.reports.store_argument import named_gate
 from tasks.store.base import BadAddress, StoreError
 from tasks.store.open import absolute, open_store
 from tasks.text.inert import one_line
@@ -92,11 +91,9 @@ def require_node_name(node: str) -> None:
 def opened(file: str) -> tuple[Gate, Machines, Records]:
     """The gate of a file, the machines of its cluster, and their records. Raises InputError."""
     try:
-        gate = read_gate_file(Path(typed_path(file)))
+        gate = named_gate(typed_path(file))
         machines = machines_of(gate)
         store = open_store(absolute(gate.store.path))
-    except GateFileError as error:
-        raise InputError(error.file, error.message, error.path, error.nearest) from error
     except UnknownMachines as error:
         raise InputError(file, str(error), "remediation") from error
     except BadAddress as error:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
+from checks.judge.clocks import seconds_of
 from checks.model import ANSWER_WORDS, LINK, Answer, Level, Report, node_of
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -31,7 +32,7 @@ from tasks.reports.store_argument import (
     require_known_node,
 )
 from tasks.store.base import Store, StoreError
-from tasks.store.history import listed, moment, rebuild
+from tasks.store.history import listed, rebuild
 from tasks.store.index import IndexFailed
 from tasks.store.layout import verdict_key
 from tasks.store.prune import Pruning, planned, removed
@@ -315,7 +316,7 @@ def _days(text: str) -> float:
 def _instant(text: str) -> str:
     """A time, or an age before now, as records have it. Raises InputError."""
     age = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
-    when = moment(text if "T" in text else f"{text}T00:00:00Z")
+    when = seconds_of(text if "T" in text else f"{text}T00:00:00Z")
     if age:
         when = time.time() - int(age[1]) * UNITS_S[age[2]]
     if when is None:

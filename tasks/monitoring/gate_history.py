@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from checks.judge.clocks import seconds_of
 from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.store import node_rows
 from tasks.store.base import Store
-from tasks.store.history import Listed, moment
+from tasks.store.history import Listed
 from tasks.store.node_rows import Standing
 from tasks.store.records import Record, stamped_at
 
@@ -96,13 +97,13 @@ def _history(cluster: str, records: Sequence[Record], names: NodeNames) -> Clust
 
 def _measured_at(record: Record) -> float:
     """By the nodes' clock, and never after the gate itself judged: a clock that is ahead would hide that no gate ran since."""
-    judged = moment(record.judged_at) or 0.0
-    return min(moment(record.measured_at) or judged, judged)
+    judged = seconds_of(record.judged_at) or 0.0
+    return min(seconds_of(record.measured_at) or judged, judged)
 
 
 def _stages(record: Record) -> dict[str, float]:
     """Until the last node had measured (start of the machines included), and until the gate had judged; none for a PASS used again."""
-    began, judged = stamped_at(record.gate_id), moment(record.judged_at)
+    began, judged = stamped_at(record.gate_id), seconds_of(record.judged_at)
     if began is None or judged is None or record.reused:
         return {}
     measured = _measured_at(record)

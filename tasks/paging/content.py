@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from checks.judge.clocks import seconds_of
 from checks.model import Answer, Cause, Level, Verdict
 from tasks.gate.context import GateContext
 from tasks.gate.outcome import Decision, Ending, JudgedReport, Outcome, first_line
@@ -30,7 +31,6 @@ from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
 from tasks.render.views.finding_table import with_anchor
 from tasks.store.base import Store
-from tasks.store.history import moment
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
 from tasks.text.redact import redact
@@ -257,7 +257,7 @@ def _judged(page: Notification, judged: JudgedReport) -> Notification:
         page,
         culprits=culprits(verdict) if page.kind in BLAMING else (),
         items=items,
-        measured_s=moment(judged.report.measured_at) or 0.0,
+        measured_s=seconds_of(judged.report.measured_at) or 0.0,
         more_items=max(0, len(groups) - ITEMS),
         facts=(*facts, *page.facts),
         costs=tuple(one_line(line, 600) for line in shown.said),

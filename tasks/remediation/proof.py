@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 
 from checks.culprit.topology import switches_of
+from checks.judge.clocks import seconds_of
 from checks.model import (
     CLUSTER,
     LINK,
@@ -38,7 +38,7 @@ def cases_of(
     report: Report, verdict: Verdict, digest: str, cluster: str, gate_file: str, observed: bool = False
 ) -> tuple[Case, ...]:
     """A case for each node that the verdict condemns: FAILs with the cause HARDWARE, and nothing else."""
-    at = seconds_of(report.measured_at)
+    at = seconds_of(report.measured_at) or 0.0  # which is stale
     blamed = {node: _blames(verdict, node) for node in verdict.condemned}
     well = tuple(node.name for node in report.nodes if node.name not in verdict.condemned and node.complete)
     names = {node.name: engine_name(node) for node in report.nodes}
@@ -158,11 +158,3 @@ def _blames(verdict: Verdict, node: str) -> tuple[Blame, ...]:
 def _gpus(elements: Sequence[str]) -> tuple[int, ...]:
     matches = map(_GPU.fullmatch, elements)
     return tuple(dict.fromkeys(int(one[1]) for one in matches if one))
-
-
-def seconds_of(text: str) -> float:
-    """Unix seconds of a time in a report; 0, which is stale, for one that cannot be read."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return 0.0

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from checks.judge.baseline.model import Baseline, Learned, digest_of
 from checks.judge.baseline.samples import Side, label_text
+from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
 from checks.policy import OnWarn
 from tasks.render.headline import time_before
 from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
-from tasks.store.history import moment
 from tasks.store.prune import Pruning
 from tasks.store.records import NUMBER, Record
 from tasks.text.inert import one_line
@@ -158,7 +158,7 @@ def _row(record: Record, decided: str, finding: str) -> tuple[str, ...]:
 
 def _older(record: Record) -> str:
     """That the report was measured long before its verdict, "" where it was not, or nobody knows."""
-    before = time_before(moment(record.judged_at), moment(record.measured_at))
+    before = time_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
     return f" (measured {before} before, at {one_line(record.measured_at, 40)})" if before else ""
 
 

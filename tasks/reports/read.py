@@ -19,6 +19,7 @@ from checks.facts import own_machine
 from checks.facts.builtin import builtin
 from checks.facts.instances import not_for, unknown_type
 from checks.judge.baseline.model import Baseline
+from checks.judge.clocks import seconds_of
 from checks.judge.verdict import NOTHING, conclude, decide, unreadable
 from checks.model import CLUSTER, Answer, Cause, Declared, Digests, Finding, Level, Report, Verdict
 from checks.policy import OnWarn, Policy
@@ -41,7 +42,6 @@ from tasks.reports.gate_folder.decision import (
     own_decision,
     policy_name,
 )
-from tasks.store.history import moment
 from tasks.store.layout import REPORT_FILE, gate_folder
 from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
@@ -152,7 +152,7 @@ def _as_kept(
         shown = replace(
             verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=(), expected=NOTHING_EXPECTED
         )
-    measured = measured_before(kept.judged_s, moment(report.measured_at))
+    measured = measured_before(kept.judged_s, seconds_of(report.measured_at))
     shown = replace(shown, own_decision=AS_KEPT, measured=measured)
     name = kept.name or report.gate_id or path
     return JudgedFile(file, name, report, verdict, policy_name(kept), shown, kept.policy, kept)

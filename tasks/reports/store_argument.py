@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from checks.documents.decode import nearest
 from checks.value_types import DecodeError
@@ -31,6 +31,9 @@ from tasks.store.layout import GATES, RECORDS, REPORT_FILE, gate_of, record_key,
 from tasks.store.open import absolute, is_remote, open_store
 from tasks.store.records import is_gate_id
 
+if TYPE_CHECKING:
+    from tasks.gate_file.model import Gate
+
 ID_FORM = re.compile("[a-z0-9][a-z0-9-]{0,200}")
 NEWEST = 3  # of so many gates the ids are named, where another one is not there
 NAME_STORE = f"--store STORE names another store (default {DEFAULT})."
@@ -43,17 +46,23 @@ class NoReports(InputError):
 
 @dataclass(frozen=True)
 class NamedStore:
-    """A store, its address, and where its index lies. `argument` was typed; `path`, `cluster` and `policy` (a file) are what its gate
-    file says.
-    """
+    """A store, its address, and where its index lies. `argument` was typed, and `gate` is what it says if it is a gate file."""
 
     address: str
     store: Store
     local: Path
     argument: str = ""
-    path: str = ""
-    cluster: str = ""
-    policy: Path | None = None
+    gate: Gate | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the gate file, "" without one."""
+        return self.gate.cluster.name if self.gate else ""
+
+    @property
+    def policy(self) -> Path | None:
+        """The file of the gate file's policy."""
+        return Path(self.argument).resolve().parent / self.gate.policy.file if self.gate else None
 
     def index(self) -> Index:
         """The index."""
@@ -104,28 +113,28 @@ def typed_store(word: str) -> str:
 
 def open_named_store(argument: str) -> NamedStore:
     """The store that `argument` names. Raises InputError."""
-    work, path, cluster = "", "", ""
-    address, policy = argument, None
-    if argument.endswith(".toml"):
-        from tasks.gate_file.read import (
-            GateFileError,
-            read_gate_file,
-        )  # brings pydantic, which `judge --help` must not wait for
-
-        try:
-            gate = read_gate_file(Path(argument))
-        except GateFileError as error:
-            raise InputError(error.file, error.message, error.path, error.nearest) from error
-        table, cluster = gate.store, gate.cluster.name
-        address, work, path = table.path, table.work, table.path
-        policy = Path(argument).resolve().parent / gate.policy.file
+    gate = named_gate(argument) if argument.endswith(".toml") else None
+    address, work = (gate.store.path, gate.store.work) if gate else (argument, "")
     try:
         where = absolute(address)
         store = open_store(where)
         local = Path(work or (DEFAULT if is_remote(where) else where)).expanduser().absolute()
     except BadAddress as error:
         raise InputError("STORE", str(error)) from error
-    return NamedStore(where, store, local, argument, path, cluster, policy)
+    return NamedStore(where, store, local, argument, gate)
+
+
+def named_gate(file: str) -> Gate:
+    """The gate of a file. Raises InputError."""
+    from tasks.gate_file.read import (  # brings pydantic, which `judge --help` must not wait for
+        GateFileError,
+        read_gate_file,
+    )
+
+    try:
+        return read_gate_file(Path(file))
+    except GateFileError as error:
+        raise InputError(error.file, error.message, error.path, error.nearest) from error
 
 
 def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:
@@ -281,7 +290,7 @@ def require_gates(name: NamedStore) -> None:
 
 def _meant(name: NamedStore) -> str:
     """What may be meant instead: the store seen from another folder."""
-    path = name.path
+    path = name.gate.store.path if name.gate else ""
     if path and not is_remote(path) and not Path(path).expanduser().is_absolute():
         return f" ([store] path {path!r} is relative to the folder where the command runs.)"
     return ""

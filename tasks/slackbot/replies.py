@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.facts.own_machine import short_text
+from checks.judge.clocks import seconds_of
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
 from tasks.render.context import advice
@@ -17,7 +18,6 @@ from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, stat
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
 from tasks.slackbot.wording import inline
-from tasks.store.history import moment
 from tasks.store.layout import html_key
 from tasks.store.records import Record
 from tasks.text.inert import browsable
@@ -99,7 +99,7 @@ def why(past: Past) -> Reply:
         f"Gate {inline(record.gate_id)}, judged {escape(record.judged_at)}",
         link("the whole report", report),
     ]
-    age = measured_before(moment(record.judged_at), moment(record.measured_at))
+    age = measured_before(seconds_of(record.judged_at), seconds_of(record.measured_at))
     if verdict is None:
         line = f"{ANSWER_WORDS[record.answer]} {record.gate}: {record.finding or 'no finding'}"
         note = "Another version of Prelaunch wrote this verdict: the report says more."

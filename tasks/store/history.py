@@ -7,11 +7,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from checks.documents.report import digest, load
+from checks.judge.clocks import seconds_of
 from checks.model import Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
@@ -186,14 +186,6 @@ def rebuild_command(store: Store) -> str:
     return f"prelaunch store index --rebuild {shlex.quote(address)}"
 
 
-def moment(text: str) -> float | None:
-    """An ISO 8601 time in Unix seconds; None if the text is no such time."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def _indexed(store: Store, index: Index) -> tuple[str, dict[str, Record], str]:
     try:
         name = identity(store)
@@ -249,7 +241,7 @@ def _judged(store: Store, gate_id: str, key: str) -> tuple[Report, KeptVerdict]:
 def _derived(store: Store, gate_id: str) -> Record:
     """A record made from what is left of a gate. Raises _Lost."""
     report, verdict = _judged(store, gate_id, report_key(gate_id))
-    when = stamped_at(gate_id) or moment(report.measured_at)
+    when = stamped_at(gate_id) or seconds_of(report.measured_at)
     if when is None:
         raise _Lost("when it was judged is not known")
     return record_of(gate_id, report, verdict, report_key(gate_id), when)

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from checks.documents.decode import parse_json
+from checks.judge.clocks import seconds_of
 from checks.model import Answer
 from checks.value_types import DecodeError
 from tasks.store import records
 from tasks.store.base import Store, StoreError
-from tasks.store.history import kept_gates, moment
+from tasks.store.history import kept_gates
 from tasks.store.index import Index, IndexFailed
 from tasks.store.layout import (
     LEASES,
@@ -146,7 +147,7 @@ def _newest(gate_id: str, record: Record | None) -> float | None:
     """When the gate was judged, in Unix seconds; the later of two times that differ."""
     known = [stamped_at(gate_id)]
     if record is not None:
-        known.append(moment(record.judged_at))
+        known.append(seconds_of(record.judged_at))
     return max((when for when in known if when is not None), default=None)
 
 

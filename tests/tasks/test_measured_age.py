@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from checks.documents.report import digest, dump
+from checks.judge.clocks import seconds_of
 from checks.model import Report
 from flows.cli.output import text_of
 from tasks.gate.approval.answers import question_text
@@ -25,7 +26,6 @@ from tasks.publish import verdict_page
 from tasks.render.headline import measured_before
 from tasks.render.html import html
 from tasks.store import records
-from tasks.store.history import moment
 from tasks.store.records import of, record_of
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 from tests.tasks.paging.test_first_lines import page_session
@@ -48,7 +48,7 @@ SAID = "The nodes were measured 3 days before this verdict, 2026-11-20 10:12 UTC
 )  # fmt: skip
 def test_the_age_is_said_in_peoples_units(measured: str, said: str) -> None:
     """Where the two are usually so near to each other, and where a time is not known, nothing is said."""
-    assert said == measured_before(moment(JUDGED), moment(measured))
+    assert said == measured_before(seconds_of(JUDGED), seconds_of(measured))
 
 
 def shown(report: Report, said: str) -> JudgedReport:
@@ -118,7 +118,7 @@ def test_a_verdict_that_is_made_again_counts_from_the_first_one(
     monkeypatch.setattr("tasks.judge.images_of", lambda setting: None)
     own, report = judging(tmp_path), replace(healthy(2, 1), measured_at=MEASURED)
     for judged, said in (("2026-11-20T10:13:00Z", ""), (JUDGED, SAID)):
-        kept = record_of("g-1", report, of(verdict_of(report)), "r", moment(judged) or 0.0, "local", "c")
+        kept = record_of("g-1", report, of(verdict_of(report)), "r", seconds_of(judged) or 0.0, "local", "c")
         records.keep(own.setting.store, kept)
 
         assert said == report_verdict(own, report, digest(dump(report))).context.measured

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
@@ -13,6 +12,7 @@ from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.read import InputError
+from tasks.reports.store_argument import NamedStore
 from tasks.store.base import Store
 from tasks.store.history import known_nodes, listed
 from tasks.store.index import Index
@@ -52,27 +52,18 @@ def read_fleet(
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
 
 
-def engine_of(argument: str) -> tuple[str, Machines] | None:
+def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
     """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
-    if not argument.endswith(".toml"):
+    gate = named.gate
+    if gate is None or gate.remediation.machines == LOG:
         return None
-    from tasks.gate_file.read import (  # brings pydantic, which `--help` must not wait for
-        GateFileError,
-        read_gate_file,
-    )
     from tasks.machines.registry import UnknownMachines
     from tasks.remediation.settings import cluster_of, machines_of
 
     try:
-        gate = read_gate_file(Path(argument))
-    except GateFileError as error:
-        raise InputError(error.file, error.message, error.path, error.nearest) from error
-    if gate.remediation.machines == LOG:
-        return None
-    try:
         return cluster_of(gate), machines_of(gate)
     except UnknownMachines as error:
-        raise InputError(argument, str(error), "remediation") from error
+        raise InputError(named.argument, str(error), "remediation") from error
 
 
 def _acts(

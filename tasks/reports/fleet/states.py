@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from checks.judge.clocks import seconds_of
 from checks.judge.trend.model import Machine as TrendMachine
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import follow
@@ -28,7 +29,6 @@ from tasks.reports.fleet.model import (
     StillOpen,
 )
 from tasks.reports.machines.rows import Disagreement, MachineRow, our_state
-from tasks.store.history import moment
 from tasks.store.node_rows import (
     NEWEST,
     GateNodes,
@@ -100,7 +100,7 @@ def fleet_of(
             replaced.append(node)
             continue
         node = _with_acts(node, (acts or {}).get((cluster, name), ()), (rows or {}).get(name))
-        is_unseen = not one_name and now - (moment(last) or now) > SEEN_S
+        is_unseen = not one_name and now - (seconds_of(last) or now) > SEEN_S
         (unseen if is_unseen else nodes).append(node)
     nodes, replaced, unseen = (sorted(some, key=_turn) for some in (nodes, replaced, unseen))
     return Fleet(tuple(nodes), tuple(replaced), trend, len(records), now, fresh_s, unseen=tuple(unseen))
@@ -260,7 +260,7 @@ def _proof(
     record = records.get((newest.key.cluster, newest.last))
     if record is None:
         return None
-    measured = min(filter(None, (moment(record.measured_at), moment(record.judged_at))), default=0.0)
+    measured = min(filter(None, (seconds_of(record.measured_at), seconds_of(record.judged_at))), default=0.0)
     return GateMark(
         record.gate_id, newest.key.node, record.judged_at, measured, Standing.PROVEN, record.profile, record.digests.policy
     )  # fmt: skip

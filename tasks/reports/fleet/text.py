@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
+from checks.judge.clocks import seconds_of
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH
 from checks.judge.trend.model import IdentityChange
 from checks.model import ANSWER_WORDS, Answer, Cause, Profile
@@ -15,7 +16,6 @@ from tasks.render.headline import time_before
 from tasks.render.trend_text import budget_text, course_text, moved_document, moved_text, worse_words
 from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
-from tasks.store.history import moment
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
@@ -271,7 +271,7 @@ def mark_words(mark: GateMark, now: float) -> str:
     from there.
     """
     profile = f", {mark.profile.value}" if mark.profile else ""
-    apart = time_before(moment(mark.judged_at), mark.measured_at or None)
+    apart = time_before(seconds_of(mark.judged_at), mark.measured_at or None)
     measured = f", measured at {time_text(mark.measured_at)}" if apart else ""
     said = f"{SIGNS[mark.standing]} {mark.judged_at} {mark.standing.value.replace('_', ' ')} as {mark.node} by {mark.gate_id}"
     why = f": {mark.finding}" if mark.finding else ""

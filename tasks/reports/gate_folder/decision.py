@@ -14,12 +14,12 @@ from pathlib import Path
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest
+from checks.judge.clocks import seconds_of
 from checks.model import ANSWER_WORDS, Answer, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
 from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.store.history import moment
 from tasks.store.layout import (
     POLICY_FILE,
     REPORT_FILE,
@@ -77,7 +77,7 @@ def kept_beside(path: str, data: bytes) -> KeptBeside | None:
     )
     found = KeptBeside(
         verdict, looked=str(folder), whole=_whole(written), name=name, folder=str(folder),
-        judged_s=moment(str(record.get("judged_at"))), doubts=_doubts_beside(folder),
+        judged_s=seconds_of(str(record.get("judged_at"))), doubts=_doubts_beside(folder),
     )  # fmt: skip
     for candidate in _candidates(folder):
         try:

@@ -9,6 +9,7 @@ import pytest
 
 from checks.documents.report import load
 from checks.facts.builtin import builtin
+from checks.judge.clocks import seconds_of
 from checks.judge.verdict import decide
 from checks.model import CLUSTER, Cause, Level, Profile
 from checks.policy import CheckPolicy, Rule
@@ -17,7 +18,6 @@ from tasks.reports.fleet.model import GateMark, NodeState
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import LEGEND, fleet_text, mark_words, node_document, node_text, open_words
-from tasks.store.history import moment
 from tasks.store.node_rows import GateNodes, Standing, rows_of
 from tasks.store.records import KeptFinding, of
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
@@ -150,7 +150,7 @@ def test_a_gap_that_the_policy_accepts_is_no_doubt_about_the_nodes_that_it_names
 def test_when_a_gate_measured_is_said_where_that_is_not_the_time_of_its_verdict() -> None:
     """The age of a proof counts from there, so that both times would contradict each other."""
     judged = "2026-11-26T03:12:00Z"
-    at = moment(judged) or 0.0
+    at = seconds_of(judged) or 0.0
     said = [
         mark_words(GateMark("g-1", "a", judged, at - before, Standing.PROVEN, Profile.QUICK, "p"), at)
         for before in (600.0, 4 * DAY_S)
