@@ -11,7 +11,7 @@ from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Mo
 from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.judge.trend.numbers import LEAST_PEERS
 from tasks.text.inert import one_line
-from tasks.text.words import counted, few, listed
+from tasks.text.tables import counted, few, listed
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 32

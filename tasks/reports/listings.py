@@ -16,7 +16,7 @@ from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSumm
 from tasks.store.prune import Pruning
 from tasks.store.records import NUMBER, Record
 from tasks.text.inert import one_line
-from tasks.text.words import aligned, counted, few, listed
+from tasks.text.tables import aligned, counted, few, listed
 
 # Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3

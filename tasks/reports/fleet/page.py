@@ -33,7 +33,7 @@ from tasks.reports.fleet.text import (
 from tasks.reports.machines.table import time_text
 from tasks.store.node_rows import Standing
 from tasks.text.inert import one_line
-from tasks.text.words import counted, few
+from tasks.text.tables import counted, few
 
 HERE = Path(__file__).parent
 CSS = HERE.parents[1] / "render" / "report.css"

@@ -19,7 +19,7 @@ from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
 from tasks.store.records import finding_sentence, findings_line, is_missing
 from tasks.text.inert import clean, one_line
-from tasks.text.words import aligned, counted, few, listed
+from tasks.text.tables import aligned, counted, few, listed
 
 # One sign per gate of the strip, so that it can be read without colours.
 SIGNS = {

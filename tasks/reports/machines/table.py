@@ -12,7 +12,7 @@ from tasks.machines.base import Holder, Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import MachineRow
 from tasks.text.inert import one_line
-from tasks.text.words import aligned, counted
+from tasks.text.tables import aligned, counted
 
 COLUMNS = (
     "node", "by the engine", "by us", "disagreement", "last proof", "health", "type", "held by", "since", "acts", "jobs", "shell",
