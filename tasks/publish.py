@@ -42,10 +42,10 @@ from tasks.render.picture import PictureUnavailable, picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
-from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.reading import read_fleet
-from tasks.reports.trend import TrendContext, page_link, past_of
+from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import StoreError
 from tasks.store.index import IndexFailed
@@ -241,7 +241,7 @@ def _link_from_previous(session: Session, judged: JudgedReport, shown: VerdictCo
         old = kept.get(html_key(previous.gate_id))
         if old is None:
             return
-        link = page_link(kept, session.gate_id)
+        link = page_link(kept, html_key(session.gate_id), html_key(previous.gate_id))
         page = with_next_gate(old, session.gate_id, link, judged.verdict.answer, end)
         if page != old:
             kept.put(html_key(previous.gate_id), page)
@@ -288,7 +288,8 @@ def keep_fleet_page(session: Session) -> str:
 
     def made() -> str:
         found = read_fleet(kept, lambda: session.setting.index, time.time(), cluster=cluster, whole=False)
-        return fleet_page(found, report_links(kept, in_store=True), f"Fleet {cluster}")
+        own = fleet_key(cluster)
+        return fleet_page(found, lambda gate_id: page_link(kept, html_key(gate_id), own), f"Fleet {cluster}")
 
     try:
         page = limited(FLEET_S, made)

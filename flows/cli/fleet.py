@@ -13,7 +13,7 @@ from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
 from tasks.reports.fleet.states import HOUR_S
@@ -28,6 +28,7 @@ from tasks.reports.store_argument import (
 )
 from tasks.store.base import StoreError
 from tasks.store.history import kept_gates
+from tasks.store.layout import html_key
 
 if TYPE_CHECKING:
     from tasks.gate_file.model import Gate
@@ -78,7 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
 
             title = f"Fleet {cluster}" if cluster else "Fleet"
             keys = {key for some in kept_gates(named.store).values() for key in some}
-            write_file(arguments.html, fleet_page(found, report_links(named.store, kept=keys), title))
+
+            def link(gate_id: str) -> str:
+                key = html_key(gate_id)
+                return page_link(named.store, key) if key in keys else ""
+
+            write_file(arguments.html, fleet_page(found, link, title))
     except (InputError, OutputError, StoreError) as error:
         return report_rejection(arguments.format, error)
     if arguments.format == "json":

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from html import escape
 
 from checks.runner.deadline import limited
-from tasks.reports.fleet.links import report_links
+from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.page import fleet_page, node_page
 from tasks.reports.fleet.reading import FRESH_S, read_fleet
 from tasks.store.base import Store, StoreError
 from tasks.store.index import Index
+from tasks.store.layout import html_key
 from tasks.text.inert import one_line
 
 NODES = "/nodes/"
@@ -48,7 +49,7 @@ class FleetPages:
         found = read_fleet(self._store, self._index, time.time(), FRESH_S, node=node)
         if node:
             return node_page(node, found) if found.nodes or found.replaced else None
-        return fleet_page(found, report_links(self._store))
+        return fleet_page(found, lambda gate_id: page_link(self._store, html_key(gate_id)))
 
 
 def _failed(why: str) -> str:

@@ -25,14 +25,14 @@ from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, Past
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
-from tasks.reports.fleet.links import fleet_link
+from tasks.reports.fleet.links import page_link
 from tasks.reports.store_argument import chosen_cluster, is_store, open_named_store, require_gates
 from tasks.store.base import Store, StoreError
 from tasks.store.history import Listed, known_nodes, listed
 from tasks.store.index import Index
-from tasks.store.layout import html_key
+from tasks.store.layout import fleet_key, html_key
 from tasks.store.records import KeptFinding, Record
-from tasks.text.inert import browsable, one_line
+from tasks.text.inert import one_line
 
 GATES = 20
 REPORT_BYTES, SECONDS = 32 << 20, 5.0
@@ -89,13 +89,14 @@ def past_of(
     own = next((place for place, record in enumerate(mine) if record.gate_id == this.gate_id), None)
     mine = mine if own is None else mine[: own + 1]
     changed = _changes(store, mine, this, problems, lambda: clock() > until)
-    newest = mine[-GATES:]
+    newest, page = mine[-GATES:], html_key(this.gate_id)
     marks: Mapping[str, EndMark] = {}
     with _named(problems, "How earlier gates ended", "read"):
         marks = limited(max(until - clock(), 0.0), lambda: ends(store, [record.gate_id for record in newest]))
     gates = tuple(
         PastGate(
-            r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id, page_link(store, r.gate_id), marks.get(r.gate_id)
+            r.gate_id, r.judged_at, r.answer, r.finding, r.gate_id == this.gate_id, page_link(store, html_key(r.gate_id), page),
+            marks.get(r.gate_id),
         )
         for r in newest
     )  # fmt: skip
@@ -104,7 +105,7 @@ def past_of(
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
         gates, len(mine) - len(gates), numbers_of(trend), trend.reports, tuple(one_line(line, 400) for line in lines), changed,
-        fleet_link(store, this.cluster), compared.earlier, compared.unknown,
+        page_link(store, fleet_key(this.cluster), page) if this.cluster else "", compared.earlier, compared.unknown,
     )  # fmt: skip
 
 
@@ -117,12 +118,6 @@ def _named(problems: list[str], what: str, done: str) -> Iterator[None]:
         problems.append(f"{what} could not be {done}, because it would have taken too long.")
     except StoreError as error:
         problems.append(f"{what} could not be {done}: {error}")
-
-
-def page_link(store: Store, gate_id: str) -> str:
-    """From the page of one gate to that of another: beside it in a folder, in the console of a bucket."""
-    place = store.place(html_key(gate_id))
-    return browsable(place) if "://" in place else f"../{gate_id}/{html_key(gate_id).rpartition('/')[2]}"
 
 
 def _changes(
@@ -154,7 +149,7 @@ def _changes(
     of = last.digests
     before = report, Digests(of.report, of.policy, of.facts, of.baseline, last.engine)
     after = this.report, this.digests
-    link = page_link(store, last.gate_id)
+    link = page_link(store, html_key(last.gate_id), html_key(this.gate_id))
     return changes(before, after, this.policy, last.gate_id, last.judged_at, link, _found(this.findings))
 
 
