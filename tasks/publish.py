@@ -42,9 +42,8 @@ from tasks.render.picture import PictureUnavailable, picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.node_tables import node_rows
 from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
-from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.page import fleet_page
-from tasks.reports.fleet.reading import read_fleet
+from tasks.reports.fleet.reading import page_link, read_fleet
 from tasks.reports.trend import TrendContext, past_of
 from tasks.store import records
 from tasks.store.base import StoreError

@@ -13,9 +13,8 @@ from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
 from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.command_line import OutputError, write_file
-from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.model import Fleet
-from tasks.reports.fleet.reading import FRESH_S, engine_of, read_fleet
+from tasks.reports.fleet.reading import FRESH_S, engine_of, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
 from tasks.reports.read import InputError

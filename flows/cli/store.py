@@ -19,7 +19,7 @@ from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.gate.outcome import Decision, Ending
 from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
-from tasks.reports.fleet.needed import needed_gates
+from tasks.reports.fleet.reading import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
 from tasks.reports.read import InputError, default_policy_of
 from tasks.reports.store_argument import (

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from html import escape
 
 from checks.runner.deadline import limited
-from tasks.reports.fleet.links import page_link
 from tasks.reports.fleet.page import fleet_page, node_page
-from tasks.reports.fleet.reading import FRESH_S, read_fleet
+from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.store.base import Store, StoreError
 from tasks.store.index import Index
 from tasks.store.layout import html_key

@@ -25,7 +25,7 @@ from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, Past
 from tasks.render.views.trend import numbers_of, too_few
 from tasks.reports.baseline import UnreadableReport
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
-from tasks.reports.fleet.links import page_link
+from tasks.reports.fleet.reading import page_link
 from tasks.reports.store_argument import chosen_cluster, is_store, open_named_store, require_gates
 from tasks.store.base import Store, StoreError
 from tasks.store.history import Listed, known_nodes, listed

@@ -1,9 +1,13 @@
-"""Reads the fleet of a store, and of the scheduler of a gate file. What could not be read is named in the result."""
+"""Reads the fleet of a store, and of the scheduler of a gate file: what could not be read is named in the result. What of the store is
+needed for that, and links between its pages.
+"""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
@@ -13,11 +17,13 @@ from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import NamedStore
-from tasks.store.base import Store
-from tasks.store.history import known_nodes, listed
-from tasks.store.index import Index
-from tasks.store.layout import REMEDIATION
-from tasks.text.inert import one_line
+from tasks.store.base import Store, StoreUnwritable
+from tasks.store.history import known_nodes, listed, rebuild_command
+from tasks.store.index import Index, IndexFailed
+from tasks.store.layout import GATES, REMEDIATION, gate_of, report_key
+from tasks.store.node_rows import kept
+from tasks.store.open import identity
+from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
@@ -25,6 +31,7 @@ FRESH_S = 24 * HOUR_S
 LOG = "log"
 # Of each machine so many of the newest acts.
 ACTS = 5
+UNKNOWN = "its nodes are not in the index, so that it may have a last proof"
 
 
 def read_fleet(
@@ -64,6 +71,50 @@ def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
         return cluster_of(gate), machines_of(gate)
     except UnknownMachines as error:
         raise InputError(named.argument, str(error), "remediation") from error
+
+
+def page_link(store: Store, key: str, page: str = "") -> str:
+    """The address of the page under `key`, for the page under the key `page`: in the console of a bucket, and in a folder from one to
+    the other. Without `page` it is for one that lies anywhere.
+    """
+    place = store.place(key)
+    if "://" in place:
+        return browsable(place)
+    return posixpath.relpath(key, posixpath.dirname(page)) if page else Path(place).as_uri()
+
+
+def needed_gates(store: Store, index: Index, now: float) -> dict[str, str]:
+    """Gate id -> why it must stay: the last proof of a machine, its newest gate, an open finding about it, or a report whose nodes
+    nobody knows. Machines whose name another one has need nothing. Raises StoreError.
+    """
+    found = listed(store, index)
+    known = known_nodes(store, index, found)
+    needed: dict[str, str] = {}
+    fleet = fleet_of(known.history, found.records, now, FRESH_S)
+    for node in (*fleet.nodes, *fleet.unseen):
+        if node.gates:
+            needed.setdefault(node.gates[-1].gate_id, f"it is the last gate of {node.name}")
+        for one in node.open:
+            needed.setdefault(one.gate_id, f"an open finding about {node.name} was last seen then")
+            needed[one.since_gate_id] = f"a finding about {node.name} is open since then"
+        if node.last_proof is not None:
+            needed[node.last_proof.gate_id] = f"it is the last proof of {node.name}"
+    with_nodes, reports = (
+        _with_nodes(store, index),
+        {gate_of(key) for key in store.list(GATES) if key == report_key(gate_of(key))},
+    )
+    for record in found.records:
+        if not record.reused and record.gate_id in reports - with_nodes:
+            needed.setdefault(record.gate_id, f"{UNKNOWN}: {rebuild_command(store)}")
+    return needed
+
+
+def _with_nodes(store: Store, index: Index) -> frozenset[str]:
+    """The gates whose nodes are known."""
+    try:
+        return index.gates_with_nodes(identity(store))
+    except (IndexFailed, StoreUnwritable):
+        return frozenset(kept(store))
 
 
 def _acts(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.model import Report
-from tasks.reports.fleet.needed import UNKNOWN, needed_gates
-from tasks.reports.fleet.reading import read_fleet
+from tasks.reports.fleet.reading import UNKNOWN, needed_gates, read_fleet
 from tasks.store.folder import FolderStore
 from tasks.store.history import rebuild, rebuild_command
 from tasks.store.index import FILE, Index
