@@ -260,8 +260,7 @@ class _Reader:
             rows = {row for query in ENDS for row in self._connection.execute(query, total)}
             ends.setdefault(tuple(key), set()).update(rows)
             names = tuple(json.loads(self._texts[checks]))
-            dates = min(rows)[0], max(rows)[0]
-            totals.append(NodeTotal(self._key(*key), Standing(standing), names, count, *dates))
+            totals.append(NodeTotal(self._key(*key), Standing(standing), names, count, max(rows)[0]))
         for (_, name, _), some in ends.items():
             ordered = sorted(some)
             for _, gate_id in (*ordered[:FIRST], *ordered[-NEWEST:]):

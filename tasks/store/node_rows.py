@@ -243,13 +243,12 @@ class NodeKey:
 
 @dataclass(frozen=True)
 class NodeTotal:
-    """Rows of one node that have the same standing and measured checks: how many, and the first and last time of judging."""
+    """Rows of one node that have the same standing and measured checks: how many, and the last time of judging."""
 
     key: NodeKey
     standing: Standing
     checks: tuple[str, ...]
     count: int
-    first: str
     last: str
 
 

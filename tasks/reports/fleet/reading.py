@@ -45,8 +45,7 @@ def read_fleet(
     whole: bool = True,
 ) -> Fleet:
     """The fleet of a store, of one cluster (None for all), or of one name ("" for all, and then without the points of numbers that
-    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`. Raises
-    StoreError.
+    do not move). `engine` is the cluster whose scheduler is asked; `whole` as in `listed`. Raises StoreError.
     """
     found = listed(store, index(), whole)
     known = known_nodes(store, index(), found, cluster, node)
