@@ -11,10 +11,11 @@ MachineError            nothing can be said or done; the message has the engine'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 # The beginning of what we write beside a node's state; whatever else stands there is somebody else's.
 PREFIX = "prelaunch: "
@@ -39,8 +40,7 @@ class ActAmbiguous(MachineError):
 class Rung(StrEnum):
     """What can be done for a machine that was refused, in the order in which it is tried.
 
-    FENCE takes it out of service, RECHECK runs the checks again where it is, DEEP_CHECK lets the engine test it, and repair it if it
-    finds it broken, RETURN gives it back, PAGE leaves it to a person.
+    FENCE takes it out of service, RECHECK runs the checks again where it is, RETURN gives it back, PAGE leaves it to a person.
     """
 
     FENCE = "fence"
@@ -48,12 +48,11 @@ class Rung(StrEnum):
     RESET = "reset"
     REBOOT = "reboot"
     REPLACE = "replace"
-    DEEP_CHECK = "deep_check"
     RETURN = "return"
     PAGE = "page"
 
 
-REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE, Rung.DEEP_CHECK)
+REPAIRS = (Rung.RESET, Rung.REBOOT, Rung.REPLACE)
 
 
 class Service(StrEnum):
@@ -130,6 +129,62 @@ class Machine:
     def engine_health(self) -> str:
         """What the engine's own checks say of the machine, in its words; "" where it has none."""
         return ""
+
+
+AnyMachine = TypeVar("AnyMachine", bound=Machine)
+
+
+def listed(machines: Mapping[str, AnyMachine], node: str) -> AnyMachine:
+    """The machine of that name, if it can be judged. Raises ActRefused."""
+    machine = machines.get(node)
+    if machine is None or machine.service is Service.GONE:
+        raise ActRefused(
+            f"The engine has no node {node!r:.80}. Correct the name (prelaunch machines lists them)."
+        )
+    if machine.service is Service.UNKNOWN:
+        raise ActRefused(f"The state {machine.words!r:.200} of {node} is unknown. It is left alone.")
+    return machine
+
+
+def require_ours(machine: Machine, mark: Mark) -> None:
+    """Raise ActRefused unless this gate holds the machine, and its engine changes nothing there.
+
+    The check of a mark is not compared: a later finding of a gate may have another one.
+    """
+    node, words = machine.node, f"{machine.words!r:.200}"
+    if machine.holder is Holder.OTHER:
+        raise ActRefused(f"{node} belongs to {machine.who}: {words}. It is left alone.")
+    if machine.holder is Holder.NOBODY:
+        raise ActRefused(f"{node} is not held by Prelaunch: the engine shows {words}. It is left alone.")
+    if machine.mark is None or machine.mark.gate_id != mark.gate_id:
+        raise ActRefused(f"{node} is held by another gate than {mark.gate_id}: {words}.")
+    if machine.service is Service.CHANGING:
+        raise ActRefused(f"A repair of {node} is under way: {words}. Wait until it has ended.")
+
+
+def require_free_or_ours(machine: Machine, mark: Mark) -> None:
+    """Raise ActRefused unless this gate holds the machine, or nobody does."""
+    if machine.holder is not Holder.NOBODY:
+        require_ours(machine, mark)
+
+
+def require_quiet(machine: Machine) -> None:
+    """Raise ActRefused while something runs on the machine."""
+    if machine.jobs:
+        raise ActRefused(
+            f"{machine.node} still runs {', '.join(machine.jobs)!s:.120}. Wait until it has ended."
+        )
+
+
+@contextmanager
+def after_change(node: str) -> Iterator[None]:
+    """An engine that took a change and is silent when it is asked about it: the block raises ActAmbiguous for EngineSilent."""
+    try:
+        yield
+    except EngineSilent as error:
+        raise ActAmbiguous(
+            f"The change of {node} was taken, and then its engine did not answer: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.kubernetes.api import NODE, Api, Kind, Refused, clean, grant
@@ -28,6 +27,11 @@ from tasks.machines.base import (
     Rung,
     Service,
     Settled,
+    after_change,
+    listed,
+    require_free_or_ours,
+    require_ours,
+    require_quiet,
 )
 from tasks.machines.kubernetes_nodes import (
     HEALTH,
@@ -51,38 +55,17 @@ LABELS: Mapping[Rung, str] = {Rung.REBOOT: PENDING_REBOOT, Rung.REPLACE: PENDING
 ENDED = ("Succeeded", "Failed")
 
 
-class HyperPodAct(StrEnum):
-    """How HyperPod is asked for a repair: not at all, by a label of the node, or by SageMaker's API."""
-
-    NONE = ""
-    LABEL = "label"
-    API = "api"
-
-
 @dataclass(frozen=True)
 class KubernetesMachineOptions:
-    """`context` and `kubeconfig_file` choose the cluster. `hyperpod` "label" or "api" is for HyperPod with EKS.
-
-    `cluster` is HyperPod's name or ARN and `region` its region, for "api".
-    """
+    """`context` and `kubeconfig_file` choose the cluster. `hyperpod` says that HyperPod with EKS repairs nodes that bear its label."""
 
     context: str = ""
     kubeconfig_file: str = ""
-    hyperpod: HyperPodAct = HyperPodAct.NONE
-    cluster: str = ""
-    region: str = ""
-
-
-class InstanceRepairs(Protocol):
-    """What repairs instances by their ids: SageMaker's API."""
-
-    def change(self, rung: Rung, instance: str) -> str:
-        """Request a reboot or a replacement, once. Raises as Machines.act does."""
-        ...
+    hyperpod: bool = False
 
 
 class KubernetesMachines:
-    """`api` is asked and patched, `repairs` acts on instances (HyperPodAct.API), `now` is the time."""
+    """`api` is asked and patched, `now` is the time."""
 
     name = "kubernetes"
     fence_is = Rung.FENCE
@@ -91,12 +74,11 @@ class KubernetesMachines:
         self,
         options: KubernetesMachineOptions | None = None,
         api: Api | None = None,
-        repairs: InstanceRepairs | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.options = options or KubernetesMachineOptions()
         self.api = api or Api("default", self.options.kubeconfig_file, self.options.context)
-        self._repairs, self._now = repairs, now
+        self._now = now
         self.rungs = frozenset((Rung.REBOOT, Rung.REPLACE) if self.options.hyperpod else ())
 
     def look(self) -> Mapping[str, KubernetesMachine]:
@@ -108,28 +90,19 @@ class KubernetesMachines:
     def fence(self, node: str, mark: Mark) -> str:
         """Cordon, taint and mark the node in one patch, unless it is fenced under this mark already."""
         machine = self._known(node)
-        if machine.holder is Holder.OTHER:
-            raise ActRefused(f"{node} is not fenced: {machine.who} has it ({machine.words}).")
-        if machine.mark is not None and machine.mark != mark:
-            raise ActRefused(f"{node} is not fenced: it is under another mark ({machine.words}).")
+        require_free_or_ours(machine, mark)
         if machine.service is not Service.OUT:
             self._change(machine, fence_change(machine, mark, self._now().isoformat(timespec="seconds")))
         return self._again(node).words
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
-        """A label that HyperPod reads, or a call of its API."""
+        """A label that HyperPod reads."""
         if rung not in self.rungs:
             raise ActRefused(f"Kubernetes cannot {rung} a node. A person has to do it for {node}.")
         machine = self._ours(node, mark)
         if machine.service is not Service.OUT:
             raise ActRefused(f"{node} is not out of service ({machine.words}). Fence it first.")
-        if machine.jobs:
-            said = f"{node} runs pods ({', '.join(machine.jobs[:8])}), which the repair would end. Wait for them."
-            raise ActRefused(said)
-        if self.options.hyperpod is HyperPodAct.API:
-            if self._repairs is None or not machine.instance_id:
-                raise ActRefused(f"The instance of {node} is not known, and HyperPod's API needs it.")
-            return self._repairs.change(rung, machine.instance_id)
+        require_quiet(machine)
         if machine.health != SCHEDULABLE:
             raise ActRefused(
                 f"{node} has no label {HEALTH}={SCHEDULABLE}, so HyperPod would not read another value of it."
@@ -159,11 +132,7 @@ class KubernetesMachines:
         """Fence the partners under marks of their own, and say on the node that it is tested."""
         machine = self._ours(node, mark)
         for partner in partners:
-            seen = self._known(partner)
-            if seen.jobs:
-                raise ActRefused(
-                    f"{partner} runs pods ({', '.join(seen.jobs[:8])}). Choose another partner, or wait."
-                )
+            require_quiet(self._known(partner))
             self.fence(partner, _partner(mark, node))
         if machine.service is not Service.TESTING:
             if machine.service is not Service.OUT:
@@ -211,16 +180,12 @@ class KubernetesMachines:
     # -------------------------------------------------------------------------------------------- questions
 
     def _known(self, node: str) -> KubernetesMachine:
-        found = self.look().get(node)
-        if found is None:
-            raise ActRefused(f"Kubernetes knows no node {node}. Correct the name (kubectl get nodes).")
-        return found
+        return listed(self.look(), node)
 
     def _ours(self, node: str, mark: Mark) -> KubernetesMachine:
         """The machine if it is under this mark, and nobody else has it. Raises ActRefused."""
         machine = self._known(node)
-        if machine.holder is not Holder.PRELAUNCH or machine.mark != mark:
-            raise ActRefused(f"{node} is not fenced under {str(mark)!r} but: {machine.who or machine.words}.")
+        require_ours(machine, mark)
         return machine
 
     def _jobs(self) -> dict[str, list[str]]:
@@ -245,12 +210,8 @@ class KubernetesMachines:
 
     def _again(self, node: str) -> KubernetesMachine:
         """The machine after a change that was taken. Raises ActAmbiguous if it cannot be seen."""
-        try:
+        with after_change(node):
             return self._known(node)
-        except EngineSilent as error:
-            raise ActAmbiguous(
-                f"The change of {node} was taken, and then Kubernetes did not answer: {error}"
-            ) from error
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -280,8 +241,8 @@ class KubernetesMachines:
 
 
 def _partner(mark: Mark, node: str) -> Mark:
-    """Under what a node is fenced that is healthy, and only a partner of a re-test."""
-    return Mark(mark.gate_id, f"partner-of-{node}")
+    """Under what a node is fenced that is healthy, and only a partner of a re-test: no mark of a gate."""
+    return Mark(f"{mark.gate_id}-partner-of-{node}", "")
 
 
 def _holds_device(spec: Mapping[str, Any]) -> bool:

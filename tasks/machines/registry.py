@@ -1,19 +1,17 @@
-"""The back ends that change machines. Each is imported only when it is needed, so that its SDK costs no other anything."""
+"""The back ends that change machines."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from checks.documents.decode import decode, nearest
 from checks.value_types import DecodeError
 from tasks.machines.base import MachineError, Machines
+from tasks.machines.kubernetes import KubernetesMachineOptions, KubernetesMachines
 from tasks.machines.log import LogMachines
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
 
-HYPERPOD, KUBERNETES = "tasks.machines.hyperpod", "tasks.machines.kubernetes"
 # Launchers whose engine has commands for nodes under the same name.
 ENGINES = ("slurm", "kubernetes")
 NAMES = ("slurm", "hyperpod", "kubernetes", "log")
@@ -28,18 +26,6 @@ class LogOptions:
     """`nodes` are the names of the machines that are listed, as unknown."""
 
     nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class HyperPodOptions:
-    """`cluster` is HyperPod's name or ARN, `act_by` is how acts are requested: "api" or "reason". `deep_check` lets HyperPod test
-    what a person would have to look at. Slurm's options are beside these.
-    """
-
-    cluster: str
-    region: str
-    act_by: str = "api"
-    deep_check: bool = False
 
 
 def machines_for(name: str, options: Mapping[str, object], launcher: str = "") -> Machines:
@@ -57,38 +43,8 @@ def machines_for(name: str, options: Mapping[str, object], launcher: str = "") -
         if name == "log":
             engine = machines_for(launcher, {}) if launcher in ENGINES else None
             return LogMachines(decode(LogOptions, options, "options").nodes, engine)
-        if name == "hyperpod":
-            return _hyperpod(options)
         if name == "kubernetes":
-            return _kubernetes(options)
-        return SlurmMachines(decode(SlurmMachineOptions, options, "options"))
+            return KubernetesMachines(decode(KubernetesMachineOptions, options, "options"))
+        return SlurmMachines(decode(SlurmMachineOptions, options, "options"), hyperpod=name == "hyperpod")
     except DecodeError as error:
         raise UnknownMachines(f"machines {name}: {error}") from error
-
-
-def _kubernetes(options: Mapping[str, object]) -> Machines:
-    module = importlib.import_module(KUBERNETES)
-    made = decode(module.KubernetesMachineOptions, options, "options")
-    by_api = made.hyperpod is module.HyperPodAct.API
-    if by_api != bool(made.cluster and made.region):
-        raise UnknownMachines(
-            'machines kubernetes: hyperpod = "api" needs a cluster and a region, and nothing else does.'
-        )
-    repairs = (
-        importlib.import_module(f"{HYPERPOD}_api").HyperPodApi(made.cluster, made.region, None)
-        if by_api
-        else None
-    )
-    return cast(Machines, module.KubernetesMachines(made, repairs=repairs))
-
-
-def _hyperpod(options: Mapping[str, object]) -> Machines:
-    names = HyperPodOptions.__dataclass_fields__
-    own = decode(HyperPodOptions, {key: value for key, value in options.items() if key in names}, "options")
-    rest = {key: value for key, value in options.items() if key not in names}
-    slurm = SlurmMachines(decode(SlurmMachineOptions, rest, "options"))
-    module = importlib.import_module(HYPERPOD)
-    act_by = decode(module.ActBy, own.act_by, "options.act_by")
-    return cast(
-        Machines, module.HyperPodMachines(own.cluster, own.region, slurm, act_by, deep_check=own.deep_check)
-    )

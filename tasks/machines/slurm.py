@@ -38,6 +38,7 @@ from tasks.machines.base import (
     Rung,
     Service,
     Settled,
+    after_change,
 )
 from tasks.machines.slurm_commands import Argv
 from tasks.machines.slurm_nodes import (
@@ -89,9 +90,11 @@ class SlurmMachineOptions:
 
 
 class SlurmMachines:
-    """`run` starts a command, `root` is where this machine's files are, and `pause` waits for so many seconds."""
+    """`run` starts a command, `root` is where this machine's files are, and `pause` waits for so many seconds.
 
-    name = "slurm"
+    With `hyperpod` the cluster is one of SageMaker HyperPod, which reboots and replaces a node for a reason that it reads in Slurm,
+    and gives it back by itself, under the same name: until it is proven the node's own reservation keeps jobs off it.
+    """
 
     def __init__(
         self,
@@ -99,12 +102,15 @@ class SlurmMachines:
         run: Runner = commands.run,
         root: Path = Path("/"),
         pause: Callable[[float], None] = time.sleep,
+        hyperpod: bool = False,
     ) -> None:
-        self.options = options or SlurmMachineOptions()
+        self.options, self.hyperpod = options or SlurmMachineOptions(), hyperpod
+        self.name = "hyperpod" if hyperpod else "slurm"
         self._run, self._pause = run, pause
         self.parallelcluster = parallelcluster.version_of(self.options.parallelcluster, root)
         self.user = self.options.user or pwd.getpwuid(os.geteuid()).pw_name
-        self.rungs = frozenset((Rung.REBOOT, Rung.RESET) if self.options.reset else (Rung.REBOOT,))
+        repairs = acts.HYPERPOD_REASONS if hyperpod else (Rung.REBOOT,)
+        self.rungs = frozenset((*repairs, Rung.RESET) if self.options.reset else repairs)
         # clustermgtd replaces a static node that is drained and idle (aws/aws-parallelcluster-node, pull requests 691 and 727).
         self.fence_is = Rung.REPLACE if self.parallelcluster else Rung.FENCE
 
@@ -122,7 +128,7 @@ class SlurmMachines:
         return view.words(node)
 
     def act(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
-        """A reboot, or a reset of GPUs, in the node's reservation, which stays."""
+        """A repair in the node's reservation, which stays."""
         if rung not in self.rungs:
             raise ActRefused(f"Slurm has no {rung} that may be used here. A person has to do it for {node}.")
         if rung is Rung.RESET and not gpus:
@@ -133,26 +139,33 @@ class SlurmMachines:
         if rung is Rung.RESET:
             name = self.open_retest(node, (), mark).options["reservation"]
             return self._change(acts.reset(name, node, gpus), RESET_S) or "nvidia-smi ended without an error"
-        self._require_reboot_program()
+        if not self.hyperpod:
+            self._require_reboot_program()
         if not view.drained(node, mark):
             self._drained(node, mark)
         self._reserve(node, (), mark)
         view = self._view()
         view.require_drained(node, mark)
         view.require_quiet(node)
-        self._change(self._as_operator(acts.reboot(node, mark)))
+        self._change(self._as_operator(self._repair(rung, node, mark)))
         return self._again(node).words(node)
 
     def settled(self, rung: Rung, before: Machine, now: Machine) -> Settled:
-        """A reboot is done once the boot time moved, and failed if Slurm has ended it without that."""
+        """A reboot or a replacement is done once the boot time moved, and failed if Slurm has ended it without that.
+
+        Until HyperPod has given the node back, and if it does nothing at all, nothing is known.
+        """
         if rung is Rung.RESET:
             return Settled.PENDING if now.jobs or now.service is Service.UNKNOWN else Settled.DONE
-        if rung is not Rung.REBOOT:
+        if rung not in self.rungs:
             return Settled.FAILED
         if now.service in (Service.CHANGING, Service.UNKNOWN):
             return Settled.PENDING
-        if before.booted_at is not None and now.booted_at is not None:
-            moved = now.booted_at > before.booted_at + BOOT_TIME_TOLERANCE_S
+        then, booted = before.booted_at, now.booted_at
+        moved = None if then is None or booted is None else booted > then + BOOT_TIME_TOLERANCE_S
+        if self.hyperpod:
+            return Settled.DONE if moved and now.holder is not Holder.OTHER else Settled.PENDING
+        if moved is not None:
             return Settled.DONE if moved else Settled.FAILED
         return Settled.FAILED if timed_out(now.words) else Settled.PENDING
 
@@ -175,7 +188,10 @@ class SlurmMachines:
         return Retest(tuple(sorted({node, *partners})), {"reservation": name})
 
     def close_retest(self, node: str, mark: Mark) -> None:
-        """Drain the node, unless another has taken it out of service, and only then delete the reservation."""
+        """Drain the node, unless another has taken it out of service, and only then delete the reservation.
+
+        A node that HyperPod may still give back keeps its reservation.
+        """
         view, name = self._view(), acts.reservation_name(mark.gate_id, node)
         if view.only_reserved(node, name) and not view.machine(node).mark:
             # Somebody changed the reservation, and may delete it.
@@ -185,7 +201,7 @@ class SlurmMachines:
             view.require_ours(node, mark)
             if not view.drained(node, mark):
                 view = self._drained(node, mark)
-        if name in view.reservations:
+        if name in view.reservations and not (self.hyperpod and view.is_handed_over(node)):
             view.require_unchanged(name)
             self._delete(node, name)
 
@@ -208,33 +224,19 @@ class SlurmMachines:
             view = self._delete(node, name)
         return view.require_freed(node)
 
-    def fail_with(self, node: str, reason: str, mark: Mark) -> str:
-        """Hand a node that is fenced under this mark to HyperPod, which reads exactly "Action:Reboot" and "Action:Replace".
-
-        The mark cannot stand in this reason, so only the caller knows afterwards whose node it is. Raises as `act` does.
-        """
-        argv = acts.fail(node, reason)
-        view = self._view()
-        view.require_ours(node, mark)
-        view.require_quiet(node)
-        if view.machine(node).service is not Service.OUT:
-            raise ActRefused(f"{node} is not fenced: Slurm shows {view.words(node)!r:.200}. Fence it first.")
-        self._change(self._as_operator(argv))
-        return self._again(node).words(node)
-
     def command(self, rung: Rung, node: str, mark: Mark, gpus: Sequence[int] = ()) -> str:
         """The same commands that this back end uses."""
         try:
             if rung is Rung.RESET:
                 name = acts.reservation_name(mark.gate_id, node)
                 return shlex.join(acts.reset(name, node, gpus)) if gpus else ""
-            table: Mapping[Rung, Argv] = {
-                Rung.FENCE: acts.drain(node, mark),
-                Rung.REBOOT: acts.reboot(node, mark),
-                Rung.RETURN: acts.resume(node),
-                **({Rung.REPLACE: acts.drain(node, mark)} if self.parallelcluster else {}),
-            }
-            return shlex.join(self._as_operator(table[rung])) if rung in table else ""
+            if rung is Rung.FENCE or (rung is Rung.REPLACE and self.parallelcluster):
+                argv = acts.drain(node, mark)
+            elif rung is Rung.RETURN:
+                argv = acts.resume(node)
+            else:
+                argv = self._repair(rung, node, mark) if rung in self.rungs else ()
+            return shlex.join(self._as_operator(argv)) if argv else ""
         except ActRefused:  # these names cannot be given to scontrol
             return ""
 
@@ -256,12 +258,8 @@ class SlurmMachines:
 
     def _again(self, node: str) -> View:
         """What Slurm shows after a change that it took. Raises ActAmbiguous if that cannot be seen."""
-        try:
+        with after_change(node):
             return self._view()
-        except EngineSilent as error:
-            raise ActAmbiguous(
-                f"Slurm took the change of {node}, and then did not answer: {error}"
-            ) from error
 
     def _ask(self, *argv: str) -> str:
         try:
@@ -290,6 +288,10 @@ class SlurmMachines:
         view = self._again(node)
         view.require_drained(node, mark)
         return view
+
+    def _repair(self, rung: Rung, node: str, mark: Mark) -> Argv:
+        """The command of a reboot or a replacement."""
+        return acts.fail(node, rung) if self.hyperpod else acts.reboot(node, mark)
 
     def _reserve(self, node: str, partners: Sequence[str], mark: Mark) -> str:
         """The name of the reservation of exactly these nodes; made if there is none. Raises as `open_retest` does."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from tasks.machines.base import ActRefused, Mark
+from tasks.machines.base import ActRefused, Mark, Rung
 from tasks.machines.slurm_nodes import NO_REASON
 
 Argv = tuple[str, ...]
@@ -20,8 +20,9 @@ NODE = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 EVERY_NODE = "ALL"
 RESERVATION = re.compile(r"prelaunch-([A-Za-z0-9_][A-Za-z0-9._-]*)-([0-9a-f]{12})")
 RESERVATION_FLAGS = ("MAINT", "IGNORE_JOBS")
-# HyperPod compares whole reasons (Amazon SageMaker AI developer guide, "Manually replace or reboot a node").
-HYPERPOD_REASONS = ("Action:Reboot", "Action:Replace")
+# HyperPod compares whole reasons, and ignores all others without a word (Amazon SageMaker AI developer guide, "Manually replace or
+# reboot a node").
+HYPERPOD_REASONS: Mapping[Rung, str] = {Rung.REBOOT: "Action:Reboot", Rung.REPLACE: "Action:Replace"}
 # A reset takes seconds; the node is free, so that srun does not wait for it.
 RESET_WAIT_S, RESET_MINUTES = 60, 5
 
@@ -41,13 +42,9 @@ def clear_reason(node: str) -> Argv:
     return ("scontrol", "update", f"nodename={_name(node)}", f"reason={NO_REASON}")
 
 
-def fail(node: str, reason: str) -> Argv:
-    """Give a node to HyperPod. Raises ActRefused for a reason that HyperPod ignores."""
-    if reason not in HYPERPOD_REASONS:
-        raise ActRefused(
-            f"HyperPod ignores the reason {reason!r:.80}. Its reasons are {', '.join(HYPERPOD_REASONS)}."
-        )
-    return ("scontrol", "update", f"nodename={_name(node)}", "state=fail", f"reason={reason}")
+def fail(node: str, rung: Rung) -> Argv:
+    """Hand a node over to HyperPod, which reboots or replaces it once no job runs there."""
+    return ("scontrol", "update", f"nodename={_name(node)}", "state=fail", f"reason={HYPERPOD_REASONS[rung]}")
 
 
 def reboot(node: str, mark: Mark) -> Argv:

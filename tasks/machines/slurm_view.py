@@ -10,8 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.machines.base import ActAmbiguous, ActRefused, Holder, Machine, Mark, Service
-from tasks.machines.slurm_commands import RESERVATION_FLAGS, gate_of, is_ours, reservation_name
+from tasks.machines.base import (
+    ActAmbiguous,
+    ActRefused,
+    Holder,
+    Machine,
+    Mark,
+    Service,
+    listed,
+    require_free_or_ours,
+    require_ours,
+    require_quiet,
+)
+from tasks.machines.slurm_commands import (
+    RESERVATION_FLAGS,
+    gate_of,
+    is_ours,
+    reservation_name,
+)
 from tasks.machines.slurm_nodes import (
     BUSY,
     KNOWN,
@@ -82,6 +98,10 @@ class View:
             and _same(node.mark, mark)
         )
 
+    def is_handed_over(self, name: str) -> bool:
+        """Whether the node is in the state in which HyperPod takes it, and has not been given back yet."""
+        return name in self.nodes and "FAIL" in self.nodes[name].flags
+
     def only_reserved(self, name: str, reservation: str) -> bool:
         """Whether nothing but this reservation, ours or changed, keeps jobs off the node."""
         node, found = self.nodes.get(name), self.reservations.get(reservation)
@@ -96,25 +116,11 @@ class View:
 
     def require_free_or_ours(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless this gate holds the node, or nobody does."""
-        machine = self._seen(name)
-        if machine.holder is not Holder.NOBODY:
-            self.require_ours(name, mark)
+        require_free_or_ours(self._seen(name), mark)
 
     def require_ours(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless this gate holds the node, and no reboot of it is under way."""
-        machine = self._seen(name)
-        if machine.holder is Holder.OTHER:
-            raise ActRefused(f"{name} belongs to {machine.who}: {machine.words!r:.200}. It is left alone.")
-        if machine.holder is Holder.NOBODY:
-            raise ActRefused(
-                f"{name} is not held by Prelaunch: Slurm shows {machine.words!r:.200}. It is left alone."
-            )
-        if not _same(machine.mark, mark):
-            raise ActRefused(f"{name} is held by another gate than {mark.gate_id}: {machine.words!r:.200}.")
-        if machine.service is Service.CHANGING:
-            raise ActRefused(
-                f"A reboot of {name} is under way: {machine.words!r:.200}. Wait until it has ended."
-            )
+        require_ours(self._seen(name), mark)
 
     def require_drained(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless the node is drained with our mark."""
@@ -126,8 +132,7 @@ class View:
 
     def require_quiet(self, name: str) -> None:
         """Raise ActRefused while a job runs on the node."""
-        if jobs := self.machine(name).jobs:
-            raise ActRefused(f"{name} still runs {', '.join(jobs)!s:.120}. Wait until it has ended.")
+        require_quiet(self.machine(name))
 
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
         """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
@@ -189,12 +194,7 @@ class View:
 
     def _seen(self, name: str) -> Machine:
         """The node, if it can be judged. Raises ActRefused."""
-        if name not in self.nodes:
-            raise ActRefused(f"Slurm has no node {name!r:.80}.")
-        machine = self.machine(name)
-        if machine.service is Service.UNKNOWN:
-            raise ActRefused(f"The state {machine.words!r:.200} of {name} is unknown. It is left alone.")
-        return machine
+        return listed({name: self.machine(name)}, name)
 
     def _service(self, node: SlurmNode) -> Service:
         if node.flags - KNOWN:

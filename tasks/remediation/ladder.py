@@ -17,13 +17,11 @@ WANTED: Mapping[Action, Rung] = {
     Action.INSPECT: Rung.PAGE,
     Action.CONTACT: Rung.PAGE,
 }
-AFTER: Mapping[Rung, Rung] = {
-    Rung.RESET: Rung.REBOOT, Rung.REBOOT: Rung.REPLACE, Rung.REPLACE: Rung.PAGE, Rung.DEEP_CHECK: Rung.PAGE,
-}  # fmt: skip
+AFTER: Mapping[Rung, Rung] = {Rung.RESET: Rung.REBOOT, Rung.REBOOT: Rung.REPLACE, Rung.REPLACE: Rung.PAGE}
 
 
 def required(case: Case) -> Rung | None:
-    """The repair that the findings ask for, the strongest first; PAGE where a person has to look; None if no machine is meant."""
+    """The strongest repair that the findings ask for; PAGE where a person has to look; None if no machine is meant."""
     wanted = {WANTED[blame.action] for blame in case.blames if blame.action in WANTED}
     return next((rung for rung in (Rung.REPLACE, Rung.REBOOT, Rung.RESET, Rung.PAGE) if rung in wanted), None)
 
@@ -37,12 +35,9 @@ def shows_repair(case: Case, acts: Sequence[Act], found: Identity) -> bool:
     """Whether the machine that was measured is one that shows what the findings asked for.
 
     Where a repair was done it must show: a reboot by another boot id, a replacement by another instance id and other GPUs. Without
-    one, findings that pass by themselves are over; hard ones are not, unless somebody else's reboot shows. A deep check need not
-    have changed anything, so after it hard findings are over on another machine alone.
+    one, findings that pass by themselves are over; hard ones are not, unless somebody else's reboot shows.
     """
     done = tried(acts)
-    if done and done[-1].rung is Rung.DEEP_CHECK and not any(blame.hard for blame in case.blames):
-        return True
     if done:
         return shows(done[-1].rung, _known_before(case, acts, done[-1]), found)
     if not any(blame.hard for blame in case.blames):
@@ -79,7 +74,7 @@ def next_repair(
     now: float,
 ) -> Rung:
     """Which repair is the next: what the findings ask for, or the one after the last that was tried; PAGE if none is left."""
-    rung = first_repair(case, rungs)
+    rung = required(case) or Rung.PAGE
     done = tried(acts)
     if done:
         rung = AFTER[done[-1].rung]
@@ -91,12 +86,6 @@ def next_repair(
             return rung
         rung = AFTER[rung]
     return Rung.PAGE
-
-
-def first_repair(case: Case, rungs: frozenset[Rung]) -> Rung:
-    """What the findings ask for first. What is left to a person is first tested by the engine, where it can do that."""
-    rung = required(case) or Rung.PAGE
-    return Rung.DEEP_CHECK if rung is Rung.PAGE and Rung.DEEP_CHECK in rungs else rung
 
 
 def _came_back(case: Case, journal: Journal) -> bool:

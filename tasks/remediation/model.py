@@ -241,23 +241,15 @@ class Limits:
 
     Sources of the defaults: two reboots are gpud's threshold of reboots for an Xid (threshold.go); SageMaker HyperPod's documentation
     replaces an instance on which a fault returns after a reboot; EKS repairs no node group of which more than a fifth is unhealthy.
-    A deep check may end with a replacement; AWS says of no test how long it takes, so three hours are a judgement.
     """
 
     max_out_fraction: float = 0.1
     max_verdict_s: float = 1800.0
     breaker_acts: int = 6
     breaker_s: float = 3600.0
-    most: Mapping[Rung, int] = field(
-        default_factory=lambda: {Rung.RESET: 1, Rung.REBOOT: 2, Rung.REPLACE: 1, Rung.DEEP_CHECK: 1}
-    )
+    most: Mapping[Rung, int] = field(default_factory=lambda: {Rung.RESET: 1, Rung.REBOOT: 2, Rung.REPLACE: 1})
     act_s: Mapping[Rung, float] = field(
-        default_factory=lambda: {
-            Rung.RESET: 300.0,
-            Rung.REBOOT: 1800.0,
-            Rung.REPLACE: 3600.0,
-            Rung.DEEP_CHECK: 10800.0,
-        }
+        default_factory=lambda: {Rung.RESET: 300.0, Rung.REBOOT: 1800.0, Rung.REPLACE: 3600.0}
     )
     unseen_s: float = 3600.0
 

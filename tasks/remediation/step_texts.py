@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.machines.base import Machines, Mark, Rung
-from tasks.remediation.ladder import AFTER, first_repair
+from tasks.remediation.ladder import AFTER, required
 from tasks.remediation.model import Case, Why
 from tasks.remediation.steps import Kind, Step
 
@@ -52,7 +52,7 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
     """What could be done for each case, in order, and the command that a person would type for it."""
     for case in cases:
         mark = Mark(case.gate_id, case.blames[0].check if case.blames else "")
-        repairs = tuple(_repairs(case, machines))
+        repairs = tuple(_repairs(case))
         gpus = tuple(dict.fromkeys(gpu for blame in case.blames for gpu in blame.gpus))
         rungs = (
             Rung.FENCE,
@@ -64,9 +64,9 @@ def planned(cases: Iterable[Case], machines: Machines) -> Iterator[tuple[Case, t
         yield case, tuple(lines)
 
 
-def _repairs(case: Case, machines: Machines) -> Iterator[Rung]:
+def _repairs(case: Case) -> Iterator[Rung]:
     """All that could be tried, one after the other."""
-    rung = first_repair(case, machines.rungs)
+    rung = required(case) or Rung.PAGE
     while rung is not Rung.PAGE:
         yield rung
         rung = AFTER[rung]

@@ -21,7 +21,6 @@ STREAM = r"arn:aws:logs:@REGION@:@ACCOUNT@:log-group:[^:]+:log-stream:.+"
 INTERFACE = r"arn:aws:ec2:@REGION@:@ACCOUNT@:network-interface/.+"
 SUBNET = r"arn:aws:ec2:@REGION@:@ACCOUNT@:subnet/.+"
 SECURITY_GROUP = r"arn:aws:ec2:@REGION@:@ACCOUNT@:security-group/.+"
-CLUSTER = SAGEMAKER + r"cluster/.+"
 KEY = r"arn:aws:kms:@REGION@:@ACCOUNT@:key/.+"
 
 
@@ -58,13 +57,6 @@ ACTIONS = {
     "sagemaker:UpdateTrainingJob": _on(JOB, keys="sagemaker:InstanceTypes sagemaker:KeepAlivePeriod"),
     "sagemaker:ListTrainingJobs": _on(),
     "sagemaker:DescribeTrainingPlan": _on(TRAINING_PLAN),
-    "sagemaker:DescribeCluster": _on(CLUSTER),
-    "sagemaker:DescribeClusterNode": _on(CLUSTER),
-    "sagemaker:ListClusterNodes": _on(CLUSTER),
-    # parliament 1.6.4 is older than these two; it has BatchDeleteClusterNodes on clusters.
-    "sagemaker:BatchRebootClusterNodes": _on(CLUSTER),
-    "sagemaker:BatchReplaceClusterNodes": _on(CLUSTER),
-    "sagemaker:StartClusterHealthCheck": _on(CLUSTER),
     "iam:PassRole": _on(ROLE, keys="iam:AssociatedResourceArn iam:PassedToService"),
     "iam:GetRole": _on(ROLE),
     "iam:SimulatePrincipalPolicy": _on(ROLE),

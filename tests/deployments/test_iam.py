@@ -20,9 +20,7 @@ from tests.tasks.store import servers
 FOLDER = ROOT / "deployments/iam"
 FILES = sorted(FOLDER.glob("*.json"))
 TRUST = FOLDER / "execution-role-trust.json"
-# What repairs nodes is another identity's than the gate's.
-REMEDIATION = "orchestrator-remediate.json"
-GATES_OWN = [path.name for path in FOLDER.glob("orchestrator-*.json") if path.name != REMEDIATION]
+GATES_OWN = [path.name for path in FOLDER.glob("orchestrator-*.json")]
 VALUES = {
     "ACCOUNT": "123456789012",
     "REGION": "us-west-2",
@@ -38,7 +36,6 @@ VALUES = {
     "ORCHESTRATOR": "ml-ci",
     "REPOSITORY": "prelaunch",
     "TRAINING_PLAN": "p5-november",
-    "CLUSTER_ID": "abcdef123456",
     "SUBNET": "subnet-0123456789abcdef0",
     "SECURITY_GROUP": "sg-0123456789abcdef0",
     "KEY": "1234abcd-12ab-34cd-56ef-1234567890ab",
@@ -216,21 +213,6 @@ def test_the_orchestrator_may_do_nothing_that_it_does_not_call() -> None:
     called |= actions_of(list((ROOT / "tasks/store").glob("s3*.py")), by_default="s3")
 
     assert set() == _granted(*GATES_OWN) - called - UNCALLED
-
-
-def test_what_repairs_nodes_is_granted_what_it_calls_and_nothing_else() -> None:
-    """By its own policy, of an identity that runs no gates."""
-    called = actions_of(sorted((ROOT / "tasks/machines").glob("hyperpod*.py")))
-
-    assert _granted(REMEDIATION) == called
-    assert {"sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes"} <= called
-
-
-def test_no_other_identity_may_touch_a_node_of_a_cluster() -> None:
-    """Neither the gate's, nor that of the jobs or of who builds the image."""
-    others = [path.name for path in FILES if path.name != REMEDIATION]
-
-    assert set() == _granted(*others) & _granted(REMEDIATION)
 
 
 @pytest.fixture(scope="module")

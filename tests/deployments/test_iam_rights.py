@@ -29,7 +29,7 @@ GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
 PAGE = (ROOT / "docs/sagemaker.md").read_text()
 PINS = (ROOT / "container" / "pins.toml").read_text()
 
-REMEDIATION, TRUST = "orchestrator-remediate", "execution-role-trust"
+TRUST = "execution-role-trust"
 
 gates = pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 
@@ -200,29 +200,11 @@ CLUSTERS = "arn:aws:sagemaker:us-east-1:123456789012:cluster/"
 
 
 @pytest.mark.parametrize("action", REPAIRS)
-def test_who_runs_the_gate_may_repair_no_node(action: str) -> None:
-    """With every policy but that of remediation, all attached to one identity."""
-    others = [policy for name, policy in filled().items() if name not in (REMEDIATION, TRUST)]
+def test_nobody_may_repair_a_node(action: str) -> None:
+    """With every policy attached to one identity: neither the gate, nor the jobs, nor who builds the image."""
+    every = [policy for name, policy in filled().items() if name != TRUST]
 
-    assert "implicitDeny" == weigh(others, action, f"{CLUSTERS}none", {})[0]
-
-
-def test_who_repairs_nodes_may_do_it_in_one_cluster_and_start_no_job() -> None:
-    """The page fills in the cluster's id."""
-    mine = policies(REMEDIATION)
-    allowed = [
-        weigh(mine, action, f"{CLUSTERS}none", {})[0] for action in (*REPAIRS, "sagemaker:ListClusterNodes")
-    ]
-    others = [weigh(mine, action, f"{CLUSTERS}another", {})[0] for action in REPAIRS]
-    job = weigh(
-        mine,
-        "sagemaker:CreateTrainingJob",
-        "arn:aws:sagemaker:us-east-1:123456789012:training-job/gate-1",
-        {},
-    )
-
-    assert (["allowed"] * 4, ["implicitDeny"] * 3) == (allowed, others)
-    assert "implicitDeny" == job[0]
+    assert "implicitDeny" == weigh(every, action, f"{CLUSTERS}none", {})[0]
 
 
 def _lists(names: Sequence[str], url: str) -> str:

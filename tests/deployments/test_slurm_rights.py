@@ -26,7 +26,7 @@ OWN = (
     acts.resume("n1"),
     acts.clear_reason("n1"),
 )
-HYPERPOD = tuple(acts.fail("n1", reason) for reason in acts.HYPERPOD_REASONS)
+HYPERPOD = tuple(acts.fail("n1", rung) for rung in acts.HYPERPOD_REASONS)
 # Near to the back end's commands; none of them is one.
 OTHERS = (
     "update nodename=n[0-9] state=resume",
@@ -92,7 +92,7 @@ def test_no_other_command_is_allowed(line: str) -> None:
 
 
 def test_only_hyperpods_file_lets_a_node_be_handed_to_hyperpod() -> None:
-    """With the API nobody needs it."""
+    """Elsewhere nobody needs it."""
     assert [] == [rule for argv in HYPERPOD for rule in allowing(argv, rules("remediation.sudoers"))]
 
 

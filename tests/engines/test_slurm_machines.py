@@ -92,7 +92,7 @@ def test_a_node_that_another_holds_is_left_as_it_is(reboots: RebootingCluster) -
         lambda: machines.act(Rung.REBOOT, "n1", MARK),
         lambda: machines.open_retest("n1", (), MARK),
         lambda: machines.free("n1", MARK),
-        lambda: machines.fail_with("n1", "Action:Reboot", MARK),
+        lambda: SlurmMachines(hyperpod=True).act(Rung.REPLACE, "n1", MARK),
     ):
         with pytest.raises(ActRefused, match="belongs to user root"):
             change()
@@ -213,16 +213,21 @@ def test_a_node_that_runs_a_job_is_not_rebooted(reboots: RebootingCluster) -> No
     with pytest.raises(ActRefused, match=f"n1 still runs {running}"):
         machines.act(Rung.REBOOT, "n1", MARK)
     with pytest.raises(ActRefused, match=f"n1 still runs {running}"):
-        machines.fail_with("n1", "Action:Reboot", MARK)
+        SlurmMachines(hyperpod=True).act(Rung.REPLACE, "n1", MARK)
     assert (state_of(), job_state(reboots, running)) == (FENCED, "RUNNING")
 
 
 def test_a_node_is_handed_to_hyperpod_with_its_exact_words(reboots: RebootingCluster) -> None:
-    """Then it belongs to HyperPod, which alone gives it back; the reason that 24.11 leaves on a node that serves holds nothing."""
-    machines = SlurmMachines()
+    """Then it belongs to HyperPod, which alone gives it back; its reservation keeps jobs off it until it is proven."""
+    machines = SlurmMachines(hyperpod=True)
     machines.fence("n1", MARK)
+    foreign = job(reboots)
 
-    assert machines.fail_with("n1", "Action:Replace", MARK) == "IDLE+FAIL Action:Replace [root]"
+    assert machines.act(Rung.REPLACE, "n1", MARK).startswith("IDLE+FAIL")
     assert (seen().service, seen().holder, seen().who) == (Service.OUT, Holder.OTHER, "HyperPod")
     reboots.run("scontrol", "update", "nodename=n1", "state=resume")
-    until(lambda: state_of() == SERVES)
+    until(lambda: state_of()[:2] == TESTED[:2])
+    scheduled(reboots)
+    assert job_state(reboots, foreign) == "PENDING"
+    machines.free("n1", MARK)
+    until(lambda: job_state(reboots, foreign) == "RUNNING")

@@ -87,7 +87,7 @@ def file_of(folder: Path, hyperpod: HyperPod) -> Path:
     policy = json.loads(rules.read_text())
     policy["checks"][few_checks.adds.name]["rules"][0]["action"] = "reboot"
     rules.write_text(json.dumps(policy))
-    options = f'{{ hyperpod = "label", kubeconfig_file = "{hyperpod.cluster.kubeconfig}" }}'
+    options = f'{{ hyperpod = true, kubeconfig_file = "{hyperpod.cluster.kubeconfig}" }}'
     path.write_text(
         path.read_text()
         + '[remediation]\nmode = "act"\nmachines = "kubernetes"\nmax_out_fraction = 0.7\nwait_minutes = 2.0\nask_minutes = 0.02\n'

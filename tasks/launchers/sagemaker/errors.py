@@ -28,15 +28,9 @@ STRANGE = {
 }  # fmt: skip
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AllAccessDisabled", "403"}
 MISSING = {"ResourceNotFound", "ResourceNotFoundException", "NoSuchKey", "404"}
-# What repairs nodes is not granted to the identity that runs gates.
-REMEDIATION = "orchestrator-remediate.json"
 # action -> the policy under deployments/iam that grants it; the longest beginning counts
 POLICIES = {
     "sagemaker:UpdateTrainingJob": "orchestrator-pool.json",
-    "sagemaker:BatchRebootClusterNodes": REMEDIATION,
-    "sagemaker:BatchReplaceClusterNodes": REMEDIATION,
-    "sagemaker:DescribeCluster": REMEDIATION,
-    "sagemaker:ListClusterNodes": REMEDIATION,
     "sagemaker:": "orchestrator-jobs.json",
     "iam:PassRole": "orchestrator-jobs.json",
     "s3:": "orchestrator-reports.json",
@@ -120,12 +114,7 @@ def _grant(refusal: Refused) -> str:
     action = named[1] if named else refusal.action
     found = max((key for key in POLICIES if action.startswith(key)), key=len, default="")
     policy = f"deployments/iam/{POLICIES[found]}" if found else "the policies in deployments/iam"
-    who = (
-        "that repairs nodes, which is not the gate's"
-        if POLICIES.get(found) == REMEDIATION
-        else "that runs the gate"
-    )
-    return f"Allow {action}: attach {policy} to the identity {who}."
+    return f"Allow {action}: attach {policy} to the identity that runs the gate."
 
 
 def _quota(refusal: Refused) -> LaunchError:

@@ -23,7 +23,7 @@ from tasks.machines.base import (
     Service,
     Settled,
 )
-from tasks.machines.kubernetes import HyperPodAct, KubernetesMachineOptions, KubernetesMachines
+from tasks.machines.kubernetes import KubernetesMachineOptions, KubernetesMachines
 from tasks.machines.kubernetes_nodes import (
     CLAIMS,
     EKS_CONDITIONS,
@@ -52,12 +52,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def machines(
-    cluster: Cluster, hyperpod: HyperPodAct = HyperPodAct.NONE, repairs: Any = None
-) -> KubernetesMachines:
+def machines(cluster: Cluster, hyperpod: bool = False) -> KubernetesMachines:
     """The back end for it."""
     options = KubernetesMachineOptions(hyperpod=hyperpod)
-    return KubernetesMachines(options, Api("default", cluster.kubeconfig), repairs, lambda: AT)
+    return KubernetesMachines(options, Api("default", cluster.kubeconfig), lambda: AT)
 
 
 def node(cluster: Cluster, name: str = "worker-0") -> dict[str, Any]:
@@ -129,7 +127,7 @@ def test_a_node_that_somebody_else_has_is_only_looked_at(
     """By whatever mark, and it is said who has it."""
     for part, table in change.items():
         node(cluster)[part] = {**node(cluster)[part], **table}
-    here = machines(cluster, HyperPodAct.LABEL)
+    here = machines(cluster, True)
     here.fence("worker-1", MARK)
     acts: tuple[Callable[[], object], ...] = (
         lambda: here.fence("worker-0", MARK),
@@ -222,8 +220,8 @@ def test_kubernetes_itself_repairs_nothing(cluster: Cluster) -> None:
 
 def test_hyperpod_is_asked_by_a_label_that_only_it_may_take_back(cluster: Cluster) -> None:
     """A node that HyperPod does not watch, one that is not fenced, and one that runs pods are refused."""
-    here = machines(cluster, HyperPodAct.LABEL)
-    with pytest.raises(ActRefused, match="not fenced"):
+    here = machines(cluster, True)
+    with pytest.raises(ActRefused, match="not held by Prelaunch"):
         here.act(Rung.REBOOT, "worker-0", MARK)
     here.fence("worker-0", MARK)
     with pytest.raises(ActRefused, match="no label"):
@@ -250,31 +248,6 @@ def pod_with_gpu(on: str) -> dict[str, Any]:
         "spec": {"nodeName": on, "containers": [container]},
         "status": {"phase": "Running"},
     }
-
-
-class Repairs:
-    """Stands in for SageMaker's API: what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Rung, str]] = []
-
-    def change(self, rung: Rung, instance: str) -> str:
-        """Keep it."""
-        self.asked.append((rung, instance))
-        return "accepted"
-
-
-def test_hyperpods_api_is_asked_for_the_instance_of_the_node(cluster: Cluster) -> None:
-    """By its id in providerID; a node without one cannot be repaired so."""
-    repairs = Repairs()
-    here = machines(cluster, HyperPodAct.API, repairs)
-    here.fence("worker-0", MARK)
-    with pytest.raises(ActRefused, match="instance of worker-0 is not known"):
-        here.act(Rung.REPLACE, "worker-0", MARK)
-    node(cluster)["spec"]["providerID"] = "aws:///us-east-1a/i-0123456789abcdef0"
-    here.act(Rung.REPLACE, "worker-0", MARK)
-
-    assert repairs.asked == [(Rung.REPLACE, "i-0123456789abcdef0")]
 
 
 def test_a_reboot_is_done_once_the_boot_id_is_another_one(cluster: Cluster) -> None:
@@ -322,7 +295,7 @@ def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
     here = machines(cluster)
     here.fence("worker-0", MARK)
     cluster.server.objects["pods"]["busy"] = pod_with_gpu("worker-1")
-    with pytest.raises(ActRefused, match="Choose another partner"):
+    with pytest.raises(ActRefused, match="worker-1 still runs default/busy"):
         here.open_retest("worker-0", ("worker-1",), MARK)
 
     assert here.look()["worker-1"].service is Service.SERVING
@@ -330,7 +303,7 @@ def test_a_partner_that_works_is_not_taken(cluster: Cluster) -> None:
 
 def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) -> None:
     """For a person; without HyperPod there is none for a reboot."""
-    here = machines(cluster, HyperPodAct.LABEL)
+    here = machines(cluster, True)
 
     assert here.command(Rung.FENCE, "a b", MARK).startswith("kubectl patch node 'a b' --type=merge --patch ")
     assert (
@@ -340,21 +313,18 @@ def test_commands_are_quoted_and_say_what_the_back_end_does(cluster: Cluster) ->
 
 
 def test_the_options_of_the_back_end(tmp_path: Path) -> None:
-    """A cluster and a region for the API, and for nothing else."""
+    """HyperPod repairs only where the file says that it is there."""
     assert machines_for("kubernetes", {}).rungs == frozenset()
-    assert machines_for("kubernetes", {"hyperpod": "label"}).rungs == {Rung.REBOOT, Rung.REPLACE}
-    for wrong in (
-        {"hyperpod": "api"},
-        {"cluster": "c", "region": "us-west-2"},
-        {"hyperpod": "yes"},
-        {"nodes": ()},
-    ):
+    assert machines_for("kubernetes", {"hyperpod": True}).rungs == {Rung.REBOOT, Rung.REPLACE}
+    for wrong in ({"hyperpod": "api"}, {"cluster": "c", "region": "us-west-2"}, {"nodes": ()}):
         with pytest.raises(UnknownMachines):
             machines_for("kubernetes", wrong)
 
 
-def test_a_hyperpod_node_has_its_instance_in_its_name() -> None:
-    """Where no provider id says it."""
+def test_a_node_shows_its_instance() -> None:
+    """By its provider id; HyperPod has it in the node's name."""
+    spec = {"providerID": "aws:///us-east-1a/i-0123456789abcdef1"}
+    assert machine_of({"metadata": {"name": "n"}, "spec": spec}).instance_id == "i-0123456789abcdef1"
     assert (
         machine_of({"metadata": {"name": "hyperpod-i-0123456789abcdef0"}}).instance_id
         == "i-0123456789abcdef0"

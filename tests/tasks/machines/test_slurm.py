@@ -171,7 +171,7 @@ def test_a_node_that_is_not_ours_is_never_changed(flags: str, reason: str) -> No
         lambda: made.act(Rung.RESET, "n1", MARK, (0,)),
         lambda: made.open_retest("n1", (), MARK),
         lambda: made.free("n1", MARK),
-        lambda: made.fail_with("n1", "Action:Reboot", MARK),
+        lambda: SlurmMachines(None, answers, hyperpod=True).act(Rung.REPLACE, "n1", MARK),
     )
 
     for change in changes:
@@ -185,7 +185,7 @@ def test_a_name_that_slurm_does_not_list_is_refused(node: str) -> None:
     """A list of nodes never reaches scontrol."""
     answers = SlurmAnswers()
 
-    with pytest.raises(ActRefused, match="Slurm has no node"):
+    with pytest.raises(ActRefused, match="The engine has no node"):
         machines(answers).fence(node, MARK)
     assert answers.argvs == []
 
@@ -319,16 +319,6 @@ def test_parallelcluster_with_the_loop_gets_no_reservation(version: str, loops: 
     assert made.fence_is is Rung.REPLACE
 
 
-def test_hyperpods_reasons_are_exact() -> None:
-    """It ignores all others without a word."""
-    answers = fenced()
-
-    with pytest.raises(ActRefused, match="ignores"):
-        machines(answers).fail_with("n1", "Action: Reboot", MARK)
-    machines(answers).fail_with("n1", "Action:Replace", MARK)
-    assert answers.argvs == [("scontrol", "update", "nodename=n1", "state=fail", "reason=Action:Replace")]
-
-
 def test_a_re_test_whose_reservation_was_changed_ends_with_the_node_drained() -> None:
     """Whoever changed it may delete it, and then nothing else would keep jobs off the node."""
     answers = fenced()
@@ -375,7 +365,7 @@ def test_a_node_that_slurm_forgets_meanwhile_is_no_error_of_ours() -> None:
     machines(answers).open_retest("n1", (), MARK)
     del answers.nodes["n1"]
 
-    with pytest.raises(ActRefused, match="Slurm has no node 'n1'"):
+    with pytest.raises(ActRefused, match="The engine has no node 'n1'"):
         machines(answers).free("n1", MARK)
     machines(answers).close_retest("n1", MARK)
     assert answers.reservations == {}

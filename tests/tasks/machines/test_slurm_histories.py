@@ -5,19 +5,32 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.launchers.slurm.commands import Said
 from tasks.machines.base import MachineError, Rung
+from tasks.machines.slurm import SlurmMachines
 from tasks.machines.slurm_commands import is_ours
-from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, machines
+from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers
 
 CHANGES = ("update", "create", "delete", "reboot")
 STEPS = st.tuples(
     st.sampled_from(
-        ("fence", "open", "open_with_partner", "close", "reboot", "free", "boots", "foreign", "foreign_ends")
+        (
+            "fence",
+            "open",
+            "open_with_partner",
+            "close",
+            "reboot",
+            "free",
+            "boots",
+            "foreign",
+            "foreign_ends",
+            "replace",
+        )
     ),
     st.integers(0, 5),
 )
@@ -61,13 +74,13 @@ class Watched(SlurmAnswers):
 
 
 @settings(max_examples=300, deadline=None)
-@given(steps=st.lists(STEPS, max_size=12), keeps_reason=st.booleans())
+@given(steps=st.lists(STEPS, max_size=12), keeps_reason=st.booleans(), hyperpod=st.booleans())
 def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
-    steps: list[tuple[str, int]], keeps_reason: bool
+    steps: list[tuple[str, int]], keeps_reason: bool, hyperpod: bool
 ) -> None:
-    """Whatever happens in whatever order; only `free` lets the node serve."""
+    """Whatever happens in whatever order, with HyperPod as without it; only `free` lets the node serve."""
     answers = Watched(keeps_reason=keeps_reason)
-    made, node = machines(answers), answers.nodes
+    made, node = SlurmMachines(None, answers, Path("/nonexistent"), lambda _: None, hyperpod), answers.nodes
     acts: Mapping[str, Callable[[], object]] = {
         "fence": lambda: made.fence("n1", MARK),
         "open": lambda: made.open_retest("n1", (), MARK),
@@ -75,14 +88,17 @@ def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
         "close": lambda: made.close_retest("n1", MARK),
         "reboot": lambda: made.act(Rung.REBOOT, "n1", MARK),
         "free": lambda: made.free("n1", MARK),
+        "replace": lambda: made.act(Rung.REPLACE, "n1", MARK),
     }
     for name, last in steps:
         if name == "boots":
-            if "REBOOT_REQUESTED" in node["n1"].flags:  # as with ReturnToService=2
+            if {"REBOOT_REQUESTED", "FAIL"} & {
+                *node["n1"].flags
+            }:  # as with ReturnToService=2, and as HyperPod does it
                 node["n1"] = FakeNode(["IDLE"], node["n1"].reason if keeps_reason else "", "15:00:00")
                 assert not answers.serves()
         elif name == "foreign":
-            if "REBOOT_REQUESTED" not in node["n1"].flags:
+            if not {"REBOOT_REQUESTED", "FAIL"} & {*node["n1"].flags}:
                 node["n1"], answers.foreign, answers.held = (
                     FakeNode(["IDLE", "DRAIN"], "jdoe: fan"),
                     True,
@@ -100,7 +116,7 @@ def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
             assert (
                 name != "free"
                 or last
-                or "REBOOT_REQUESTED" in node["n1"].flags
+                or {"REBOOT_REQUESTED", "FAIL"} & {*node["n1"].flags}
                 or answers.foreign
                 or answers.serves()
             )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tasks.machines.base import Holder, Machine, Rung, Service, Settled
+from tasks.machines.slurm import SlurmMachines
 from tests.tasks.machines.slurm_answers import MARK, NAME, FakeNode, SlurmAnswers, fenced, machines
 
 BEFORE = Machine("n1", Service.OUT, Holder.PRELAUNCH, booted_at=1000.0)
@@ -49,6 +50,30 @@ def test_what_became_of_other_acts(rung: Rung, service: Service, settled: Settle
     assert machines(SlurmAnswers()).settled(rung, BEFORE, replace(BEFORE, service=service)) is settled
 
 
+@pytest.mark.parametrize("rung", [Rung.REBOOT, Rung.REPLACE])
+@pytest.mark.parametrize(
+    ("service", "holder", "booted_at", "settled"),
+    [
+        (Service.OUT, Holder.OTHER, 1000.0, Settled.PENDING),
+        (Service.OUT, Holder.OTHER, 2000.0, Settled.PENDING),
+        (Service.OUT, Holder.PRELAUNCH, 1000.0, Settled.PENDING),
+        (Service.TESTING, Holder.PRELAUNCH, None, Settled.PENDING),
+        (Service.TESTING, Holder.PRELAUNCH, 1001.0, Settled.PENDING),
+        (Service.CHANGING, Holder.PRELAUNCH, 2000.0, Settled.PENDING),
+        (Service.UNKNOWN, Holder.NOBODY, 2000.0, Settled.PENDING),
+        (Service.TESTING, Holder.PRELAUNCH, 2000.0, Settled.DONE),
+    ],
+)
+def test_what_hyperpod_repairs_is_done_when_it_has_given_the_node_back_with_another_boot_time(
+    rung: Rung, service: Service, holder: Holder, booted_at: float | None, settled: Settled
+) -> None:
+    """Nobody says that it ignores the reason, so that what does not show is pending until its time is up."""
+    made = SlurmMachines(run=SlurmAnswers(), hyperpod=True)
+    now = replace(BEFORE, service=service, holder=holder, booted_at=booted_at)
+
+    assert made.settled(rung, BEFORE, now) is settled
+
+
 def test_the_commands_that_a_person_would_type() -> None:
     """Quoted for a shell."""
     made = machines(SlurmAnswers(), parallelcluster="none")
@@ -60,7 +85,6 @@ def test_the_commands_that_a_person_would_type() -> None:
         "nvidia-smi --gpu-reset -i 3",
         Rung.REBOOT: "scontrol reboot ASAP nextstate=DOWN 'reason=prelaunch: gate-7f3a gpu.ecc' n1",
         Rung.REPLACE: "",
-        Rung.DEEP_CHECK: "",
         Rung.RETURN: "scontrol update nodename=n1 state=resume",
         Rung.PAGE: "",
     }

@@ -21,10 +21,8 @@ def test_a_back_end_is_found_by_its_name(name: str) -> None:
 
 
 def test_hyperpod_stands_on_slurm() -> None:
-    """Its own options and Slurm's are beside each other."""
-    made = machines_for(
-        "hyperpod", {"cluster": "ml", "region": "us-west-2", "act_by": "reason", "user": "gates"}
-    )
+    """It has Slurm's options."""
+    made = machines_for("hyperpod", {"user": "gates"})
 
     assert (made.name, Rung.REPLACE in made.rungs) == ("hyperpod", True)
 
@@ -37,8 +35,7 @@ def test_hyperpod_stands_on_slurm() -> None:
         ("slurm", {"usr": "gates"}, "user"),
         ("slurm", {"parallelcluster": "3.9"}, "parallelcluster"),
         ("slurm", {"reset": 1}, "reset"),
-        ("hyperpod", {"cluster": "ml"}, "region"),
-        ("hyperpod", {"cluster": "ml", "region": "us-west-2", "act_by": "label"}, "act_by"),
+        ("hyperpod", {"cluster": "ml", "region": "us-west-2"}, "cluster"),
     ],
 )
 def test_what_is_unknown_is_refused(name: str, options: dict[str, object], said: str) -> None:

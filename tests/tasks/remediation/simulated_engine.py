@@ -118,11 +118,6 @@ class Ground:
                 return
             truth.boot += 1
             truth.booted_at = self.now
-        if truth.repair is Rung.DEEP_CHECK:
-            if truth.sick is None or self.chance(0.3):  # it finds nothing, and changes nothing
-                return
-            truth.boot, truth.hardware, truth.gpus = truth.boot + 1, truth.hardware + 1, truth.gpus + 1
-            truth.booted_at = self.now
         if truth.repair is Rung.REPLACE:
             truth.boot += 1
             truth.booted_at = self.now
@@ -238,11 +233,6 @@ class SimulatedMachines:
         if rung is Rung.REPLACE and (truth.hardware == hardware or truth.gpus == gpus):
             raise Forbidden(f"{node} is returned after a replacement that kept the machine")
         cases = self.world.journal.cases
-        hard = any(blame.hard for one in cases if (one.gate_id, one.node) == key for blame in one.blames)
-        if rung is Rung.DEEP_CHECK and hard and truth.hardware == hardware:
-            raise Forbidden(
-                f"{node}, which logged a fault, is returned after a deep check that kept the machine"
-            )
         if any(one.node == node and one.judged_at > passed for one in cases):
             raise Forbidden(f"{node} is returned although it was condemned again")
 

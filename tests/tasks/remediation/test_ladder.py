@@ -95,16 +95,6 @@ def test_a_finding_that_passed_in_place_needs_no_repair() -> None:
     assert Rung.RETURN is step(a_case(hard=False), an_act(Rung.FENCE), passed).rung
 
 
-def test_a_deep_check_on_the_same_machine_frees_it_of_what_may_pass_by_itself_alone() -> None:
-    """It need not have changed anything; a hard finding is over on another machine."""
-    same = Identity("boot-n1-0")
-    passed = an_act(Rung.RECHECK, proof=Proof.PASSED, found=same, measured_at=NOW)
-    acts = (an_act(Rung.FENCE), an_act(Rung.DEEP_CHECK), passed)
-
-    assert Rung.RETURN is step(a_case(hard=False), *acts).rung
-    assert Rung.RETURN is not step(a_case(), *acts).rung
-
-
 @pytest.mark.parametrize(
     ("rung", "found", "shown"),
     [

@@ -8,8 +8,6 @@ import pytest
 
 from checks.model import SCHEMA_VERSION
 from tasks.machines.base import Holder, Machine, Mark, Rung, Service
-from tasks.machines.hyperpod import HyperPodMachine
-from tasks.machines.hyperpod_api import Status
 from tasks.machines.kubernetes_nodes import machine_of
 from tasks.remediation.model import Act, ActState, Identity, Proof
 from tasks.reports.machines.rows import (
@@ -150,7 +148,7 @@ def test_the_table_has_what_an_operator_asks_for() -> None:
 
 
 def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> None:
-    """HyperPod's labels of a node of EKS, and its status of a Slurm node; most engines say nothing of it."""
+    """HyperPod's labels of a node of EKS; most engines say nothing of it."""
     labels = {
         "sagemaker.amazonaws.com/node-health-status": "Schedulable",
         "sagemaker.amazonaws.com/deep-health-check-status": "Passed",
@@ -161,7 +159,6 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     shown = {
-        "n1": HyperPodMachine("n1", Service.SERVING, status=Status.DEEP_HEALTH_CHECK),
         "n2": machine_of(node),
         "n3": Machine("n3", Service.SERVING),
     }
@@ -172,14 +169,11 @@ def test_the_health_that_an_engine_gives_a_node_stands_beside_our_proof() -> Non
 
     assert lines[0].index("last proof") < lines[0].index("health") < lines[0].index("type")
     assert (
-        "passed 10 min ago" in lines[2]
-        and "Schedulable, deep check Passed" in lines[2]
-        and "ml.p5.48xlarge" in lines[2]
+        "passed 10 min ago" in lines[1]
+        and "Schedulable, deep check Passed" in lines[1]
+        and "ml.p5.48xlarge" in lines[1]
     )
-    assert "DeepHealthCheckInProgress" in lines[1]
-    assert [table["health"] for table in tables] == [  # type: ignore[index]
-        "DeepHealthCheckInProgress", "Schedulable, deep check Passed", None,
-    ]  # fmt: skip
+    assert [table["health"] for table in tables] == ["Schedulable, deep check Passed", None]  # type: ignore[index]
 
 
 def test_words_of_an_engine_are_data() -> None:
