@@ -1,12 +1,9 @@
-"""The watch's metrics in Prometheus' text format 0.0.4. Pure.
-
-Source: Prometheus documentation, "Exposition formats": in label values a backslash, a double quote and a line feed are escaped.
-"""
+"""The watch's metrics. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
@@ -14,17 +11,11 @@ from checks.model import Cause, Level, Outcome, Value
 from checks.version import ENGINE
 from checks.watch import families
 from checks.watch.counters import Totals, side_by_side
-from checks.watch.families import FAMILIES, Family, Source
+from checks.watch.families import Family, Row, cut, text_of
 from checks.watch.rounds import RoundResult
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # One scrape of a node stays small, whatever was found there.
 MOST_FINDINGS = 200
-LABEL_CHARACTERS = 120
-CONTROL = dict.fromkeys((*range(32), 127, *range(128, 160)), " ")
-
-Labels = tuple[str, ...]
-Sample = tuple[Labels, float]
 
 
 @dataclass
@@ -44,13 +35,10 @@ class WatchNumbers:
 
 def exposition(numbers: WatchNumbers) -> str:
     """The text of one scrape, with every family of the watch that has a sample."""
-    samples: dict[Family, list[Sample]] = {family: [] for family in FAMILIES if family.source is Source.WATCH}
-    for family, labels, value in _samples(numbers):
-        samples[family].append((labels, value))
-    return "".join(_written(family, found) for family, found in samples.items() if found)
+    return text_of(_samples(numbers))
 
 
-def _samples(numbers: WatchNumbers) -> Iterator[tuple[Family, Labels, float]]:
+def _samples(numbers: WatchNumbers) -> Iterator[Row]:
     yield families.BUILD_INFO, (ENGINE,), 1
     yield families.DECLARED_GPUS, (numbers.instance_type,), numbers.declared_gpus
     yield families.INTERVAL, (), numbers.interval_s
@@ -68,10 +56,10 @@ def _samples(numbers: WatchNumbers) -> Iterator[tuple[Family, Labels, float]]:
         yield from _round(numbers.last)
 
 
-def _findings(known: OpenFindings) -> Iterator[tuple[Family, Labels, float]]:
+def _findings(known: OpenFindings) -> Iterator[Row]:
     by_gravity = sorted(known.open, key=lambda one: (-one.level.rank, one.opened_at))
     # Two findings whose long names are cut alike are one series; the other one is counted as omitted.
-    listed = dict.fromkeys(tuple(map(_cut, _labels(one))) for one in by_gravity[:MOST_FINDINGS])
+    listed = dict.fromkeys(tuple(map(cut, _labels(one))) for one in by_gravity[:MOST_FINDINGS])
     for labels in listed:
         yield families.OPEN, labels, 1
     counted = Counter((one.level, one.key.cause) for one in known.open)
@@ -84,7 +72,7 @@ def _findings(known: OpenFindings) -> Iterator[tuple[Family, Labels, float]]:
         yield families.CLOSED, (closer.value,), known.closed_total.get(closer.value, 0)
 
 
-def _round(last: RoundResult) -> Iterator[tuple[Family, Labels, float]]:
+def _round(last: RoundResult) -> Iterator[Row]:
     yield families.LAST_ROUND, (), last.ended_at
     yield families.ROUND_DURATION, (), last.ended_at - last.began_at
     counted = Counter(row.outcome for row in last.rows)
@@ -104,30 +92,10 @@ def _round(last: RoundResult) -> Iterator[tuple[Family, Labels, float]]:
         yield from _by_gpu(family, measured.get(check, {}), metric)
 
 
-def _by_gpu(
-    family: Family, metrics: Mapping[str, Value], metric: str
-) -> Iterator[tuple[Family, Labels, float]]:
+def _by_gpu(family: Family, metrics: Mapping[str, Value], metric: str) -> Iterator[Row]:
     for gpu, value in side_by_side(metrics, "gpus", metric):
         yield family, (gpu,), value
 
 
-def _labels(one: OpenFinding) -> Labels:
+def _labels(one: OpenFinding) -> tuple[str, ...]:
     return (one.key.check, one.key.part, one.key.metric, one.level.value, one.key.cause.value)
-
-
-def _written(family: Family, samples: Iterable[Sample]) -> str:
-    lines = [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind.value}"]
-    once = {tuple(map(_escaped, labels)): value for labels, value in samples}
-    for labels, value in once.items():
-        named = ",".join(f'{name}="{text}"' for name, text in zip(family.labels, labels, strict=True))
-        lines.append(f"{family.name}{{{named}}} {value!r}" if named else f"{family.name} {value!r}")
-    return "\n".join(lines) + "\n"
-
-
-def _cut(text: str) -> str:
-    """A label value: control characters are spaces, and it is cut, so that nothing of a machine's can break a line."""
-    return text.translate(CONTROL).encode("utf-8", "replace").decode("utf-8")[:LABEL_CHARACTERS]
-
-
-def _escaped(text: str) -> str:
-    return _cut(text).replace("\\", "\\\\").replace('"', '\\"')

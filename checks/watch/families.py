@@ -1,20 +1,20 @@
-"""The metric families of Prelaunch: of a node's watch, and of the gates in a store. One list; every output is made from it.
+"""The metric families of Prelaunch, of a node's watch and of the gates in a store, and their text in Prometheus' format 0.0.4. Pure.
 
 Series of the watch have no label for the node: Prometheus adds the target's own labels (`node`, `cluster`), which come from the
 declared nodes (`prelaunch monitoring targets`). Series about a store name the cluster and the node, because one target holds many.
+
+Source: Prometheus documentation, "Exposition formats": in label values a backslash, a double quote and a line feed are escaped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-
-class Kind(str, Enum):
-    """The type of a family, as the text format names it."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LABEL_CHARACTERS = 120
+CONTROL = dict.fromkeys((*range(32), 127, *range(128, 160)), " ")
 
 
 class Source(str, Enum):
@@ -29,96 +29,99 @@ class Family:
     """A metric family; `labels` in the order in which they are written."""
 
     name: str
-    kind: Kind
     source: Source
     help: str
     labels: tuple[str, ...] = ()
 
-
-def _watch(name: str, kind: Kind, said: str, *labels: str) -> Family:
-    return Family(name, kind, Source.WATCH, said, labels)
-
-
-def _store(name: str, kind: Kind, said: str, *labels: str) -> Family:
-    return Family(name, kind, Source.STORE, said, labels)
+    @property
+    def kind(self) -> str:
+        """The type, which follows from the name (Prometheus documentation, "Metric and label naming")."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
-BUILD_INFO = _watch("prelaunch_build_info", Kind.GAUGE, "1, with the version of Prelaunch.", "version")
+Row = tuple[Family, tuple[str, ...], float]
+
+
+def text_of(rows: Iterable[Row]) -> str:
+    """The text of one scrape."""
+    series: dict[Family, dict[str, float]] = {}
+    for family, labels, value in rows:
+        named = ",".join(
+            f'{name}="{_escaped(text)}"' for name, text in zip(family.labels, labels, strict=True)
+        )
+        series.setdefault(family, {})[f"{family.name}{{{named}}}" if named else family.name] = value
+    return "".join(
+        f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        + "".join(f"{name} {value!r}\n" for name, value in found.items())
+        for family, found in series.items()
+    )
+
+
+def cut(text: str) -> str:
+    """A label value: control characters are spaces, and it is cut, so that nothing of a machine's can break a line."""
+    return text.translate(CONTROL).encode("utf-8", "replace").decode("utf-8")[:LABEL_CHARACTERS]
+
+
+def _escaped(text: str) -> str:
+    return cut(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _watch(name: str, said: str, *labels: str) -> Family:
+    return Family(name, Source.WATCH, said, labels)
+
+
+def _store(name: str, said: str, *labels: str) -> Family:
+    return Family(name, Source.STORE, said, labels)
+
+
+BUILD_INFO = _watch("prelaunch_build_info", "1, with the version of Prelaunch.", "version")
 DECLARED_GPUS = _watch(
-    "prelaunch_declared_gpus", Kind.GAUGE, "GPUs that the declared instance type has.", "instance_type"
+    "prelaunch_declared_gpus", "GPUs that the declared instance type has.", "instance_type"
 )
-FOUND_GPUS = _watch("prelaunch_found_gpus", Kind.GAUGE, "GPUs that answered in the last round.")
-INTERVAL = _watch("prelaunch_watch_interval_seconds", Kind.GAUGE, "Seconds between the starts of two rounds.")
-LAST_ROUND = _watch(
-    "prelaunch_watch_last_round_timestamp_seconds", Kind.GAUGE, "When the last round ended (Unix time)."
-)
-ROUND_DURATION = _watch("prelaunch_watch_round_duration_seconds", Kind.GAUGE, "How long the last round took.")
+FOUND_GPUS = _watch("prelaunch_found_gpus", "GPUs that answered in the last round.")
+INTERVAL = _watch("prelaunch_watch_interval_seconds", "Seconds between the starts of two rounds.")
+LAST_ROUND = _watch("prelaunch_watch_last_round_timestamp_seconds", "When the last round ended (Unix time).")
+ROUND_DURATION = _watch("prelaunch_watch_round_duration_seconds", "How long the last round took.")
 ROUNDS = _watch(
-    "prelaunch_watch_rounds_total",
-    Kind.COUNTER,
-    "Rounds by their end: complete, or ended at the deadline.",
-    "end",
+    "prelaunch_watch_rounds_total", "Rounds by their end: complete, or ended at the deadline.", "end"
 )
-REQUIRED = _watch(
-    "prelaunch_watch_required_observations", Kind.GAUGE, "Observations that every round has to make."
-)
-OBSERVATIONS = _watch(
-    "prelaunch_watch_observations", Kind.GAUGE, "Observations of the last round by outcome.", "outcome"
-)
+REQUIRED = _watch("prelaunch_watch_required_observations", "Observations that every round has to make.")
+OBSERVATIONS = _watch("prelaunch_watch_observations", "Observations of the last round by outcome.", "outcome")
 CHECK_DURATION = _watch(
-    "prelaunch_watch_check_duration_seconds",
-    Kind.GAUGE,
-    "How long each check took in the last round.",
-    "check",
+    "prelaunch_watch_check_duration_seconds", "How long each check took in the last round.", "check"
 )
 OPEN = _watch(
-    "prelaunch_finding_open", Kind.GAUGE, "1 for each open finding; `part` is the part of the node, empty for the node itself.",
-    "check", "part", "metric", "level", "cause",
+    "prelaunch_finding_open", "1 for each open finding; `part` is the part of the node, empty for the node itself.",
+    "check", "part", "metric", "level", "cause"
 )  # fmt: skip
 OPEN_COUNT = _watch(
     "prelaunch_findings_open",
-    Kind.GAUGE,
     "Open findings by level and cause, those omitted above included.",
     "level",
     "cause",
 )
 OMITTED = _watch(
-    "prelaunch_findings_omitted",
-    Kind.GAUGE,
-    "Open findings that prelaunch_finding_open leaves out because of its limit.",
+    "prelaunch_findings_omitted", "Open findings that prelaunch_finding_open leaves out because of its limit."
 )
-OPENED = _watch(
-    "prelaunch_findings_opened_total", Kind.COUNTER, "Findings opened since this file of findings was begun."
-)
-CLOSED = _watch(
-    "prelaunch_findings_closed_total", Kind.COUNTER, "Findings closed, by what closed them.", "by"
-)
+OPENED = _watch("prelaunch_findings_opened_total", "Findings opened since this file of findings was begun.")
+CLOSED = _watch("prelaunch_findings_closed_total", "Findings closed, by what closed them.", "by")
 XIDS = _watch(
-    "prelaunch_xid_total",
-    Kind.COUNTER,
-    "Xids in the kernel log by GPU, code and what they need.",
-    "gpu",
-    "xid",
-    "need",
+    "prelaunch_xid_total", "Xids in the kernel log by GPU, code and what they need.", "gpu", "xid", "need"
 )
 RECOVERY_ACTION = _watch(
     "prelaunch_gpu_recovery_action",
-    Kind.GAUGE,
     "What the driver demands before the GPU may be used: 0 is nothing.",
     "gpu",
 )
 REMAP_PENDING = _watch(
-    "prelaunch_gpu_row_remap_pending", Kind.GAUGE, "1 if a row of memory waits for a reset of the GPU.", "gpu"
+    "prelaunch_gpu_row_remap_pending", "1 if a row of memory waits for a reset of the GPU.", "gpu"
 )
-REMAP_FAILED = _watch(
-    "prelaunch_gpu_row_remap_failed", Kind.GAUGE, "1 if a row of memory could not be remapped.", "gpu"
-)
+REMAP_FAILED = _watch("prelaunch_gpu_row_remap_failed", "1 if a row of memory could not be remapped.", "gpu")
 NVLINK_RECOVERIES = _watch(
-    "prelaunch_gpu_nvlink_recoveries_total", Kind.COUNTER, "NVLinks that had to be trained again.", "gpu"
+    "prelaunch_gpu_nvlink_recoveries_total", "NVLinks that had to be trained again.", "gpu"
 )
 EFA_ERRORS = _watch(
     "prelaunch_efa_errors_total",
-    Kind.COUNTER,
     "Hardware counters of the EFA device that count errors.",
     "device",
     "counter",
@@ -126,54 +129,41 @@ EFA_ERRORS = _watch(
 
 DECLARED_NODE = _store(
     "prelaunch_declared_node",
-    Kind.GAUGE,
     "1 for each node that a gate of this cluster declared or named.",
     "cluster",
     "node",
 )
 # No counter: removing old gates lowers it.
-GATES = _store("prelaunch_store_gates", Kind.GAUGE, "Gates in the store by answer.", "cluster", "answer")
+GATES = _store("prelaunch_store_gates", "Gates in the store by answer.", "cluster", "answer")
 GATE_ANSWER = _store(
     "prelaunch_gate_answer",
-    Kind.GAUGE,
     "1 for the answer of the cluster's last gate, 0 for the others.",
     "cluster",
     "answer",
 )
 GATE_END = _store(
-    "prelaunch_gate_end_timestamp_seconds",
-    Kind.GAUGE,
-    "When the cluster's last gate measured (Unix time).",
-    "cluster",
+    "prelaunch_gate_end_timestamp_seconds", "When the cluster's last gate measured (Unix time).", "cluster"
 )
 STAGE_DURATION = _store(
     "prelaunch_gate_stage_duration_seconds",
-    Kind.GAUGE,
     "How long each stage of the cluster's last gate took.",
     "cluster",
     "stage",
 )
-CONDEMNED = _store(
-    "prelaunch_nodes_condemned", Kind.GAUGE, "Nodes that the cluster's last gate condemned.", "cluster"
-)
+CONDEMNED = _store("prelaunch_nodes_condemned", "Nodes that the cluster's last gate condemned.", "cluster")
 PROVEN = _store(
     "prelaunch_node_proven_timestamp_seconds",
-    Kind.GAUGE,
     "When a gate with answer GO last measured the node (Unix time).",
     "cluster",
     "node",
 )
-STORE_READ = _store(
-    "prelaunch_store_readable", Kind.GAUGE, "1 if the store could be read at this scrape, else 0."
-)
+STORE_READ = _store("prelaunch_store_readable", "1 if the store could be read at this scrape, else 0.")
 STORE_READ_TIME = _store(
     "prelaunch_store_read_timestamp_seconds",
-    Kind.GAUGE,
     "When what this scrape serves was read from the store (Unix time).",
 )
 STORE_OMITTED = _store(
     "prelaunch_store_series_omitted",
-    Kind.GAUGE,
     "Series left out because of the limit of one scrape, or because a report could not be read.",
 )
 

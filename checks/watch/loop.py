@@ -7,6 +7,7 @@ import errno
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 
 from checks.documents.open_findings import OpenFinding, OpenFindings, WatchPage
 from checks.documents.report import dump_plain
@@ -20,9 +21,10 @@ from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
 from checks.watch.exposition import WatchNumbers, exposition
+from checks.watch.families import CONTENT_TYPE
 from checks.watch.record_file import RecordFile
 from checks.watch.rounds import RoundResult, Rounds
-from checks.watch.server import FINDINGS, METRICS, MetricsServer, address_of
+from checks.watch.server import FINDINGS, METRICS, Page, PageServer, address_of
 
 TEXTFILE = "prelaunch.prom"
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     numbers = WatchNumbers(
         declared.instance_type, declared.gpus_per_node, arguments.every, rounds.required, known
     )
-    pages = dict[str, bytes]()
+    pages = dict[str, Page]()
     _publish(numbers, pages)
     server = _serve(arguments.listen, pages)
     record = RecordFile(
@@ -64,21 +66,26 @@ def run(arguments: argparse.Namespace) -> int:
     return Exit.GO
 
 
-def _publish(numbers: WatchNumbers, pages: dict[str, bytes]) -> None:
+def _publish(numbers: WatchNumbers, pages: dict[str, Page]) -> None:
     """Makes the pages anew: the metrics, and the open findings with when the last round ended (0 before the first one)."""
     ended_at = numbers.last.ended_at if numbers.last else 0.0
-    pages[METRICS] = exposition(numbers).encode()
-    pages[FINDINGS] = dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s))
+    pages[METRICS] = CONTENT_TYPE, exposition(numbers).encode()
+    pages[FINDINGS] = (
+        "application/json",
+        dump_plain(WatchPage(numbers.findings, ended_at, numbers.interval_s)),
+    )
 
 
-def _serve(listen: str, pages: Mapping[str, bytes]) -> MetricsServer | None:
+def _serve(listen: str, pages: Mapping[str, Page]) -> PageServer | None:
     if not listen:
         return None
     try:
-        return MetricsServer(address_of(listen), pages)
+        server = PageServer(address_of(listen), pages.get)
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise PlaceError(f"--listen {listen}: {said}.") from error
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def _go_on(
@@ -86,7 +93,7 @@ def _go_on(
     numbers: WatchNumbers,
     state: Path,
     arguments: argparse.Namespace,
-    pages: dict[str, bytes],
+    pages: dict[str, Page],
     record: RecordFile,
 ) -> None:
     made = 0
@@ -100,7 +107,7 @@ def _go_on(
             log(f"this round is lost: {error}")
         _publish(numbers, pages)
         if arguments.textfile:
-            _write(arguments.textfile, pages[METRICS])
+            _write(arguments.textfile, pages[METRICS][1])
         made += 1
         if not arguments.rounds or made < arguments.rounds:
             time.sleep(max(0.0, begun + arguments.every - time.monotonic()))

@@ -1,39 +1,45 @@
-"""Serves what a watch knows: GET /metrics for Prometheus, GET /findings for whoever pages people (the open findings as JSON).
+"""Serves pages over HTTP: of a watch, or of the exporter of a store. Every connection has a time limit, and their number is bounded.
 
-It listens on the loopback interface unless it is told otherwise. The pages are made after each round and only read here.
+There is no password: it listens where it is told to, which is the loopback interface by default.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from socketserver import ThreadingMixIn
-from threading import Lock, Thread
-from typing import Any, cast
-
-from checks.watch.exposition import CONTENT_TYPE
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote
 
 METRICS, FINDINGS = "/metrics", "/findings"
-KINDS = {METRICS: CONTENT_TYPE, FINDINGS: "application/json"}
 # A client that is silent for CLIENT_S is left. Of more than CLIENTS at once the oldest that has not asked anything yet is ended.
 CLIENT_S, CLIENTS = 10.0, 16
+# A page's Content-Type and its bytes.
+Page = tuple[str, bytes]
 
 
-class BoundedConnections(ThreadingMixIn):
-    """A server whose connections have a thread each, at most CLIENTS of them. A new client is always taken, so that those which say
-    nothing keep no scrape out.
+class PageServer(ThreadingMixIn, TCPServer):
+    """Answers each path, decoded, with what `pages` returns for it; None is no page. Raises OSError if it cannot listen.
+
+    Connections have a thread each, at most CLIENTS of them. A new client is always taken, so that those which say nothing keep no
+    scrape out.
     """
 
     daemon_threads = True
+    allow_reuse_address = True
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, address: tuple[str, int], pages: Callable[[str], Page | None]) -> None:
+        self.pages = pages
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         # Oldest first; whether its request has come.
         self._asked: dict[socket.socket, bool] = {}
         self._changing = Lock()
-        super().__init__(*arguments, **named)
+        super().__init__(address, _Handler)
+        self.server_port = int(self.server_address[1])
 
     def asked(self, connection: socket.socket) -> None:
         """The request of this connection has come."""
@@ -65,47 +71,26 @@ class BoundedConnections(ThreadingMixIn):
         """A client that went away is no error of the server."""
 
 
-class BoundedHandler(BaseHTTPRequestHandler):
-    """A handler for such a server."""
-
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
     timeout = CLIENT_S
 
-    def parse_request(self) -> bool:
-        """Whether the request is one; its connection is not ended for the next client any more."""
-        if not super().parse_request():
-            return False
-        cast(BoundedConnections, self.server).asked(self.connection)
-        return True
+    def do_GET(self) -> None:
+        self.server.asked(self.connection)
+        page = self.server.pages(unquote(self.path.partition("?")[0]))
+        if page is None:
+            self.send_error(HTTPStatus.NOT_FOUND, f"there is no such page; the metrics are at {METRICS}")
+            return
+        kind, data = page
+        headers = {"Content-Type": kind, "Content-Length": str(len(data)), "Cache-Control": "no-store"}
+        self.send_response(HTTPStatus.OK)
+        for name, value in {**headers, "X-Content-Type-Options": "nosniff"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Requests are not logged."""
-
-
-class MetricsServer(BoundedConnections, HTTPServer):
-    """Answers each path of `pages` with its bytes; who owns the mapping replaces them. Raises OSError if it cannot listen."""
-
-    def __init__(self, address: tuple[str, int], pages: Mapping[str, bytes]) -> None:
-        self.pages = pages
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler)
-        Thread(target=self.serve_forever, daemon=True).start()
-
-
-class _Handler(BoundedHandler):
-    server: MetricsServer
-    protocol_version = "HTTP/1.0"
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        data = self.server.pages.get(path)
-        if data is None:
-            self.send_error(HTTPStatus.NOT_FOUND, f"only {METRICS} and {FINDINGS} are here")
-            return
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", KINDS[path])
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
 
 
 def address_of(text: str) -> tuple[str, int]:

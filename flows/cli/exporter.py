@@ -43,17 +43,28 @@ def run(arguments: argparse.Namespace) -> int:
         named = open_named_store(arguments.store)
     except InputError as error:
         return report_rejection("text", error)
-    from tasks.monitoring.fleet_pages import FleetPages
-    from tasks.monitoring.metrics_server import ListenError, server_of
+    from checks.watch.families import CONTENT_TYPE
+    from checks.watch.server import METRICS, Page, PageServer
+    from tasks.monitoring.fleet_pages import HTML, FleetPages
     from tasks.monitoring.store_collector import StoreCollector
 
     collector = StoreCollector(
         named.store, named.index, lambda said: write_stderr(f"prelaunch: {said}"), most_series=arguments.most_series
     )  # fmt: skip
+    fleet = FleetPages(named.store, named.index)
+
+    def page(path: str) -> Page | None:
+        if path == METRICS:
+            return CONTENT_TYPE, collector.text().encode()
+        text = fleet(path)
+        return None if text is None else (HTML, text.encode("utf-8", "backslashreplace"))
+
     try:
-        server = server_of(collector, host, port, FleetPages(named.store, named.index))
-    except ListenError as error:
-        write_stderr(f"prelaunch: {error}")
+        server = PageServer((host.strip("[]"), port), page)
+    except OSError as error:
+        write_stderr(
+            f"prelaunch: {host}:{port} cannot be listened on ({error.strerror}). Name another address with --listen."
+        )
         return int(Exit.NO_CAPACITY)
     with server:
         write_stderr(f"prelaunch: {named.address} at http://{host}:{server.server_port}/metrics")

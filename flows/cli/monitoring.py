@@ -1,14 +1,11 @@
-"""`prelaunch monitoring`: what Prometheus needs, whether its exporters answer, and what is new on the nodes."""
+"""`prelaunch monitoring`: what Prometheus needs, and what is new on the nodes."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-from checks.documents.report import plain
 from checks.exit_codes import Exit
 from flows.cli.monitoring_page import add_page
 from flows.cli.output import json_text, write_stderr, write_stdout
@@ -17,8 +14,7 @@ from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import GateFileError, read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, Settings, rendered
 from tasks.monitoring.exporters import Job
-from tasks.monitoring.targets import TargetsError, document, read_targets, targets_of
-from tasks.monitoring.verify import ENDPOINT_S, ExporterResult, ExporterState, endpoints, verified
+from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError
 
@@ -28,22 +24,13 @@ PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions."""
     parser.description = (
-        "Writes what Prometheus needs to watch the declared nodes of a cluster, asks every exporter for what the rules need, and "
-        "notifies people of what is found between gates. "
-        "Exit codes: 0 written, or every exporter is UP; 1 an exporter is DOWN, STALE or LACKS a family; 2 rejected; 3 no "
-        "exporter answered at all, or there was no time to ask every one."
+        "Writes what Prometheus needs to watch the declared nodes of a cluster, and notifies people of what is found between gates. "
+        "Exit codes: 0 written; 2 rejected; those of `page` are in its own help."
     )
     actions = parser.add_subparsers(metavar="ACTION", title="actions", required=True, dest="action")
     _add_targets(
         actions.add_parser(
             "targets", help="write the declared nodes as Prometheus' file of targets", allow_abbrev=False
-        )
-    )
-    _add_verify(
-        actions.add_parser(
-            "verify",
-            help="ask every exporter of the declared nodes: UP, DOWN, LACKS or STALE",
-            allow_abbrev=False,
         )
     )
     _add_config(
@@ -82,22 +69,6 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
     _add_format(parser, _targets)
 
 
-def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", type=Path, metavar="TARGETS_FILE", help="what `targets` has written")
-    parser.add_argument(
-        "--exporter", action="append", default=[], metavar="HOST:PORT", help="also the exporter of a store"
-    )
-    parser.add_argument(
-        "--slurm", action="append", default=[], metavar="HOST:PORT", help="also the exporter of Slurm"
-    )
-    _add_port(parser)
-    parser.add_argument(
-        "--timeout-s", type=_seconds, default=ENDPOINT_S, metavar="SECONDS",
-        help=f"how long each may take to answer completely (default {ENDPOINT_S:g}); all together end within two minutes",
-    )  # fmt: skip
-    _add_format(parser, _verify)
-
-
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
@@ -128,15 +99,11 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
         "--interval-s", type=_seconds, default=Settings.interval_s, metavar="SECONDS",
         help=f"between two scrapes; the rules are evaluated five times in it (default {Settings.interval_s:g})",
     )  # fmt: skip
-    _add_port(parser)
-    _add_format(parser, _config)
-
-
-def _add_port(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
         help="another port than the usual one, such as efa=9100",
     )  # fmt: skip
+    _add_format(parser, _config)
 
 
 def _add_format(parser: argparse.ArgumentParser, action: object) -> None:
@@ -147,7 +114,7 @@ def _add_format(parser: argparse.ArgumentParser, action: object) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write or look."""
+    """Write, or look at the nodes."""
     try:
         return int(arguments.run_action(arguments))
     except GateFileError as error:
@@ -181,44 +148,6 @@ def _targets(arguments: argparse.Namespace) -> Exit:
     else:
         write_stdout(f"{arguments.out}: {len(found)} nodes\n")
     return Exit.GO
-
-
-def _verify(arguments: argparse.Namespace) -> Exit:
-    places = [*arguments.exporter, *arguments.slurm]
-    for place in places:
-        _require_place(place)
-    wanted = endpoints(
-        read_targets(arguments.targets), arguments.exporter, arguments.slurm, dict(arguments.port)
-    )
-    found = verified(wanted, arguments.timeout_s)
-    if arguments.format == "json":
-        write_stdout(json_text({"exporters": plain(found), "error": None}))
-    else:
-        write_stdout(_verified_text(found))
-    return _verify_exit(found)
-
-
-def _verify_exit(found: Sequence[ExporterResult]) -> Exit:
-    states = {result.state for result in found}
-    if states == {ExporterState.UP}:
-        return Exit.GO
-    if states == {ExporterState.DOWN} or not all(result.asked for result in found):
-        return Exit.CANNOT_TELL
-    return Exit.NO_GO
-
-
-def _verified_text(found: Sequence[ExporterResult]) -> str:
-    """What is not UP comes first and one by one; the last line counts all."""
-    lines = [
-        f"{result.state:<5}  {result.job:<18} {result.node or '-':<20} {result.address}: {result.reason}"
-        for result in sorted(found, key=lambda result: list(ExporterState).index(result.state), reverse=True)
-        if result.state is not ExporterState.UP
-    ]
-    counts = Counter(result.state for result in found)
-    lines.append(", ".join(f"{counts[state]} {state}" for state in ExporterState if counts[state]))
-    if set(counts) == {ExporterState.DOWN}:
-        lines.append("No exporter answered at all. Look first whether this machine reaches the nodes.")
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _config(arguments: argparse.Namespace) -> Exit:

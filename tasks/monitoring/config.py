@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.monitoring.exporters import Job, exporter_of
+from tasks.monitoring.exporters import PORTS, Job
 
 SHIPPED = Path(__file__).parents[2] / "deployments" / "monitoring"
 ALERTMANAGER = "alertmanager.yml"
@@ -77,10 +77,7 @@ def _require_usable(settings: Settings) -> None:
 
 
 def _values(settings: Settings) -> dict[str, str]:
-    ports = {
-        f"{key}_PORT": str(settings.ports.get(job, exporter_of(job).ports[0]))
-        for key, job in (("WATCH", Job.WATCH), ("NODE", Job.NODE), ("DCGM", Job.DCGM), ("EFA", Job.EFA))
-    }
+    ports = {f"{job.name}_PORT": str(port) for job, port in {**PORTS, **settings.ports}.items()}
     return {
         **ports,
         "INTERVAL": _duration(settings.interval_s),

@@ -1,4 +1,4 @@
-"""Fetches and reads what an exporter serves, in bounded time and size, whatever answers there.
+"""Fetches what a watch serves, in bounded time and size, whatever answers there.
 
 EndpointError     nothing usable was answered; the message says what happened
 """
@@ -8,33 +8,20 @@ from __future__ import annotations
 import http.client
 import time
 from contextlib import ExitStack
-from itertools import islice
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from checks.runner.deadline import limited
-from tasks.text.inert import one_line
 
 BODY_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 16
-# A store with 10,000 nodes has fewer.
-MOST_SAMPLES = 100_000
-PATH = "/metrics"
-NO_METRICS = ("text/html", "application/json")
-HEADERS = {
-    "Accept": "text/plain;version=0.0.4",
-    "Accept-Encoding": "identity",
-    "User-Agent": "prelaunch-monitoring-verify",
-}
+HEADERS = {"Accept-Encoding": "identity", "User-Agent": "prelaunch-monitoring"}
 
 
 class EndpointError(Exception):
     """The endpoint did not answer with a complete page."""
 
 
-def fetched(host: str, port: int, seconds: float, path: str = PATH, kind: str = "") -> str:
-    """The page at http://HOST:PORT/metrics or another path, complete; of this Content-Type, or of none that is no metrics.
+def fetched(host: str, port: int, seconds: float, path: str, kind: str) -> str:
+    """The page at http://HOST:PORT and this path, complete and of this Content-Type.
 
     No proxy is used and no redirect followed. Raises EndpointError.
     """
@@ -46,18 +33,6 @@ def fetched(host: str, port: int, seconds: float, path: str = PATH, kind: str = 
         raise EndpointError(f"it does not speak HTTP ({type(error).__name__})") from error
     except OSError as error:
         raise EndpointError(error.strerror or type(error).__name__) from error
-
-
-def samples(text: str) -> tuple[Sample, ...]:
-    """The samples of a page in Prometheus' text format, in their order. Raises EndpointError for a text of another kind."""
-    families = text_string_to_metric_families(text)
-    try:
-        found = tuple(islice((one for family in families for one in family.samples), MOST_SAMPLES + 1))
-    except (ValueError, IndexError, KeyError, TypeError) as error:
-        raise EndpointError(f"its page is no list of metrics: {one_line(str(error), 80)}") from error
-    if len(found) > MOST_SAMPLES:
-        raise EndpointError(f"it serves more than {MOST_SAMPLES} samples")
-    return found
 
 
 def _fetched(host: str, port: int, ends_at: float, path: str, wanted: str) -> str:
@@ -72,8 +47,8 @@ def _fetched(host: str, port: int, ends_at: float, path: str, wanted: str) -> st
         if answer.status != http.client.OK:
             raise EndpointError(f"it answers with status {answer.status}")
         kind = answer.getheader("Content-Type", "").partition(";")[0].strip().lower()
-        if kind != wanted if wanted else kind in NO_METRICS:
-            raise EndpointError(f"it answers with {kind or 'no type'}, which is no {wanted or 'metrics'}")
+        if kind != wanted:
+            raise EndpointError(f"it answers with {kind or 'no type'}, which is no {wanted}")
         return _body(answer, ends_at)
 
 

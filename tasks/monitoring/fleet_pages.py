@@ -17,7 +17,7 @@ from tasks.store.index import Index
 from tasks.store.layout import html_key
 from tasks.text.inert import one_line
 
-NODES = "/nodes/"
+NODES, HTML = "/nodes/", "text/html; charset=utf-8"
 PAGE_S = 30.0
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a store, as a collector of prometheus-client: made at the scrape, and never kept.
+"""The metrics of a store: made at the scrape, and never kept.
 
 A store that cannot be read completely has one sample, prelaunch_store_readable 0, and no other: what is not known now is not served.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from collections.abc import Callable, Iterator
 
 from checks.model import Answer
 from checks.runner.deadline import limited
 from checks.watch import families
-from checks.watch.families import Family, Kind
+from checks.watch.families import Row, text_of
 from tasks.monitoring.gate_history import ClusterHistory, NodeNames, histories
 from tasks.store.base import Store, StoreError
 from tasks.store.call_timeout import PatientStore
@@ -26,12 +23,9 @@ from tasks.text.inert import one_line
 # Below Prometheus' own limit of 10 to 15 s, so that a slow store is a sample and no scrape that failed.
 SCRAPE_S = 8.0
 MOST_SERIES = 20_000
-LABEL_CHARACTERS = 128
-
-Row = tuple[Family, tuple[str, ...], float]
 
 
-class StoreCollector(Collector):
+class StoreCollector:
     """Reads the store at every scrape. `log` gets a line when the store becomes unreadable, and one when it is readable again."""
 
     def __init__(
@@ -48,29 +42,23 @@ class StoreCollector(Collector):
         self._reading = threading.Lock()
         self._problem = ""
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing, so that a registry does not read the store before there is a scrape."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """The families with what the store says now. It ends within the time of a scrape."""
+    def text(self) -> str:
+        """The text of one scrape, with what the store says now. It ends within the time of a scrape."""
         read_at = time.time()
         rows, unread, problem = self._rows()
         if problem != self._problem:
             self._log(f"the store cannot be read: {problem}" if problem else "the store can be read again")
             self._problem = problem
         if problem:
-            yield from _metrics([(families.STORE_READ, (), 0.0)])
-            return
+            return text_of([(families.STORE_READ, (), 0.0)])
         kept = rows[: self._most]
-        yield from _metrics(
-            [
-                (families.STORE_READ, (), 1.0),
-                (families.STORE_READ_TIME, (), read_at),
-                (families.STORE_OMITTED, (), float(len(rows) - len(kept) + unread)),
-                *kept,
-            ]
+        omitted = float(len(rows) - len(kept) + unread)
+        own = (
+            (families.STORE_READ, 1.0),
+            (families.STORE_READ_TIME, read_at),
+            (families.STORE_OMITTED, omitted),
         )
+        return text_of((*((family, (), value) for family, value in own), *kept))
 
     def _rows(self) -> tuple[list[Row], int, str]:
         """The rows and how many nodes have none, or why there are no rows. A scrape does not wait for one that hangs."""
@@ -108,7 +96,7 @@ class StoreCollector(Collector):
 
 
 def _of_gates(history: ClusterHistory) -> Iterator[Row]:
-    cluster = _label(history.cluster)
+    cluster = history.cluster
     yield families.GATE_END, (cluster,), history.measured_at
     yield families.CONDEMNED, (cluster,), float(len(history.last.condemned))
     for answer in Answer:
@@ -119,23 +107,7 @@ def _of_gates(history: ClusterHistory) -> Iterator[Row]:
 
 
 def _of_nodes(history: ClusterHistory) -> Iterator[Row]:
-    cluster = _label(history.cluster)
     for node in history.declared:
-        yield families.DECLARED_NODE, (cluster, _label(node)), 1.0
+        yield families.DECLARED_NODE, (history.cluster, node), 1.0
     for node, at in sorted(history.proven.items()):
-        yield families.PROVEN, (cluster, _label(node)), at
-
-
-def _label(text: str) -> str:
-    return one_line(text, LABEL_CHARACTERS)
-
-
-def _metrics(rows: Iterable[Row]) -> Iterator[Metric]:
-    made: dict[str, Metric] = {}
-    for family, labels, value in rows:
-        metric = made.get(family.name)
-        if metric is None:
-            kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
-            metric = made[family.name] = kind(family.name, family.help, labels=family.labels)
-        metric.add_metric(labels, value)  # type: ignore[attr-defined]
-    yield from made.values()
+        yield families.PROVEN, (history.cluster, node), at

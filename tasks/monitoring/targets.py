@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from checks.documents.decode import parse_json
@@ -19,7 +19,6 @@ from checks.value_types import DecodeError
 from tasks.gate_file.model import Gate
 from tasks.launchers.base import LaunchRejected
 from tasks.launchers.registry import launcher_for
-from tasks.monitoring.exporters import Hardware
 
 FILE_BYTES = 64 << 20
 ADDRESS = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
@@ -39,13 +38,17 @@ class TargetsError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """One declared node, and where its exporters answer (a host without a port)."""
+    """One declared node, and where its exporters answer (a host without a port).
+
+    `gpus` are NVIDIA GPUs, None if the table of instance types does not say; `efa` is False if the node has no exporter for EFA.
+    """
 
     address: str
     cluster: str
     node: str
-    instance_type: str
-    hardware: Hardware
+    instance_type: str = ""
+    gpus: int | None = None
+    efa: bool = True
 
 
 def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[Target, ...]:
@@ -60,11 +63,9 @@ def targets_of(gate: Gate, nodes: str = "", without_efa: bool = False) -> tuple[
             f"the gate file declares {declared.nodes} nodes of cluster {gate.cluster.name}, and --nodes names {len(named)}. "
             "Name every node that should be there, also one that is down: what is not named is not missed."
         )
-    hardware = _hardware(gate.declared(()))
-    if without_efa:
-        hardware = replace(hardware, efa_devices=0)
+    gpus, efa = _hardware(gate.declared(()))
     return tuple(
-        Target(address, gate.cluster.name, node, declared.instance_type, hardware)
+        Target(address, gate.cluster.name, node, declared.instance_type, gpus, efa and not without_efa)
         for node, address in named.items()
     )
 
@@ -85,8 +86,8 @@ def document(targets: Sequence[Target]) -> str:
                 "cluster": target.cluster,
                 "node": target.node,
                 "instance_type": target.instance_type,
-                "__gpus": "" if target.hardware.gpus is None else str(target.hardware.gpus),
-                "__efa": "no" if target.hardware.efa_devices == 0 else "yes",
+                "__gpus": "" if target.gpus is None else str(target.gpus),
+                "__efa": "yes" if target.efa else "no",
             },
         }
         for _, target in sorted(seen.items())
@@ -95,7 +96,7 @@ def document(targets: Sequence[Target]) -> str:
 
 
 def read_targets(file: Path) -> tuple[Target, ...]:
-    """The targets in a file that `document` made. Raises TargetsError."""
+    """The targets in a file that `document` made, without their hardware. Raises TargetsError."""
     try:
         with open(file, "rb") as data:
             rows = parse_json(data.read(FILE_BYTES + 1), FILE_BYTES)
@@ -164,10 +165,11 @@ def _launchers_own(gate: Gate) -> dict[str, str]:
     return dict.fromkeys(names, LOOPBACK)
 
 
-def _hardware(declared: Declared) -> Hardware:
+def _hardware(declared: Declared) -> tuple[int | None, bool]:
+    """The GPUs of a node, and whether it may have devices of EFA."""
     instance = builtin().of(declared).instances.get(declared.instance_type)
     gpus = declared.gpus_per_node or (instance.gpus if instance and not instance.neuron_devices else 0)
-    return Hardware(gpus, instance.efa_devices if instance else None)
+    return gpus, not instance or instance.efa_devices != 0
 
 
 def _read(row: object, path: str) -> Target:
@@ -180,8 +182,4 @@ def _read(row: object, path: str) -> Target:
     address = str(addresses[0])
     if not re.fullmatch(ADDRESS, address[:300]):
         raise DecodeError(f"{address!r:.80} is not a host without a port", path)
-    gpus = values.get("__gpus", "")
-    return Target(
-        address, values.get("cluster", ""), values.get("node", address), values.get("instance_type", ""),
-        Hardware(int(gpus) if re.fullmatch("[0-9]{1,4}", gpus) else None, 0 if values.get("__efa") == "no" else None),
-    )  # fmt: skip
+    return Target(address, values.get("cluster", ""), values.get("node", address))

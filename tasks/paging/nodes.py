@@ -17,7 +17,7 @@ from checks.model import ANSWER_WORDS, Answer, Cause
 from checks.value_types import DecodeError, natural
 from tasks.gate_file.model import Gate
 from tasks.monitoring.endpoint import EndpointError, fetched
-from tasks.monitoring.exporters import Job, exporter_of
+from tasks.monitoring.exporters import PORTS, Job
 from tasks.monitoring.news import News, NodeLook, Told, calls_for_oncall, news
 from tasks.monitoring.targets import Target
 from tasks.notifiers.base import Audience, Item, Kind, Notification, Severity
@@ -35,7 +35,7 @@ MOST_NODES_IN_TITLE = 4
 
 def look(targets: Sequence[Target], port: int | None = None) -> tuple[NodeLook, ...]:
     """What the watch of each node serves (at its usual port if `port` is None), all asked side by side and each within NODE_S."""
-    port = port or exporter_of(Job.WATCH).ports[0]
+    port = port or PORTS[Job.WATCH]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return tuple(pool.map(lambda target: _look_at(target, port), targets))
 

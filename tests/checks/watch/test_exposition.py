@@ -11,7 +11,7 @@ from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.judge.open_findings.update import Seen
 from checks.model import Action, Cause, Level, Observation, Outcome
 from checks.watch.exposition import MOST_FINDINGS, WatchNumbers, exposition
-from checks.watch.families import FAMILIES, Kind, Source
+from checks.watch.families import FAMILIES, Source
 from checks.watch.rounds import RoundResult
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -128,11 +128,13 @@ def test_ten_thousand_findings_stay_bounded_and_are_counted() -> None:
     assert 5000 == found["prelaunch_findings_open", (("cause", "HARDWARE"), ("level", "FAIL"))]
 
 
-def test_every_family_has_one_type_and_help_and_follows_the_naming_rules() -> None:
-    """Prometheus documentation, "Metric and label naming": counters end in _total, and nothing else does."""
+def test_every_family_has_one_name_and_help_and_its_type_is_written() -> None:
+    """Counters end in _total, and nothing else does: the type follows from it."""
+    text = exposition(numbers())
+    assert "# TYPE prelaunch_watch_rounds_total counter" in text
+    assert "# TYPE prelaunch_watch_interval_seconds gauge" in text
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)
     for family in FAMILIES:
         assert family.name.startswith("prelaunch_")
-        assert (family.kind is Kind.COUNTER) is family.name.endswith("_total")
         assert family.help.endswith(".")
         assert not {"node", "cluster", "instance", "job"} & {*family.labels} or family.source is Source.STORE

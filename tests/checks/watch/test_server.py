@@ -1,4 +1,4 @@
-"""What a watch serves: two pages, whatever its clients do."""
+"""What a watch and the exporter of a store serve: their pages, whatever their clients do."""
 
 from __future__ import annotations
 
@@ -6,43 +6,57 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 
 import pytest
 
-from checks.process.free_ports import free_port
-from checks.watch.server import CLIENTS, FINDINGS, METRICS, MetricsServer, address_of
+from checks.watch.families import CONTENT_TYPE
+from checks.watch.server import CLIENTS, FINDINGS, METRICS, Page, PageServer, address_of
 
 
 @pytest.fixture
-def pages() -> dict[str, bytes]:
-    return {METRICS: b"a 1\n", FINDINGS: b"{}\n"}
+def pages() -> dict[str, Page]:
+    return {
+        METRICS: (CONTENT_TYPE, b"a 1\n"), FINDINGS: ("application/json", b"{}\n"), "/nodes/\xfc": ("text/html", b"<p>node</p>")
+    }  # fmt: skip
+
+
+@contextmanager
+def serving(address: tuple[str, int], pages: dict[str, Page]) -> Iterator[PageServer]:
+    """A server that serves until the end of the block."""
+    with PageServer(address, pages.get) as made:
+        thread = Thread(target=made.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield made
+        finally:
+            made.shutdown()
+            thread.join()
 
 
 @pytest.fixture
-def server(pages: dict[str, bytes]) -> Iterator[MetricsServer]:
-    made = MetricsServer(("127.0.0.1", free_port("127.0.0.1")), pages)
-    yield made
-    made.shutdown()
-    made.server_close()
+def server(pages: dict[str, Page]) -> Iterator[PageServer]:
+    with serving(("127.0.0.1", 0), pages) as made:
+        yield made
 
 
-def fetched(server: MetricsServer, path: str) -> bytes:
+def fetched(server: PageServer, path: str) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{path}", timeout=60) as answer:
         data = answer.read()
         assert isinstance(data, bytes)
         return data
 
 
-def test_a_page_is_what_was_made_last(server: MetricsServer, pages: dict[str, bytes]) -> None:
+def test_a_page_is_what_was_made_last(server: PageServer, pages: dict[str, Page]) -> None:
     assert (b"a 1\n", b"{}\n") == (fetched(server, METRICS), fetched(server, f"{FINDINGS}?x=1"))
-    pages[METRICS] = b"a 2\n"
+    pages[METRICS] = (CONTENT_TYPE, b"a 2\n")
 
     assert b"a 2\n" == fetched(server, METRICS)
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/../etc/passwd", "/findings.json"])
-def test_nothing_else_is_served(server: MetricsServer, path: str) -> None:
+def test_nothing_else_is_served(server: PageServer, path: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetched(server, path)
     refused.value.close()
@@ -51,7 +65,7 @@ def test_nothing_else_is_served(server: MetricsServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
-def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, said: bytes) -> None:
+def test_clients_that_ask_nothing_keep_no_scrape_out(server: PageServer, said: bytes) -> None:
     """The oldest of them is ended for each new client, whether it is silent or does not come to the end of its request."""
     with ExitStack() as silent:
         first, *_ = [silent.enter_context(_client(server, said)) for _ in range(CLIENTS)]
@@ -62,10 +76,10 @@ def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, said
 
 
 def test_a_client_that_has_asked_is_not_ended_for_one_that_has_not(
-    server: MetricsServer, pages: dict[str, bytes]
+    server: PageServer, pages: dict[str, Page]
 ) -> None:
     """It reads slowly, and is the oldest; what it gets is whole."""
-    pages[METRICS] = b"a 1\n" * 2_000_000
+    pages[METRICS] = (CONTENT_TYPE, b"a 1\n" * 2_000_000)
     with ExitStack() as silent:
         slow = silent.enter_context(_client(server, b"GET /metrics HTTP/1.0\r\n\r\n"))
         begun = slow.recv(1)
@@ -73,24 +87,58 @@ def test_a_client_that_has_asked_is_not_ended_for_one_that_has_not(
             silent.enter_context(_client(server, b""))
         answer = begun + b"".join(iter(lambda: slow.recv(1 << 20), b""))
 
-    assert answer.endswith(pages[METRICS])
+    assert answer.endswith(pages[METRICS][1])
 
 
-def _client(server: MetricsServer, said: bytes) -> socket.socket:
+def _client(server: PageServer, said: bytes) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", server.server_port), 60)
     connection.sendall(said)
     return connection
 
 
-def test_an_address_of_ipv6(pages: dict[str, bytes]) -> None:
+def test_an_address_of_ipv6(pages: dict[str, Page]) -> None:
     try:
-        made = MetricsServer(address_of(f"[::1]:{free_port('127.0.0.1')}"), pages)
+        with serving(("::1", 0), pages) as made:
+            url = f"http://[::1]:{made.server_port}{METRICS}"
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                assert b"a 1\n" == answer.read()
+    except urllib.error.URLError:
+        raise
     except OSError as error:
         pytest.skip(f"this machine has no IPv6: {error}")
-    with urllib.request.urlopen(f"http://[::1]:{made.server_port}{METRICS}", timeout=60) as answer:
-        assert b"a 1\n" == answer.read()
-    made.shutdown()
-    made.server_close()
+    assert ("::1", 9402) == address_of("[::1]:9402")
+
+
+def test_a_page_has_its_type_and_no_browser_keeps_it(server: PageServer) -> None:
+    """Its path is decoded."""
+    url = f"http://127.0.0.1:{server.server_port}/nodes/%C3%BC"
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        found = (answer.read(), answer.headers["Content-Type"], answer.headers["Cache-Control"])
+
+    assert (b"<p>node</p>", "text/html", "no-store") == found
+
+
+def test_pages_are_only_read(server: PageServer) -> None:
+    """Whatever is sent."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{METRICS}", data=b"x", timeout=60)
+    refused.value.close()
+
+    assert 501 == refused.value.code
+
+
+def test_an_address_that_is_taken_is_refused(server: PageServer) -> None:
+    with pytest.raises(OSError, match="in use"):
+        PageServer(("127.0.0.1", server.server_port), lambda path: None)
+
+
+def test_a_service_that_comes_back_gets_its_port_at_once(pages: dict[str, Page]) -> None:
+    """Connections of the process before are still in TIME_WAIT, because the server closes first."""
+    with serving(("127.0.0.1", 0), pages) as made, _client(made, b"GET /metrics HTTP/1.0\r\n\r\n") as client:
+        assert b"200 OK" in b"".join(iter(lambda: client.recv(65536), b""))
+        port = made.server_port
+    with PageServer(("127.0.0.1", port), pages.get) as again:
+        assert port == again.server_port
 
 
 @pytest.mark.parametrize("text", ["", "9402", ":9402", "host:", "host:0", "host:65536", "host:http"])

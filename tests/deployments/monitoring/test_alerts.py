@@ -69,19 +69,6 @@ def test_everything_arrives_at_the_second_prometheus(world: World) -> None:
     )
 
 
-def test_verify_agrees_with_prometheus(world: World) -> None:
-    """Before there is any Prometheus, the command says the same of the targets."""
-    ports = [
-        word
-        for job, name in (("prelaunch-watch", "watch"), ("node", "node"), ("dcgm", "dcgm"))
-        for word in ("--port", f"{job}={world.port[name]}")
-    ]
-    for name, said in (("gpus", "4 UP\n"), ("cpus", "3 UP\n")):
-        file = world.folder / "etc" / "targets" / f"{name}.json"
-        exporter = f"127.0.0.1:{world.port['exporter']}"
-        assert said == world.prelaunch("monitoring", "verify", file, *ports, "--exporter", exporter)
-
-
 def test_an_exporter_that_stopped(world: World) -> None:
     """Killed on one node."""
     world.end(f"node {GPU}")

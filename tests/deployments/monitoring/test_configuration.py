@@ -18,7 +18,7 @@ from checks.command_line import Parser
 from flows.cli.verbs import whole_parser
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SHIPPED, Settings, rendered
-from tasks.monitoring.exporters import NODE_EXPORTERS, exporter_of
+from tasks.monitoring.exporters import PORTS, Job
 from tasks.monitoring.targets import document, targets_of
 from tests.deployments.monitoring.test_rules import ALERTS, promtool
 
@@ -66,8 +66,6 @@ def test_a_misspelt_key_would_be_refused(tmp_path: Path) -> None:
 @pytest.mark.needs("promtool", "prometheus")
 def test_the_text_that_exporters_serve_is_linted_by_prometheus(tmp_path: Path) -> None:
     """Names, types, help and units of our own families, as the exporter of a store writes them."""
-    from prometheus_client import CollectorRegistry, generate_latest
-
     from tasks.store.folder import FolderStore
     from tests.sample_reports import healthy
     from tests.tasks.kept_gates import keep
@@ -75,9 +73,7 @@ def test_the_text_that_exporters_serve_is_linted_by_prometheus(tmp_path: Path) -
 
     store = FolderStore(tmp_path)
     keep(store, 0, healthy())
-    registry = CollectorRegistry()
-    registry.register(scraped(store).collector)
-    linted(generate_latest(registry))
+    linted(scraped(store).collector.text().encode())
 
 
 @pytest.mark.needs("promtool", "prometheus")
@@ -215,7 +211,7 @@ def test_the_daemon_set_runs_the_watch() -> None:
     ]
     assert namespace["metadata"]["name"] == document_["metadata"]["namespace"] != "prelaunch"
     assert "privileged" == namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-    assert exporter_of(NODE_EXPORTERS[0].job).ports == (container["livenessProbe"]["httpGet"]["port"],)
+    assert PORTS[Job.WATCH] == container["livenessProbe"]["httpGet"]["port"]
     assert "/var/lib/prelaunch" in {volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == {
         volume["name"] for volume in pod["volumes"]

@@ -249,7 +249,7 @@ def test_alerts_that_wait_longer_are_these() -> None:
 
 @pytest.mark.parametrize("alert", ["PrelaunchWatchStale", "PrelaunchTextfileStale"])
 def test_what_is_stale_is_one_number(alert: str) -> None:
-    """In the rules, in `prelaunch monitoring verify` and in what is paged."""
+    """In the rules and in what is paged."""
     [expression] = [rule["expr"] for rule in ALERTS if rule["alert"] == alert]
 
     assert f"> {STALE_INTERVALS} * " in expression

@@ -15,10 +15,11 @@ import pytest
 
 from flows.cli import exporter
 from flows.cli.main import main
-from tasks.monitoring.endpoint import fetched, samples
+from tasks.monitoring.endpoint import fetched
 from tasks.store.folder import FolderStore
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import keep
+from tests.tasks.monitoring.expositions import samples
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,7 +41,11 @@ def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 def values(port: int) -> dict[str, float]:
     """The samples without labels."""
-    return {one.name: one.value for one in samples(fetched("127.0.0.1", port, 20)) if not one.labels}
+    return {
+        one.name: one.value
+        for one in samples(fetched("127.0.0.1", port, 20, "/metrics", "text/plain"))
+        if not one.labels
+    }
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from checks.process.free_ports import free_port
 from flows.cli.main import main
-from tests.tasks.monitoring import expositions
-from tests.tasks.monitoring.expositions import page, serving
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 LOCAL = str(GATES / "local.toml")
@@ -69,59 +65,13 @@ def test_a_gate_file_without_nodes_is_refused_with_the_way_to_name_them(run: Run
     assert 2 == run("targets", tmp_path / "none.toml")[0]
 
 
-def test_every_exporter_up_is_zero(run: Run, targets: Path) -> None:
-    """One line with the number."""
-    now = time.time()
-    with (
-        serving(page(expositions.watch(now))) as watch,
-        serving(page(expositions.node(now))) as node,
-        serving(page(expositions.STORE)) as store,
-    ):
-        ports = ("--port", f"prelaunch-watch={watch}", "--port", f"node={node}")
-
-        assert (0, "5 UP\n", "") == run("verify", targets, *ports, "--exporter", f"127.0.0.1:{store}")
-
-
-def test_an_exporter_that_is_not_up_is_one(run: Run, targets: Path) -> None:
-    """It is named with its state, and so is what it lacks; in JSON as well."""
-    now = time.time()
-    with serving(page(expositions.watch(now - 1000))) as watch, serving(page("node_uname_info 1\n")) as node:
-        ports = (
-            "--port",
-            f"prelaunch-watch={watch}",
-            "--port",
-            f"node={node}",
-            "--exporter",
-            f"127.0.0.1:{free_port()}",
-        )
-        code, out, _ = run("verify", targets, *ports)
-        in_json, document, _ = run("verify", targets, *ports, "--format", "json")
-
-    lines = out.splitlines()
-    assert (1, 1, 6, "2 LACKS, 2 STALE, 1 DOWN") == (code, in_json, len(lines), lines[-1])
-    assert lines[0].startswith("DOWN   prelaunch-exporter -")
-    assert "lacks node_textfile_scrape_error" in out and "the last round ended 1" in out
-    assert [["node_textfile_scrape_error"]] * 2 == [
-        row["lacks"] for row in json.loads(document)["exporters"] if row["state"] == "LACKS"
-    ]
-
-
-def test_no_exporter_at_all_is_three(run: Run, targets: Path) -> None:
-    """Then it may be this machine that reaches no node."""
-    ports = ("--port", f"prelaunch-watch={free_port()}", "--port", f"node={free_port()}")
-    code, out, _ = run("verify", targets, *ports)
-
-    assert (3, True) == (code, "Look first whether this machine reaches the nodes." in out)
-
-
 @pytest.mark.parametrize(
     "words",
     [
-        ("verify", "no-such-file"),
-        ("verify", "TARGETS", "--exporter", "9403"),
-        ("verify", "TARGETS", "--slurm", "h:99999"),
-        ("verify", "TARGETS", "--port", "gpu=1"),
-        ("verify", "TARGETS", "--timeout-s", "0"),
+        ("verify", "TARGETS"),
+        ("page", LOCAL, "no-such-file"),
+        ("page", LOCAL, "TARGETS", "--port", "gpu=1"),
+        ("page", LOCAL, "TARGETS", "--every", "0"),
         ("config", "--out", "x", "--on-call", "y", "--owner", "y", "--heartbeat", "y"),
         ("config", "--out", "x", "--alertmanager", "y", "--on-call", "http://y", "--owner", "http://y", "--heartbeat", "http://y"),
     ],

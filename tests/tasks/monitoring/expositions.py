@@ -1,4 +1,4 @@
-"""What healthy exporters serve, as text, and an HTTP server that serves anything."""
+"""What a healthy watch and DCGM serve, answers of HTTP, a server that serves anything, and the samples of a page of metrics."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-NOW = 1_800_000_000.0
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 
-def watch(now: float = NOW, gpus: int = 0, interval: float = 60) -> str:
+def watch(now: float, gpus: int) -> str:
     """The watch of a healthy node, with what the rules need."""
     found = f"prelaunch_found_gpus {gpus}\n" if gpus else ""
     return (
         "# HELP prelaunch_declared_gpus GPUs.\n# TYPE prelaunch_declared_gpus gauge\n"
         f'prelaunch_declared_gpus{{instance_type="x"}} {gpus}\n'
-        f"prelaunch_watch_last_round_timestamp_seconds {now - 5}\nprelaunch_watch_interval_seconds {interval}\n"
+        f"prelaunch_watch_last_round_timestamp_seconds {now - 5}\nprelaunch_watch_interval_seconds 60\n"
         'prelaunch_watch_required_observations 10\nprelaunch_watch_observations{outcome="measured"} 10\n'
         f"prelaunch_findings_omitted 0\n{found}"
-    )
-
-
-def node(now: float = NOW) -> str:
-    """A node exporter with a textfile of Prelaunch."""
-    return (
-        'node_uname_info{nodename="a",release="6.1"} 1\nnode_textfile_scrape_error 0\n'
-        f'node_textfile_mtime_seconds{{file="/var/lib/textfile/prelaunch.prom"}} {now - 5}\n'
     )
 
 
@@ -40,11 +33,9 @@ def dcgm(gpus: int = 8) -> str:
     )
 
 
-EFA = 'node_amazonefa_info{device="rdmap0s6"} 1\n'
-STORE = (
-    f"prelaunch_store_readable 1\nprelaunch_store_series_omitted 0\nprelaunch_store_read_timestamp_seconds {NOW}\n"
-    'prelaunch_gate_end_timestamp_seconds{cluster="c"} 1\nprelaunch_declared_node{cluster="c",node="n"} 1\n'
-)
+def samples(text: str) -> tuple[Sample, ...]:
+    """The samples of a page in Prometheus' text format, as its own client reads them."""
+    return tuple(one for family in text_string_to_metric_families(text) for one in family.samples)
 
 
 def page(

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.samples import Sample
 
 from checks.model import Report
 from checks.watch.families import FAMILIES, Source
-from tasks.monitoring.endpoint import samples
 from tasks.monitoring.store_collector import StoreCollector
 from tasks.store import records
 from tasks.store.base import StoreUnreachable
@@ -23,6 +21,7 @@ from tasks.store.index import FILE, Index
 from tasks.store.layout import nodes_key, record_key, report_key
 from tests.sample_reports import healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep, record_for
+from tests.tasks.monitoring.expositions import samples
 
 Series = dict[tuple[str, str], float]
 
@@ -37,15 +36,12 @@ class Scraped:
 
     def series(self) -> Series:
         """One scrape, as Prometheus would read it: family and labels to value."""
-        registry = CollectorRegistry()
-        registry.register(self.collector)
-        text = generate_latest(registry).decode()
         return {
             (
                 sample.name,
-                ",".join(f'{name}="{value}"' for name, value in sample.labels.items()),
+                ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items())),
             ): sample.value
-            for sample in samples(text)
+            for sample in samples(self.collector.text())
         }
 
 
@@ -296,6 +292,4 @@ def test_hostile_names_are_escaped_and_cut(tmp_path: Path) -> None:
 
 def series_text(store: FolderStore) -> tuple[Sample, ...]:
     """The samples of one scrape."""
-    registry = CollectorRegistry()
-    registry.register(scraped(store).collector)
-    return samples(generate_latest(registry).decode())
+    return samples(scraped(store).collector.text())

@@ -9,7 +9,6 @@ import pytest
 
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import read_gate_file
-from tasks.monitoring.exporters import Hardware
 from tasks.monitoring.targets import Target, TargetsError, document, read_targets, targets_of
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
@@ -23,8 +22,8 @@ def gate(name: str) -> Gate:
 def test_the_local_launcher_names_its_nodes() -> None:
     """They are processes of this machine."""
     assert (
-        Target("127.0.0.1", "local", "node-0", "cpu", Hardware(0, 0)),
-        Target("127.0.0.1", "local", "node-1", "cpu", Hardware(0, 0)),
+        Target("127.0.0.1", "local", "node-0", "cpu", 0, False),
+        Target("127.0.0.1", "local", "node-1", "cpu", 0, False),
     ) == targets_of(gate("local"))
 
 
@@ -42,21 +41,21 @@ def test_named_nodes_have_the_declared_hardware() -> None:
     assert [("ip-10-0-0-1",) * 2, ("ip-10-0-0-2",) * 2, ("gpu-x", "10.0.0.9"), ("v6", "[fd00::7]")] == [
         (target.node, target.address) for target in found
     ]
-    assert {("slurm-p5", "p5.48xlarge", Hardware(8, 32))} == {
-        (target.cluster, target.instance_type, target.hardware) for target in found
+    assert {("slurm-p5", "p5.48xlarge", 8, True)} == {
+        (target.cluster, target.instance_type, target.gpus, target.efa) for target in found
     }
 
 
 def test_machines_of_ones_own_have_what_their_gate_file_says() -> None:
     """An exporter of EFA that no node has would be down for ever."""
-    assert {Hardware(8, 0)} == {target.hardware for target in targets_of(gate("slurm-ib"), "n[1-4]")}
+    assert {(8, False)} == {(target.gpus, target.efa) for target in targets_of(gate("slurm-ib"), "n[1-4]")}
 
 
 def test_nodes_without_an_exporter_for_efa_have_none() -> None:
     """A person says so; DCGM has no such option, because then nobody would see a GPU."""
     [*found] = targets_of(gate("slurm-p5"), "n[1-4]", without_efa=True)
 
-    assert {Hardware(8, 0)} == {target.hardware for target in found}
+    assert {(8, False)} == {(target.gpus, target.efa) for target in found}
 
 
 @pytest.mark.parametrize(
@@ -95,9 +94,9 @@ def test_the_document_is_prometheus_own_form_and_is_read_back(tmp_path: Path) ->
         },
     } == rows[0]
     assert ["n1", "n2", "n3", "n4"] == [row["labels"]["node"] for row in rows]
-    assert [
-        (one.address, one.cluster, one.hardware.gpus) for one in sorted(found, key=lambda one: one.node)
-    ] == [(one.address, one.cluster, one.hardware.gpus) for one in read_targets(tmp_path / "nodes.json")]
+    assert [(one.address, one.cluster, one.node) for one in sorted(found, key=lambda one: one.node)] == [
+        (one.address, one.cluster, one.node) for one in read_targets(tmp_path / "nodes.json")
+    ]
 
 
 def test_a_node_that_two_files_declare_differently_is_refused() -> None:

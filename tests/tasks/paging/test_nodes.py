@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,10 +15,9 @@ from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.documents.report import dump_plain
 from checks.model import Action, Cause, Level
 from checks.process.free_ports import free_port
-from checks.watch.server import FINDINGS, MetricsServer
+from checks.watch.server import FINDINGS, PageServer
 from tasks.gate_file.model import Gate
 from tasks.gate_file.people import Notify
-from tasks.monitoring.exporters import Hardware
 from tasks.monitoring.news import SILENT_AFTER, NodeLook, Told, news
 from tasks.monitoring.targets import Target
 from tasks.notifiers.base import Audience, Kind, Severity
@@ -151,17 +151,14 @@ def test_many_silent_nodes_are_one_notification(tmp_path: Path) -> None:
 
 @contextmanager
 def watch(page: bytes) -> Iterator[int]:
-    port = free_port("127.0.0.1")
-    server = MetricsServer(("127.0.0.1", port), {FINDINGS: page})
-    try:
-        yield port
-    finally:
+    with PageServer(("127.0.0.1", 0), {FINDINGS: ("application/json", page)}.get) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.server_port
         server.shutdown()
-        server.server_close()
 
 
 def target(address: str = "127.0.0.1") -> Target:
-    return Target(address, "bravo", "n1", "cpu", Hardware(0, 0))
+    return Target(address, "bravo", "n1")
 
 
 def test_a_real_watch_is_read() -> None:
