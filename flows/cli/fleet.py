@@ -14,7 +14,7 @@ from flows.cli.rejection import report_rejection
 from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.fleet.model import Fleet
-from tasks.reports.fleet.reading import FRESH_S, engine_of, page_link, read_fleet
+from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
 from tasks.reports.fleet.text import fleet_code, fleet_document, fleet_text
 from tasks.reports.read import InputError
@@ -31,6 +31,9 @@ from tasks.store.layout import html_key
 
 if TYPE_CHECKING:
     from tasks.gate_file.model import Gate
+    from tasks.machines.base import Machines
+
+LOG = "log"  # the back end that knows no scheduler
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +122,20 @@ def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, 
     require_gates(named)
     engine = engine_of(named)
     return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
+
+
+def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
+    """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
+    gate = named.gate
+    if gate is None or gate.remediation.machines == LOG:
+        return None
+    from tasks.machines.registry import UnknownMachines
+    from tasks.remediation.settings import cluster_of, machines_of
+
+    try:
+        return cluster_of(gate), machines_of(gate)
+    except UnknownMachines as error:
+        raise InputError(named.argument, str(error), "remediation") from error
 
 
 def say_problems(found: Fleet) -> None:

@@ -14,6 +14,7 @@ from checks.model import Cause
 from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.model import Gate
 from tasks.gate_file.request import GateRequest
 from tasks.monitoring.exporters import Job
 from tasks.monitoring.news import News, NodeLook
@@ -75,14 +76,12 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _once(setting: GateContext, looks: tuple[NodeLook, ...], form: str) -> Exit:
-    from tasks.orchestration.events import emit_node_events
-
     try:
         found, done = tell(setting.gate, setting.store, looks, time.time())
     except StoreError as error:
         write_stderr(f"prelaunch: {error}")
         return Exit.CANNOT_TELL
-    emit_node_events(setting.gate.cluster.name, setting.gate.name, found)
+    _emit_events(setting.gate, found)
     if form == "json":
         write_stdout(
             json_text({"looks": plain(looks), "news": plain(found), "told": plain(done), "error": None})
@@ -95,6 +94,19 @@ def _once(setting: GateContext, looks: tuple[NodeLook, ...], form: str) -> Exit:
     if any(one.key.cause is not Cause.EVIDENCE for one in open_fails):
         return Exit.NO_GO
     return Exit.CANNOT_TELL if open_fails or any(seen.page is None for seen in looks) else Exit.GO
+
+
+def _emit_events(gate: Gate, found: News) -> None:
+    """An event for each piece of news."""
+    from tasks.orchestration.events import NodeEvent, emit_node_event
+
+    rows = [(NodeEvent.OPENED, node, one.key.name, one.message) for node, one in found.opened]
+    rows += [(NodeEvent.CLOSED, node, name, "") for node, name in found.closed]
+    rows += [(NodeEvent.SILENT, node, "", why) for node, why in found.silent]
+    rows += [(NodeEvent.BACK, node, "", "") for node in found.back]
+    for event, node, name, said in rows:
+        payload = {"node": node, "finding": name, "said": said}
+        emit_node_event(event, gate.cluster.name, gate.name, payload)
 
 
 def _text(looks: tuple[NodeLook, ...], found: News, done: DeliveryResult) -> str:

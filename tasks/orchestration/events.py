@@ -26,7 +26,6 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.monitoring.news import News
 from tasks.notifiers.base import Kind, PendingQuestion
 from tasks.paging.content import kind_of, title_of
 from tasks.render.headline import culprits
@@ -113,21 +112,10 @@ def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
     _emit(event.value, cluster, related if of.flow_run_id else None, {**base, **payload})
 
 
-def emit_node_events(cluster: str, gate: str, found: News) -> None:
-    """Emit an event for each piece of news about a node, on the cluster's resource, where a Prefect server is configured."""
-    if not get_current_settings().api.url:
-        return  # an event must not start a server
-    rows = [(NodeEvent.OPENED, node, one.key.name, one.message) for node, one in found.opened]
-    rows += [(NodeEvent.CLOSED, node, name, "") for node, name in found.closed]
-    rows += [(NodeEvent.SILENT, node, "", why) for node, why in found.silent]
-    rows += [(NodeEvent.BACK, node, "", "") for node in found.back]
-    for event, node, name, said in rows:
-        _emit(
-            event.value,
-            cluster,
-            None,
-            {"gate": gate, "cluster": cluster, "node": node, "finding": name, "said": said},
-        )
+def emit_node_event(event: NodeEvent, cluster: str, gate: str, payload: Said) -> None:
+    """Emit an event about a node, on the cluster's resource, where a Prefect server is configured: an event must not start one."""
+    if get_current_settings().api.url:
+        _emit(event.value, cluster, None, {"gate": gate, "cluster": cluster, **payload})
 
 
 def _emit(event: str, cluster: str, related: list[dict[str, str]] | None, payload: Said) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
@@ -15,8 +14,6 @@ from tasks.remediation.records import JournalError, Records
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.states import HOUR_S, fleet_of
 from tasks.reports.machines.rows import MachineRow, machine_rows
-from tasks.reports.read import InputError
-from tasks.reports.store_argument import NamedStore
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.history import known_nodes, listed, rebuild_command
 from tasks.store.index import Index, IndexFailed
@@ -27,8 +24,6 @@ from tasks.text.inert import browsable, one_line
 
 # A day, as the gates of most clusters are.
 FRESH_S = 24 * HOUR_S
-# The back end that knows no scheduler.
-LOG = "log"
 # Of each machine so many of the newest acts.
 ACTS = 5
 UNKNOWN = "its nodes are not in the index, so that it may have a last proof"
@@ -56,20 +51,6 @@ def read_fleet(
     made = fleet_of(known.history, mine, now, fresh_s, acts, rows, bool(node))
     asked = None if engine is None else rows is not None
     return replace(made, problems=tuple(one_line(line, 400) for line in problems), asked=asked)
-
-
-def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
-    """The cluster of a gate file and its machines; None for what names a store alone, or no scheduler. Raises InputError."""
-    gate = named.gate
-    if gate is None or gate.remediation.machines == LOG:
-        return None
-    from tasks.machines.registry import UnknownMachines
-    from tasks.remediation.settings import cluster_of, machines_of
-
-    try:
-        return cluster_of(gate), machines_of(gate)
-    except UnknownMachines as error:
-        raise InputError(named.argument, str(error), "remediation") from error
 
 
 def page_link(store: Store, key: str, page: str = "") -> str:

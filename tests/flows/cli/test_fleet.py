@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli import fleet
 from flows.cli.main import main
 from tasks.machines.base import Machine, Rung, Service
 from tasks.remediation.records import Records
-from tasks.reports.fleet import reading
 from tasks.reports.store_argument import open_named_store
 from tasks.store.folder import FolderStore
 from tasks.store.layout import html_key, nodes_key
@@ -250,7 +250,7 @@ def test_the_scheduler_of_a_gate_file_is_asked(
     """Its word is beside ours, and a contradiction is marked; one that does not answer is said."""
     file = gate_file(tmp_path, store, "c")
     played = PlayedMachines({name: Machine(name, Service.SERVING) for name in ("node-0", "node-1")})
-    assert None is reading.engine_of(open_named_store(file))
+    assert None is fleet.engine_of(open_named_store(file))
     monkeypatch.setattr("flows.cli.fleet.engine_of", lambda argument: ("c", played))
 
     assert 1 == main(["fleet", file, *LONG])
