@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.machines.base import ActRefused, Machine, Machines, Mark, Retest, Rung, Service, Settled
+from tasks.machines.base import ActRefused, Machine, Machines, Mark, Retest, Rung, Settled
 
 
 class LogMachines:
-    """`nodes` are the machines that it knows by name, `engine` has the commands of their engine and is never asked anything;
-    None where there is none.
-    """
+    """`engine` has the commands of the machines' engine and is never asked anything; None where there is none."""
 
     name = "log"
     rungs: frozenset[Rung] = frozenset()
     fence_is = Rung.FENCE
 
-    def __init__(self, nodes: Sequence[str], engine: Machines | None) -> None:
-        self.nodes, self.engine = tuple(nodes), engine
+    def __init__(self, engine: Machines | None) -> None:
+        self.engine = engine
 
     def look(self) -> Mapping[str, Machine]:
         """Nothing is known of any machine."""
-        return {node: Machine(node, Service.UNKNOWN) for node in self.nodes}
+        return {}
 
     def fence(self, node: str, mark: Mark) -> str:
         """Always refused."""

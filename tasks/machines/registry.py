@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from checks.documents.decode import decode, nearest
 from checks.value_types import DecodeError
@@ -21,13 +20,6 @@ class UnknownMachines(MachineError):
     """There is no such back end, or it has no such option. The message names the nearest valid one."""
 
 
-@dataclass(frozen=True)
-class LogOptions:
-    """`nodes` are the names of the machines that are listed, as unknown."""
-
-    nodes: tuple[str, ...] = ()
-
-
 def machines_for(name: str, options: Mapping[str, object], launcher: str = "") -> Machines:
     """The back end of that name. "log" shows the commands of the engine of the launcher, and none where that has none for nodes.
 
@@ -41,8 +33,9 @@ def machines_for(name: str, options: Mapping[str, object], launcher: str = "") -
         )
     try:
         if name == "log":
-            engine = machines_for(launcher, {}) if launcher in ENGINES else None
-            return LogMachines(decode(LogOptions, options, "options").nodes, engine)
+            if options:
+                raise DecodeError("it has no options", "options")
+            return LogMachines(machines_for(launcher, {}) if launcher in ENGINES else None)
         if name == "kubernetes":
             return KubernetesMachines(decode(KubernetesMachineOptions, options, "options"))
         return SlurmMachines(decode(SlurmMachineOptions, options, "options"), hyperpod=name == "hyperpod")

@@ -78,22 +78,15 @@ def _require_usable(settings: Settings) -> None:
 
 def _values(settings: Settings) -> dict[str, str]:
     ports = {f"{job.name}_PORT": str(port) for job, port in {**PORTS, **settings.ports}.items()}
+    texts = {name.upper(): value for name, value in vars(settings).items() if isinstance(value, str)}
     return {
         **ports,
+        **texts,
         "INTERVAL": _duration(settings.interval_s),
         "TIMEOUT": _duration(settings.interval_s / 3),
         "EVALUATION": _duration(settings.interval_s / 5),
         "GROUP_WAIT": _duration(min(10.0, settings.interval_s)),
         "TARGETS": TARGETS,
-        "PROMETHEUS": settings.prometheus,
-        "ALERTMANAGER": settings.alertmanager,
-        "EXPORTER": settings.exporter,
-        "SLURM": settings.slurm,
-        "REMOTE_WRITE_URL": settings.remote_write,
-        "REGION": settings.region,
-        "ON_CALL": settings.on_call,
-        "OWNER": settings.owner,
-        "HEARTBEAT": settings.heartbeat,
     }
 
 

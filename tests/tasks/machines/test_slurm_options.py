@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.machines.base import ActRefused, Mark, Rung, Service
+from tasks.machines.base import ActRefused, Mark, Rung
 from tasks.machines.log import LogMachines
 from tasks.machines.registry import UnknownMachines, machines_for
 from tasks.machines.slurm import SlurmMachineOptions, SlurmMachines
@@ -35,6 +35,7 @@ def test_hyperpod_stands_on_slurm() -> None:
         ("slurm", {"usr": "gates"}, "user"),
         ("slurm", {"parallelcluster": "3.9"}, "parallelcluster"),
         ("slurm", {"reset": 1}, "reset"),
+        ("log", {"nodes": ("n1",)}, "no options"),
         ("hyperpod", {"cluster": "ml", "region": "us-west-2"}, "cluster"),
     ],
 )
@@ -45,10 +46,10 @@ def test_what_is_unknown_is_refused(name: str, options: dict[str, object], said:
 
 
 def test_log_refuses_every_act_with_the_command_of_a_person() -> None:
-    """Every machine is unknown to it, so nothing ever follows from what it shows."""
-    log = LogMachines(("n1",), SlurmMachines())
+    """It knows no machine, so nothing ever follows from what it shows."""
+    log = LogMachines(SlurmMachines())
 
-    assert {name: one.service for name, one in log.look().items()} == {"n1": Service.UNKNOWN}
+    assert log.look() == {}
     with pytest.raises(
         ActRefused,
         match=r"Type: scontrol update nodename=n1 state=drain 'reason=prelaunch: gate-7f3a gpu.ecc'",
