@@ -172,8 +172,8 @@ def test_the_rights_name_the_files_that_grant_them() -> None:
         training_plan_arn="arn:aws:x",
     )
     named = set(re.findall(r"(?:orchestrator|execution-role|model-trainer)[a-z-]*", full))
-    # Who repairs machines, and who builds the image, is not who runs a gate.
-    others = {"orchestrator-remediate", "ecr-push"}
+    # Who builds the image is not who runs a gate.
+    others = {"ecr-push"}
 
     assert {path.stem for path in (folder / "iam").glob("*.json")} == named | others
     for name in ("-pool", "-store", "-kms", "-vpc", "-training-plan"):
