@@ -7,6 +7,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from tasks.machines.base import MachineError, Machines
 from tasks.remediation.model import Act
