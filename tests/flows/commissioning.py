@@ -9,10 +9,15 @@ from tests.flows.gates import FAKE, write_gate
 
 
 def write_cluster(
-    folder: Path, name: str, part: str = "healthy", policy: str = "", on_warn: str = "go"
+    folder: Path,
+    name: str,
+    part: str = "healthy",
+    policy: str = "",
+    on_warn: str = "go",
+    launcher: str = "local",
 ) -> Path:
     """A gate file `folder`/NAME.toml of cluster NAME, whose two nodes play a part; its store is `folder`/NAME/store."""
-    path = write_gate(folder / name, policy=policy, on_warn=on_warn)
+    path = write_gate(folder / name, policy=policy, on_warn=on_warn, launcher=launcher)
     text = path.read_text(encoding="utf-8").replace('name = "test"', f'name = "{name}"')
     text = text.replace('file = "policy.toml"', f'file = "{folder / name / "policy.toml"}"')
     interpreter = folder / name / "python"

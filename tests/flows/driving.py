@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,9 @@ Play = Callable[[str], None]
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """What the fake nodes play; nobody's deadlines are long."""
-    return played(monkeypatch)
-
-
-def played(patch: pytest.MonkeyPatch) -> Play:
-    """The same for a fixture that lives longer than a test."""
-    patch.setattr(collect, "GRACE_S", 0.5)
-    patch.setenv("FAKE_NODE", "healthy")
-    return lambda part: patch.setenv("FAKE_NODE", part)
+    monkeypatch.setattr(collect, "GRACE_S", 0.5)
+    monkeypatch.setenv("FAKE_NODE", "healthy")
+    return lambda part: monkeypatch.setenv("FAKE_NODE", part)
 
 
 def request_of(path: Path, *overrides: str, wait: Any = "finished", ask_minutes: int = 0) -> GateRequest:
@@ -78,3 +74,13 @@ def logs(folder: Path, stage: str) -> str:
     return "".join(
         p.read_text() for p in sorted(folder.glob(f"store/clusters/*/jobs/*-{stage}-*/nodes/*/log"))
     )
+
+
+def kept(folder: Path, outcome: Outcome, name: str = "outcome.json") -> Any:
+    """A document that the gate kept."""
+    return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_bytes())
+
+
+def page(folder: Path, outcome: Outcome) -> str:
+    """What somebody was told last."""
+    return (folder / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()

@@ -48,7 +48,8 @@ class Options:
 
 @dataclass
 class Engine:
-    """The dials, and what was asked of it. `parts` are what the nodes of each start play, the last one for all that follow.
+    """The dials, and what was asked of it. `parts` are what the nodes of each start play, the last one for all that follow; `roles`
+    are what those of a gate of this name always play.
 
     `pools` say what becomes of each check job's machines: ready, coming, gone, or the name of a thief. `endings` are for
     jobs that end without any report. `refusals` are raised by `submit`. `train_refusals` and `train_endings` are the same for
@@ -65,6 +66,7 @@ class Engine:
     silence_s: float = 1.0
     delays: Delays = field(default_factory=lambda: Delays(1.0))
     parts: list[str] = field(default_factory=lambda: ["healthy"])
+    roles: dict[str, str] = field(default_factory=dict)
     pools: list[str] = field(default_factory=lambda: ["ready"])
     training: str = "healthy"
     endings: list[JobStatus] = field(default_factory=list)
@@ -208,7 +210,9 @@ class Engine:
         self._end(job.name, status)
         return status
 
-    def _part(self) -> str:
+    def _part(self, job: JobSpec) -> str:
+        if role := self.roles.get(job.name.partition("-")[0]):
+            return role
         return self.parts.pop(0) if len(self.parts) > 1 else self.parts[0]
 
     def _check(self, job: JobSpec) -> Iterator[JobStatus]:
@@ -216,7 +220,7 @@ class Engine:
         if self.endings:
             yield self._final(job, self.endings.pop(0))
             return
-        part = self._part()
+        part = self._part(job)
         while part == "hang":
             yield JobStatus(JobState.RUNNING, "Training", "t1", {})
         self._report(job, "t1", part)
@@ -263,7 +267,7 @@ class Engine:
             token = f"s{len(earlier) + 1}"
             running = JobStatus(JobState.RUNNING, "Training", token, {}, earlier=earlier)
             yield running
-            said = self._report(job, token, self._part())
+            said = self._report(job, token, self._part(job))
             yield running
             while said is Answer.ASK and job.ask_s:
                 said = self._word(job, token)

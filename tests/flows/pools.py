@@ -17,11 +17,16 @@ from tests.flows.gates import write_gate
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine that the gate files of a test use; nobody waits long."""
-    monkeypatch.setitem(registry.LAUNCHERS, "fake", "tests.flows.fake_engine")
-    monkeypatch.setattr(provision, "FIRST_S", 0.05)
-    monkeypatch.setattr(launch, "PROOF_S", 0.1)
-    made = Engine(root=tmp_path / "engine")
-    monkeypatch.setattr(fake_engine, "CURRENT", [made])
+    return engine_of(tmp_path, monkeypatch)
+
+
+def engine_of(folder: Path, patch: pytest.MonkeyPatch) -> Engine:
+    """The same for a fixture that lives longer than a test."""
+    patch.setitem(registry.LAUNCHERS, "fake", "tests.flows.fake_engine")
+    patch.setattr(provision, "FIRST_S", 0.05)
+    patch.setattr(launch, "PROOF_S", 0.1)
+    made = Engine(root=folder / "engine")
+    patch.setattr(fake_engine, "CURRENT", [made])
     return made
 
 

@@ -12,13 +12,9 @@ from typing import Any
 
 import pytest
 
-from tasks.expire import expire_question
-from tasks.gate.context import open_gate_context
-from tasks.gate.lease.lease import LeaseHeld
 from tasks.gate.outcome import Decision, Outcome
-from tasks.gate_file.request import GateRequest
 from tests.flows.answering import asked, form, paused
-from tests.flows.driving import open_session, request_of, run
+from tests.flows.driving import request_of, run
 from tests.flows.gates import runs, write_gate
 from tests.world import ROOT, World
 
@@ -140,24 +136,6 @@ def test_a_deployment_with_a_limit_goes_on(tmp_path: Path, world_worker: World) 
 
 
 @pytest.mark.long
-def test_a_waiting_run_that_is_cancelled_frees_the_cluster(tmp_path: Path, at_world: World) -> None:
-    """No process is there to hear of it: whoever looks next ends what it left, and says how it ended."""
-    path = write_gate(tmp_path, on_warn="ask")
-    with at_world.worker(pool=at_world.pool("cancelled")) as worker:
-        waits = started(at_world, path, pool="cancelled")
-        at_world.wait(waits, "Suspended")
-        worker.terminate()
-    at_world.set_state(waits, "CANCELLING")
-    at_world.wait(waits, "Cancelled")
-
-    said = expire_question(open_gate_context(GateRequest.model_validate(request(path))), waits)
-
-    assert "the cluster is free" in said
-    assert "ended in Prefect" in kept(path, "outcome.json")["reason"]
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-
-
-@pytest.mark.long
 def test_a_question_that_nobody_answers_is_refused(tmp_path: Path, new_world: Callable[..., World]) -> None:
     """The reaper, ordered when the question was asked, wakes the run at its deadline."""
     world, path = new_world(), write_gate(tmp_path, on_warn="ask")
@@ -172,40 +150,3 @@ def test_a_question_that_nobody_answers_is_refused(tmp_path: Path, new_world: Ca
     (page,) = (tmp_path / "store" / "pages").glob(f"{outcome['gate_id']}.txt")
     assert "nobody answered by" in page.read_text()
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-
-
-@pytest.mark.long
-def test_another_gate_is_told_who_waits(tmp_path: Path, at_world: World) -> None:
-    """For whom and until when; once that run is cancelled the next gate takes the cluster, and says how the first ended."""
-    path = write_gate(tmp_path, on_warn="ask")
-    with at_world.worker(pool=at_world.pool("told")):
-        waits = started(at_world, path, pool="told")
-        at_world.wait(waits, "Suspended")
-    wanted = GateRequest.model_validate(request(path))
-
-    with pytest.raises(LeaseHeld) as held:
-        open_session(wanted, "another-run")
-    at_world.set_state(waits, "CANCELLING")
-    with open_session(wanted, "another-run") as session:
-        gate_id = session.gate_id
-
-    assert f"flow run {waits} waits for approval until" in str(held.value)
-    (first,) = (path for path in (tmp_path / "store" / "gates").iterdir() if path.name != gate_id)
-    assert "ended in Prefect" in json.loads((first / "outcome.json").read_bytes())["reason"]
-
-
-@pytest.mark.long
-def test_an_answer_about_something_else_launches_nothing(tmp_path: Path, world_worker: World) -> None:
-    """The policy was changed while the question waited."""
-    path = write_gate(tmp_path, on_warn="ask")
-    waits = started(world_worker, path)
-    world_worker.wait(waits, "Suspended")
-    policy = tmp_path / "policy.toml"
-    policy.write_text(policy.read_text().replace("max_unfit_fraction = 0.5", "max_unfit_fraction = 0.4"))
-
-    world_worker.resume(waits, form("launch-anyway"))
-
-    message = world_worker.wait(waits, "Rejected")["state"]["message"]
-    assert "was changed while its question waited" in message
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-    assert not list(tmp_path.glob("store/clusters/*/jobs/*-train-*"))

@@ -1,4 +1,4 @@
-"""Commissioning on a real Prefect server and the real local launcher; only the checks' measurements are made up."""
+"""Commissioning on a real Prefect server, with an engine in this process."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tasks.gate_file.request import GateRequest
 from tasks.orchestration import events
 from tasks.orchestration.run_state import run_is_final
 from tests.flows.commissioning import write_cluster
-from tests.flows.driving import play
-from tests.flows.gates import processes_below, runs
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
 def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[dict[str, Any]]]:
@@ -59,13 +59,15 @@ def commission(*gate_files: Path, **more: Any) -> tuple[Any, list[Any], list[dic
     return asyncio.run(run())
 
 
-def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path) -> None:
+def cluster(folder: Path, name: str, policy: str = "") -> Path:
+    """The gate file of a cluster of the engine."""
+    return write_cluster(folder, name, policy=policy, launcher="fake")
+
+
+def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path, engine: Engine) -> None:
     """A row a cluster, the worst first; the state is the worst's, and each was checked by a gate of its own."""
-    files = (
-        write_cluster(tmp_path, "good"),
-        write_cluster(tmp_path, "bad", "wrong"),
-        write_cluster(tmp_path, "mute", "silent"),
-    )
+    engine.roles = {"bad": "wrong", "mute": "silent"}
+    files = (cluster(tmp_path, name) for name in ("good", "bad", "mute"))
     state, children, rows = commission(*files, learn=False)
 
     assert ("Refused", "FAILED") == (state.name, state.type.value)
@@ -78,7 +80,7 @@ def test_a_sick_cluster_does_not_hide_the_others(tmp_path: Path) -> None:
     }
     assert {"Passed", "Refused", "CannotTell"} == {child.state_name for child in children}
     assert all("prelaunch" in child.tags for child in children)
-    assert [] == processes_below(tmp_path)
+    assert engine.idle
 
 
 def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +94,7 @@ def test_a_cluster_that_another_gate_holds_is_busy(tmp_path: Path, monkeypatch: 
         sent.append((event, resource["prefect.resource.id"], [one["prefect.resource.id"] for one in related]))
 
     monkeypatch.setattr(events, "emit_event", keep)
-    file = write_cluster(tmp_path, "held")
+    file = cluster(tmp_path, "held")
     setting = open_gate_context(GateRequest(gate_file=str(file)))
     held = take_lease(setting, True, on_expired=close_expired_gate, run_over=run_is_final)
     try:
@@ -114,7 +116,7 @@ def test_a_busy_cluster_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, minutes: float
 ) -> None:
     """No gate is started meanwhile. When the time is over it is reported as busy; a cluster that is free by then is checked."""
-    file = write_cluster(tmp_path, "held")
+    file = cluster(tmp_path, "held")
     setting = open_gate_context(GateRequest(gate_file=str(file)))
     monkeypatch.setattr(commissioning, "LOOK_S", 0.2)
     monkeypatch.setattr(commissioning, "MINUTE_S", 60.0 * minutes)
@@ -132,28 +134,26 @@ def test_a_busy_cluster_is_waited_for(
     assert minutes == 1 or "It was waited for 1 minutes." in rows[0]["why"]
 
 
-def test_what_changed_since_the_last_one_is_said(tmp_path: Path) -> None:
+def test_what_changed_since_the_last_one_is_said(tmp_path: Path, engine: Engine) -> None:
     """Each cluster's store keeps how its last commissioning ended."""
-    file = write_cluster(tmp_path, "again", "wrong")
+    engine.parts = ["wrong", "healthy"]
+    file = cluster(tmp_path, "again")
     _, _, first = commission(file, learn=False)
-    interpreter = tmp_path / "again" / "python"
-    interpreter.write_text(interpreter.read_text().replace("wrong", "healthy"))
     _, _, second = commission(file, learn=False)
 
     assert "first commissioning" == first[0]["since the last"]
     assert second[0]["since the last"].startswith("was REFUSED on 20")
 
 
-def test_go_reports_alone_teach_the_baseline(tmp_path: Path) -> None:
+def test_go_reports_alone_teach_the_baseline(tmp_path: Path, engine: Engine) -> None:
     """It is kept in the store, says from how many reports, and the file that the gate is held to stays.
 
     A fresh PASS, which a gate may reuse, does not stand for the checks: a commissioning measures.
     """
-    file = write_cluster(tmp_path, "taught", "wrong", policy="reuse_pass_minutes = 60")
+    engine.parts = ["wrong", "healthy"]
+    file = cluster(tmp_path, "taught", "reuse_pass_minutes = 60")
     _, _, rows = commission(file, learn=False)
     assert ["-"] == [row["baseline"] for row in rows]
-    interpreter = tmp_path / "taught" / "python"
-    interpreter.write_text(interpreter.read_text().replace("wrong", "healthy"))
     commission(file, learn=False)
     state, _, rows = commission(file)
 
@@ -167,27 +167,29 @@ def test_go_reports_alone_teach_the_baseline(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("[policy]\n", f"[policy]\n{line}\n"))
     adopted = open_gate_context(GateRequest(gate_file=str(file))).baseline
     assert adopted == made
-    assert 6 == runs(tmp_path / "taught" / "store")
+    assert 3 == len(engine.jobs)
 
 
-def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path) -> None:
+def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path, engine: Engine) -> None:
     """It is said, nothing is kept, and the cluster passed all the same. Nothing is launched, and no lease is left."""
-    state, _, rows = commission(write_cluster(tmp_path, "new"), reports=1)
+    state, _, rows = commission(cluster(tmp_path, "new"), reports=1)
 
     said = "no baseline was learned: 1 go report, and each range needs 8 values from healthy machines"
     assert ("Passed", said) == (state.name, rows[0]["baseline"])
     store = tmp_path / "new" / "store"
     assert not (store / "baselines").exists()
     assert [] == list((store / "leases").rglob("*.json"))
-    assert [] == list(store.glob("clusters/*/jobs/*-train-*"))
+    assert 1 == len(engine.jobs)
 
 
 @pytest.mark.parametrize(
     ("twice", "said"), [(True, "both belong to cluster one"), (False, "there is no such file")]
 )
-def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool, said: str) -> None:
+def test_what_is_wrong_in_one_gate_file_is_rejected(
+    tmp_path: Path, engine: Engine, twice: bool, said: str
+) -> None:
     """Before anything starts, by the field's name or the file's."""
-    first = write_cluster(tmp_path, "one")
+    first = cluster(tmp_path, "one")
     second = tmp_path / "two.toml"
     if twice:
         second.write_text(first.read_text())
@@ -195,4 +197,4 @@ def test_what_is_wrong_in_one_gate_file_is_rejected(tmp_path: Path, twice: bool,
 
     assert ("Rejected", []) == (state.name, children)
     assert said in str(state.message)
-    assert 0 == runs(tmp_path / "one" / "store")
+    assert {} == engine.jobs

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,7 +45,7 @@ async def _followed(path: Path, **more: Any) -> tuple[Outcome, FollowedRun, UUID
 
 @pytest.mark.parametrize(("part", "code"), [("healthy", 0), ("wrong", 1), ("silent", 3)])
 def test_the_exit_code_is_the_gates_own(tmp_path: Path, engine: Engine, part: str, code: int) -> None:
-    """Go, no-go and cannot-tell arrive with the verdict, and the report is the one that was judged."""
+    """Go, no-go and cannot-tell arrive with the verdict, and the report is that which was judged: a changed one is not shown."""
     engine.parts = [part]
 
     outcome, followed, _ = asyncio.run(_followed(fake_gate(tmp_path)))
@@ -55,6 +57,10 @@ def test_the_exit_code_is_the_gates_own(tmp_path: Path, engine: Engine, part: st
     report, missing = kept_report(said)
     assert report is not None and (dump(report), missing) == (dump(outcome.judged.report), "")
     assert "test" in (kept_text(said, summary_key(said.gate_id)) or "")
+    kept = tmp_path / "store" / "gates" / said.gate_id / "health_check_metrics.json"
+    kept.write_bytes(kept.read_bytes() + b" ")
+    changed, why = kept_report(said)
+    assert changed is None and "it is not the report that was judged" in why
 
 
 def test_a_rejected_request_says_so(tmp_path: Path) -> None:
@@ -81,20 +87,6 @@ def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
 
     with pytest.raises(NoSuchRun, match="has no flow run"):
         asyncio.run(follow.follow(nobody, lambda progress: None, 5.0))
-
-
-def test_a_report_that_was_changed_is_not_shown(tmp_path: Path) -> None:
-    """The verdict's digest says which report it is of."""
-    _, followed, _ = asyncio.run(_followed(fake_gate(tmp_path)))
-    said = followed.announced
-    assert said is not None
-    report = tmp_path / "store" / "gates" / said.gate_id / "health_check_metrics.json"
-    report.write_bytes(report.read_bytes() + b" ")
-
-    found, why = kept_report(said)
-
-    assert found is None
-    assert "it is not the report that was judged" in why
 
 
 def _written(folder: Path) -> tuple[RunStatus, dict[str, Any]]:
@@ -235,6 +227,19 @@ class _Refuses(BaseHTTPRequestHandler):
         """Nowhere."""
 
 
+@contextmanager
+def answering(handler: type[_Refuses]) -> Iterator[int]:
+    """A server that answers so; its port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_a_password_in_the_server_s_address_is_not_repeated() -> None:
     """The client's own words for an error name the whole address."""
 
@@ -242,12 +247,8 @@ def test_a_password_in_the_server_s_address_is_not_repeated() -> None:
         async with PrefectClient(f"http://me:hunter2hunter2@127.0.0.1:{port}/api") as client:
             return await follow.cancel_run(client, uuid4())
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        said = asyncio.run(cancelled(server.server_port))
-        server.shutdown()
-        thread.join()
+    with answering(_Refuses) as port:
+        said = asyncio.run(cancelled(port))
 
     assert "418" in said and "[removed]@127.0.0.1" in said
     assert "hunter2" not in said
@@ -270,14 +271,8 @@ def test_a_wrong_password_is_said_at_once() -> None:
                 await follow.start_run(client, "gate/local", {}, "")
         return [str(watched.value), str(started.value)]
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Locked) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(_Locked) as port:
+        words = asyncio.run(asyncio.wait_for(said(port), 30))
 
     assert ["Set PREFECT_API_AUTH_STRING" in one for one in words] == [True, True], words
 
@@ -299,14 +294,8 @@ def test_an_address_without_its_api_is_not_a_deployment_that_is_missing() -> Non
                 await follow.start_run(client, "gate/local", {}, "")
         return [str(watched.value), str(started.value)]
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(_Elsewhere) as port:
+        words = asyncio.run(asyncio.wait_for(said(port), 30))
 
     assert ["ends in /api" in one for one in words] == [True, True], words
 
@@ -335,14 +324,8 @@ def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
                 await follow.start_run(client, "gate/here", {"wait": "verdict"}, "")
         return str(started.value)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), _HasDeployment) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            words = asyncio.run(asyncio.wait_for(said(server.server_port), 30))
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(_HasDeployment) as port:
+        words = asyncio.run(asyncio.wait_for(said(port), 30))
 
     assert "gate/here has no gate file of its own" in words and "--gate NAME" in words
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tasks.launchers.base import (
     Placement,
     PreflightCheck,
     PreflightResult,
+    Trouble,
 )
 from tests.flows.driving import gate_it, open_session, play, request_of
 from tests.flows.fake_engine import Engine
@@ -134,6 +136,19 @@ def test_the_same_gate_file_goes_on_with_the_pool_of_the_dead_one(tmp_path: Path
 
     assert (0, list(session.keeper.lease.jobs)) == (outcome.code, list(engine.jobs))
     assert Keeping.TAKEN is engine.kept[session.keeper.lease.job(CHECK)].keeping
+
+
+def test_a_check_that_died_with_its_gate_starts_anew(tmp_path: Path, engine: Engine) -> None:
+    """It left no report: the next run gives its job a new name."""
+    session = died(tmp_path, engine)
+    check = session.keeper.lease.job(CHECK)
+    engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED, trouble=Trouble.ENDED)
+    shutil.rmtree(engine.root / check)
+
+    _, outcome = gate_it(fake_gate(tmp_path))
+
+    names = [check, *(f"{session.gate_id}-{stage}-2" for stage in (CHECK, TRAIN))]
+    assert (0, names) == (outcome.code, list(engine.jobs)), outcome.reason
 
 
 def test_starts_before_a_gate_died_are_counted(tmp_path: Path, engine: Engine) -> None:

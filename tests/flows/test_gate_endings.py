@@ -13,35 +13,17 @@ import pytest
 from tasks.cancel import end_run_from_outside
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, Outcome
-from tasks.launchers.base import JobHandle, NoCapacity, Plan
-from tasks.launchers.local.launcher import LocalLauncher
+from tasks.launchers.base import NoCapacity
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
-from tests.flows.driving import Play, gate_it, logs, open_session, play, request_of, run
+from tests.flows.driving import Play, gate_it, open_session, play, request_of, run
+from tests.flows.fake_engine import Engine
 from tests.flows.gates import processes_below, write_gate
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
+__all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
-
-
-def test_a_cancelled_flow_leaves_nothing(tmp_path: Path, play: Play) -> None:
-    """No job, no lease, no copy."""
-    play("hang")
-    path = write_gate(tmp_path)
-
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(path)))
-        while len(processes_below(tmp_path)) < 3:
-            await asyncio.sleep(0.05)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    assert processes_below(tmp_path) == []
-    assert not list((tmp_path / "store" / "leases").rglob("*.json"))
 
 
 def test_a_run_cancelled_in_prefect_ends(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +80,7 @@ def test_a_hook_in_another_process_ends_the_jobs(tmp_path: Path, play: Play) -> 
 
 
 def test_a_report_that_cannot_be_kept_launches_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that nobody can read again is none: cannot tell, and it says why."""
     real = FolderStore.put
@@ -111,55 +93,44 @@ def test_a_report_that_cannot_be_kept_launches_nothing(
     monkeypatch.setattr(FolderStore, "put", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    state, outcome = gate_it(write_gate(tmp_path))
+    state, outcome = gate_it(fake_gate(tmp_path))
 
     assert (state.name, outcome.code) == ("CannotTell", 3)
     assert len([*tmp_path.glob(f"prelaunch-{outcome.gate_id}-*/health_check_metrics.json")]) == 1
     assert outcome.judged is not None and "full" in outcome.judged.verdict.findings[0].message
-    assert logs(tmp_path, "train") == ""
+    assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs)
 
 
-def test_a_launcher_that_fails_before_the_verdict_is_no_capacity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launcher_that_fails_before_the_verdict_is_no_capacity(tmp_path: Path, engine: Engine) -> None:
     """Nothing was judged: exit code 5, and somebody is told."""
+    engine.refusals = [NoCapacity("no machines now. Try later.")]
 
-    def refuse(self: LocalLauncher, plan: Plan) -> JobHandle:
-        raise NoCapacity("no machines now. Try later.")
-
-    monkeypatch.setattr(LocalLauncher, "submit", refuse)
-
-    state, outcome = gate_it(write_gate(tmp_path))
+    state, outcome = gate_it(fake_gate(tmp_path))
 
     assert (state.name, outcome.decision, outcome.code) == ("NoCapacity", None, 5)
     assert "no machines now" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
 
 
-def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(tmp_path: Path, play: Play) -> None:
+def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its jobs are the adopter's now: this gate leaves them alone."""
-    play("hang")
-    path = write_gate(tmp_path)
+    engine.parts = ["hang"]
+    monkeypatch.setattr(leases, "RENEW_S", 0.2)
+    path = fake_gate(tmp_path)
 
     async def lose() -> Outcome:
         running = asyncio.create_task(run(request_of(path)))
-        while len(processes_below(tmp_path)) < 3:
+        while not engine.jobs:
             await asyncio.sleep(0.05)
         store, key = FolderStore(tmp_path / "store"), lease_key("test")
         while not store.replace_if(key, store.get(key) or b"", b"{}"):
             pass  # it was renewed meanwhile
         return (await running)[1]
 
-    before, leases.RENEW_S = leases.RENEW_S, 0.2
-    try:
-        outcome = asyncio.run(lose())
-    finally:
-        leases.RENEW_S = before
-    left = processes_below(tmp_path)
-    LocalLauncher(tmp_path / "store" / "clusters" / "test").cancel(f"{outcome.gate_id}-check-1")
+    outcome = asyncio.run(lose())
 
-    assert outcome.code == 3
-    assert left
-    assert processes_below(tmp_path) == []
+    assert (outcome.code, engine.count("cancel"), engine.idle) == (3, 0, False)
 
 
 def test_a_request_that_is_wrong_is_rejected(tmp_path: Path) -> None:
@@ -182,19 +153,20 @@ def test_a_second_gate_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_breaks_tells_its_owner_and_keeps_how_it_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error that nobody foresaw is cannot-tell: announced, kept, paged; and nothing of it is left."""
 
-    def defect(self: LocalLauncher, job: str, folder: Path) -> None:
+    def defect(job: str, folder: Path) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(LocalLauncher, "fetch", defect)
+    monkeypatch.setattr(engine, "fetch", defect)
 
-    state, outcome = gate_it(write_gate(tmp_path))
+    state, outcome = gate_it(fake_gate(tmp_path))
 
     assert (state.name, outcome.decision, outcome.code) == ("CannotTell", Decision.CANNOT_TELL, 3)
     kept = json.loads((tmp_path / "store" / "gates" / outcome.gate_id / "outcome.json").read_bytes())
     assert (kept["exit_code"], "KeyError" in kept["reason"]) == (3, True)
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert "an error in prelaunch itself" in page and "a defect" in page
+    assert engine.idle

@@ -22,13 +22,15 @@ from tasks.orchestration import events
 from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, EventSubject, emit_gate_event
 from tests.flows import reapers
 from tests.flows.answering import REASON, asked, form
-from tests.flows.driving import Play, gate_it, play, request_of, run
+from tests.flows.driving import gate_it, request_of, run
+from tests.flows.fake_engine import Engine
 from tests.flows.gates import write_gate
+from tests.flows.pools import engine, fake_gate
 from tests.flows.reapers import failed_actions
 from tests.world import ROOT, World
 from tests.world_processes import until
 
-__all__ = ["play"]
+__all__ = ["engine"]
 DOCS = ROOT / "docs" / "events.md"
 ABOUT = EventSubject("c", "g", "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
 REACTING = """
@@ -40,16 +42,16 @@ def drain(cluster: str, nodes: list[str]) -> None: ...
 
 
 def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
-    at_world: World, tmp_path: Path, play: Play
+    at_world: World, tmp_path: Path, engine: Engine
 ) -> None:
     """The automation of docs/events.md starts a deployment with the nodes that are to blame."""
     (tmp_path / "drain.py").write_text(REACTING, encoding="utf-8")
     drain = at_world.deploy(
         "drain.py:drain", "drain", folder=tmp_path, pool=at_world.pool("drain"), triggers=_shown()
     )
-    play("wrong")
+    engine.parts = ["wrong"]
 
-    _, outcome = gate_it(write_gate(tmp_path / "gate"))
+    _, outcome = gate_it(fake_gate(tmp_path / "gate"))
 
     refused = _of_gate(at_world, Event.REFUSED, outcome.gate_id)
     payload = refused["payload"]
@@ -66,9 +68,9 @@ def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
     assert [] == failed_actions(at_world, "drain")
 
 
-def test_a_go_is_started_and_gone(at_world: World, tmp_path: Path, play: Play) -> None:
+def test_a_go_is_started_and_gone(at_world: World, tmp_path: Path, engine: Engine) -> None:
     """Two events of one gate, in this order."""
-    _, outcome = gate_it(write_gate(tmp_path))
+    _, outcome = gate_it(fake_gate(tmp_path))
 
     started, gone = (_of_gate(at_world, event, outcome.gate_id) for event in (Event.STARTED, Event.GO))
     assert started["occurred"] < gone["occurred"]
@@ -76,10 +78,10 @@ def test_a_go_is_started_and_gone(at_world: World, tmp_path: Path, play: Play) -
     assert ("launched", "succeeded") == (gone["payload"]["decision"], gone["payload"]["training_state"])
 
 
-def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, play: Play) -> None:
+def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, engine: Engine) -> None:
     """Who answered, how, and why."""
-    play("warn")
-    request = request_of(write_gate(tmp_path, on_warn="ask"), ask_minutes=5)
+    engine.parts = ["warn"]
+    request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=5)
 
     async def answered() -> Question:
         running = asyncio.create_task(run(request))
@@ -102,9 +104,11 @@ def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, p
     assert said == tuple(second["payload"][key] for key in keys)
 
 
-def test_a_rejected_request_is_an_event_of_its_cluster(at_world: World, tmp_path: Path, play: Play) -> None:
+def test_a_rejected_request_is_an_event_of_its_cluster(
+    at_world: World, tmp_path: Path, engine: Engine
+) -> None:
     """Of an unknown one where the gate file cannot be read."""
-    asyncio.run(run(request_of(write_gate(tmp_path), "cluster.declared.nodez=1")))
+    asyncio.run(run(request_of(fake_gate(tmp_path), "cluster.declared.nodez=1")))
 
     (rejected,) = [
         event
@@ -201,7 +205,7 @@ def test_the_automations_know_the_names_that_gates_end_with() -> None:
     } <= expected
 
 
-def test_a_run_that_ended_is_not_taken_for_silent(at_world: World, tmp_path: Path, play: Play) -> None:
+def test_a_run_that_ended_is_not_taken_for_silent(at_world: World, tmp_path: Path, engine: Engine) -> None:
     """Its process's last event comes after its heartbeats, also where the server's event of the end was earlier than those. The
     server looks at two events at once unless one names the other: of a run that is rejected within a moment, at its first heartbeat
     and its end.
@@ -217,7 +221,7 @@ def test_a_run_that_ended_is_not_taken_for_silent(at_world: World, tmp_path: Pat
 
     async def gate() -> Any:
         with tags("prelaunch"):
-            return await run(request_of(write_gate(tmp_path), "cluster.declared.nodez=1"))
+            return await run(request_of(fake_gate(tmp_path), "cluster.declared.nodez=1"))
 
     run_id = str(asyncio.run(gate())[0].state_details.flow_run_id)
     (ended,) = at_world.wait_events(events.RUN_ENDED, run_id)

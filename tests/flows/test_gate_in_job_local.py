@@ -16,26 +16,24 @@ __all__ = ["play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-@pytest.mark.parametrize("wait", ["finished", "started"])
-def test_one_job_checks_and_trains(tmp_path: Path, wait: str) -> None:
+def test_one_job_checks_and_trains(tmp_path: Path) -> None:
     """GO: the command ran on every node of the job that was checked, and nowhere else."""
-    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"), wait=wait)
+    _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
     assert outcome.placement is not None
     assert ("all 2 nodes checked themselves and trained, in one start of one job",) == outcome.placement.proof
     assert 1 == len(list(tmp_path.glob("store/clusters/*/jobs/*")))
-    assert wait != "finished" or 2 == logs(tmp_path, "train").count("trained")
+    assert 2 == logs(tmp_path, "train").count("trained")
 
 
-@pytest.mark.parametrize(("part", "code"), [("wrong", 1), pytest.param("lone", 3, marks=pytest.mark.long)])
-def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play, part: str, code: int) -> None:
-    """Wrong sums, and a node that left no report."""
-    play(part)
+def test_one_job_that_is_refused_trains_nothing(tmp_path: Path, play: Play) -> None:
+    """Wrong sums: every node decides for itself."""
+    play("wrong")
 
     _, outcome = gate_it(write_gate(tmp_path, options="in_job = true"))
 
-    assert code == outcome.code
+    assert 1 == outcome.code
     assert "trained" not in logs(tmp_path, "train")
 
 

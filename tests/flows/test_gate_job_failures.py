@@ -17,10 +17,12 @@ from tasks.gate.jobs import JobEnd
 from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
 from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
 from tasks.launchers.base import (
+    EngineUnavailable,
     Hold,
     JobState,
     JobStatus,
     Keeping,
+    LaunchError,
     LaunchRejected,
     NoCapacity,
     QuotaExceeded,
@@ -32,6 +34,12 @@ from tests.flows.pools import engine, fake_gate
 
 __all__ = ["engine", "play"]
 FAILED = JobStatus(JobState.FAILED, "the engine's words", "", {}, history=("Starting", "Failed: why"))
+RAISED: dict[Trouble, type[LaunchError]] = {
+    Trouble.CONFIGURATION: LaunchRejected,
+    Trouble.NO_CAPACITY: NoCapacity,
+    Trouble.QUOTA: QuotaExceeded,
+    Trouble.SERVICE: EngineUnavailable,
+}
 needs_server = pytest.mark.usefixtures("prefect_backend", "play")
 
 
@@ -41,10 +49,7 @@ needs_server = pytest.mark.usefixtures("prefect_backend", "play")
     [
         (Trouble.CONFIGURATION, "Rejected", 2),
         (Trouble.NO_CAPACITY, "NoCapacity", 5),
-        (Trouble.SERVICE, "NoCapacity", 5),
-        (Trouble.ENDED, "CannotTell", 3),
         (Trouble.STOPPED, "CannotTell", 3),
-        (Trouble.MAX_RUNTIME, "CannotTell", 3),
     ],
 )
 def test_a_job_without_reports_ends_as_the_engine_says(
@@ -109,6 +114,9 @@ def test_nodes_that_rejected_the_job_are_no_missing_evidence(
             require_reports(ended)
     elif by_itself or trouble in (Trouble.STOPPED, Trouble.MAX_RUNTIME):
         require_reports(ended)
+    else:
+        with pytest.raises(RAISED[trouble]):
+            require_reports(ended)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,15 @@ __all__ = ["engine", "play"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-@pytest.mark.parametrize("stage", ["_check", "_train"])
-def test_a_job_that_stays_pending_is_ended(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, stage: str
+def test_checks_that_stay_pending_are_ended(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has `start_s`: neither the checks nor, after a go, the training found machines."""
+    """They have `start_s`. Of a training that finds no machines: test_gate_no_machines.py."""
 
     def never(job: JobSpec) -> Iterator[JobStatus]:
         return iter(())
 
-    monkeypatch.setattr(engine, stage, never)
+    monkeypatch.setattr(engine, "_check", never)
     engine.start_s = 0.1
 
     _, outcome = gate_it(fake_gate(tmp_path))
@@ -81,25 +80,3 @@ def test_a_gate_cancelled_while_it_waits_for_capacity_is_over(tmp_path: Path, en
     asyncio.run(cancel())
 
     assert {} == engine.jobs and not list((tmp_path / "store" / "leases").rglob("*.json"))
-
-
-def test_a_release_that_fails_while_a_gate_is_cancelled_is_paged(tmp_path: Path, engine: Engine) -> None:
-    """There is no outcome any more, and somebody hears all the same."""
-    engine.holds_release = True
-
-    async def cancel() -> None:
-        running = asyncio.create_task(run(request_of(fake_gate(tmp_path))))
-        loop = asyncio.get_running_loop()
-
-        def hook(verb: str, job: str) -> None:
-            if verb == "hold":
-                loop.call_soon_threadsafe(running.cancel)
-
-        engine.hook = hook
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    (told,) = (tmp_path / "store" / "pages").glob("*-machines.txt")
-    assert "Release it by hand" in told.read_text()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 from checks.model import Answer
 from flows.cli.gate_output import show
 from tasks.gate.outcome import Decision, Outcome
-from tasks.gate.progress import LISTENER, Progress
 from tasks.launchers.base import (
     Hold,
     JobState,
@@ -22,7 +19,6 @@ from tasks.launchers.base import (
     Keeping,
     LaunchRejected,
     NoCapacity,
-    Placement,
     QuotaExceeded,
     Trouble,
 )
@@ -43,18 +39,6 @@ def not_launched(outcome: Outcome) -> tuple[Any, ...]:
     """What every such end has in common."""
     answer = outcome.judged.verdict.answer if outcome.judged else None
     return outcome.decision, outcome.code, answer
-
-
-def expiring(engine: Engine, rounds: int) -> Callable[[str, str], None]:
-    """Each pool of the first `rounds` checks is gone at the third attempt to train on it; afterwards machines are there."""
-
-    def hook(verb: str, job: str) -> None:
-        if verb == "submit" and "-train-" in job and job.endswith("-3"):
-            engine.kept = {name: Hold(Keeping.GONE, "Terminated") for name in engine.kept}
-        if verb == "submit" and job.endswith(f"-check-{rounds + 1}"):
-            engine.train_refusals.clear()
-
-    return hook
 
 
 def test_capacity_that_never_comes_is_not_launched(
@@ -103,15 +87,9 @@ def test_a_job_that_the_engine_took_and_then_had_no_machines_for_is_submitted_ag
     assert engine.idle
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param(FAILED, marks=pytest.mark.long),
-        JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {}),
-    ],
-)
-def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine, status: JobStatus) -> None:
-    """Whether the engine gives it up, or it waits for longer than a job may: it is ended, and its pool released."""
+def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
+    """It waits for longer than a job may: it is ended, and its pool released."""
+    status = JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {})
     engine.matches, engine.train_endings, engine.start_s = False, [status] * 3, 0.3
 
     state, outcome = gate_it(fake_gate(tmp_path))
@@ -121,14 +99,10 @@ def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engin
     assert status.detail in outcome.reason
 
 
-@pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine, late: bool) -> None:
+def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine) -> None:
     """Waiting raises no quota, and the pool costs money: at once exit code 5, with the quota's name."""
     said = "the account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances"
-    if late:
-        engine.train_endings = [replace(FAILED, detail=said, trouble=Trouble.QUOTA)]
-    else:
-        engine.train_refusals = [QuotaExceeded(said)]
+    engine.train_refusals = [QuotaExceeded(said)]
 
     _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 60"))
 
@@ -148,21 +122,8 @@ def test_a_training_that_the_engine_refuses_is_not_launched(tmp_path: Path, engi
     assert "the training could not be launched: the role cannot be assumed" in outcome.reason
 
 
-@pytest.mark.long
-def test_a_training_that_ended_before_it_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
-    """The engine took the request, found it wrong, and started nothing: not launched, and exit code 4."""
-    wrong = replace(FAILED, detail="Failed: ClientError: no such image", trouble=Trouble.CONFIGURATION)
-    engine.train_endings = [wrong]
-
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert (Decision.NOT_LAUNCHED, 4, Answer.GO) == not_launched(outcome)
-    assert "ClientError: no such image" in outcome.reason and engine.idle
-
-
-@pytest.mark.long
-def test_a_training_that_ran_and_failed_was_launched(tmp_path: Path, engine: Engine) -> None:
-    """Its nodes refused other machines: they are a verdict of their own, and something ran."""
+def test_a_training_that_outlives_its_time_is_ended(tmp_path: Path, engine: Engine) -> None:
+    """It ran, so that it was launched, and the gate ends it."""
     engine.training = "hang"
 
     _, outcome = gate_it(fake_gate(tmp_path, training_minutes=0.01))
@@ -174,7 +135,14 @@ def test_a_training_that_ran_and_failed_was_launched(tmp_path: Path, engine: Eng
 def test_a_pool_that_expires_while_it_waits_means_checking_again(tmp_path: Path, engine: Engine) -> None:
     """What passed is gone, so that other machines are checked, and the training follows on those."""
     engine.train_refusals = [NONE_NOW] * 100
-    engine.hook = expiring(engine, rounds=1)
+
+    def hook(verb: str, job: str) -> None:
+        if verb == "submit" and "-train-" in job and job.endswith("-3"):
+            engine.kept = {name: Hold(Keeping.GONE, "Terminated") for name in engine.kept}
+        if verb == "submit" and job.endswith("-check-2"):
+            engine.train_refusals.clear()
+
+    engine.hook = hook
 
     _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
 
@@ -184,68 +152,9 @@ def test_a_pool_that_expires_while_it_waits_means_checking_again(tmp_path: Path,
     assert engine.idle
 
 
-@pytest.mark.long
-def test_a_pool_that_expires_each_time_ends_in_no_capacity(tmp_path: Path, engine: Engine) -> None:
-    """Nobody is told that the machines were stolen: they were kept for as long as the gate file says."""
-    engine.train_refusals = [NONE_NOW] * 100
-    engine.hook = expiring(engine, rounds=2)
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
-
-    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
-    assert "the training got no machines" in outcome.reason and "no longer available" in outcome.reason
-    assert engine.idle
-
-
-@pytest.mark.long
-def test_an_engine_that_keeps_machines_for_longer_is_asked_to_let_them_go(
-    tmp_path: Path, engine: Engine
-) -> None:
-    """The gate file's time counts, not the engine's."""
-    engine.keeps_s, engine.train_refusals = 0.001, [NONE_NOW] * 100
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster=WAITS))
-
-    released = [job for verb, job in engine.calls if verb == "release"]
-    assert (5, f"{outcome.gate_id}-check-1") == (outcome.code, released[0])
-    assert engine.idle
-
-
-@pytest.mark.long
-def test_what_the_kept_machines_cost_is_said_while_it_waits(tmp_path: Path, engine: Engine) -> None:
-    """Per hour, and until when at most."""
-    heard: list[str] = []
-
-    class Ear:
-        def progress(self, progress: Progress) -> None:
-            heard.append(progress.detail)
-
-        def ended(self, outcome: Outcome) -> None:
-            pass
-
-    engine.train_refusals = [NONE_NOW]
-
-    async def listen() -> None:
-        from flows.gate import gate
-
-        LISTENER.set(Ear())
-        await gate(request_of(fake_gate(tmp_path, cluster=WAITS), PRICE), return_state=True)
-
-    asyncio.run(listen())
-
-    said = next(line for line in heard if "unable to provision" in line)
-    assert "2 nodes are waiting for the training, for 60 more minutes at most." in said
-    assert "They cost 7,200 USD per hour." in said
-
-
-@pytest.mark.parametrize(
-    "placement", [pytest.param(Placement.NONE, marks=pytest.mark.long), Placement.POOLED]
-)
-def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
-    tmp_path: Path, engine: Engine, placement: Placement
-) -> None:
+def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(tmp_path: Path, engine: Engine) -> None:
     """No pool is kept, no job runs, no lease is held."""
-    engine.placement, engine.train_refusals = placement, [NONE_NOW] * 100
+    engine.train_refusals = [NONE_NOW] * 100
 
     async def cancel() -> None:
         running = asyncio.create_task(run(request_of(fake_gate(tmp_path, cluster=WAITS))))
@@ -263,14 +172,3 @@ def test_a_gate_that_is_cancelled_while_it_waits_leaves_nothing(
 
     assert engine.jobs and engine.idle
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-
-
-@pytest.mark.long
-def test_without_a_pool_nothing_is_said_to_be_kept(tmp_path: Path, engine: Engine) -> None:
-    """No machine waits, and none is paid for."""
-    engine.placement, engine.keeps_s, engine.train_refusals = Placement.NONE, None, [NONE_NOW]
-
-    _, outcome = gate_it(fake_gate(tmp_path), PRICE)
-
-    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
-    assert "kept" not in outcome.reason

@@ -68,18 +68,6 @@ def test_a_refused_gate_is_one_message(
     assert slack.token not in f"{caplog.text}{out}{err}"
 
 
-def test_what_nobody_can_tell_calls_the_owner(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
-    """Missing evidence is not the hardware on-call's business."""
-    engine.parts = ["silent"]
-
-    gate_it(gate_with(slack, tmp_path))
-
-    message = slack.only()
-    assert message.text.startswith("CANNOT TELL test: ")
-    (call,) = [reply for reply in slack.thread(message) if reply.broadcast]
-    assert call.text.startswith("<@U789> CANNOT TELL")
-
-
 def test_a_go_calls_nobody(slack: SlackServer, tmp_path: Path) -> None:
     """The message says go, and no reply mentions or is sent to the channel."""
     gate_it(gate_with(slack, tmp_path))
@@ -118,15 +106,14 @@ def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: P
     )
 
 
-@pytest.mark.parametrize("failure", [Failure.HANG, pytest.param(Failure.RESET, marks=pytest.mark.long)])
 def test_without_slack_nothing_else_changes(
-    slack: SlackServer, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, failure: Failure
+    slack: SlackServer, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Down for the whole run: the same verdict and exit code, the page is kept, and the failure is said."""
     monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
     monkeypatch.setattr(notifier_module, "SHOW_S", 0.4)
     engine.parts = ["wrong"]
-    slack.fail(failure, times=10_000)
+    slack.fail(Failure.HANG, times=10_000)
 
     state, outcome = gate_it(gate_with(slack, tmp_path / "told"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,28 +108,3 @@ def test_an_outage_in_the_middle_of_publishing_launches_nothing(
     for key in store.list(f"gates/{outcome.gate_id}"):
         if key.endswith(".json"):
             assert json.loads(store.get(key) or b"")
-
-
-def test_an_index_that_fails_changes_nothing_and_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The training is launched, everything is kept, and the list has it all the same."""
-    path = fake_gate(tmp_path)
-    (tmp_path / "store" / "index.sqlite").mkdir(parents=True)
-    with caplog.at_level(logging.WARNING, "prelaunch"):
-        _, outcome = gate_it(path)
-
-    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code)
-    assert "the verdict is stored, but not in the index" in caplog.text
-    found = listed(open_store(str(tmp_path / "store")), Index(tmp_path / "other.sqlite"))
-    assert [outcome.gate_id] == [record.gate_id for record in found.records]
-
-
-def test_a_refusal_is_recorded_with_its_culprit(tmp_path: Path, engine: Engine) -> None:
-    """What a list shows of it."""
-    engine.parts = ["wrong"]
-    _, outcome = gate_it(fake_gate(tmp_path))
-    (found,) = listed(open_store(str(tmp_path / "store")), Index(tmp_path / "store" / "index.sqlite")).records
-
-    assert (1, ("node-1",)) == (outcome.code, found.condemned)
-    assert found.finding.startswith("FAIL node-1, rank 3 computes wrong sums")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tasks.gate.outcome import Decision, Outcome
+from tasks.gate.outcome import Decision
 from tasks.gate.session import Session
 from tasks.notifiers import deliver as delivering
 from tasks.notifiers.base import NotifyError
@@ -21,7 +19,7 @@ from tasks.notifiers.secret_refs import secret
 from tasks.orchestration import stage_log
 from tasks.text.redact import redact
 from tests.fakes.pagerduty import PagerDuty, pagerduty_server
-from tests.flows.driving import gate_it
+from tests.flows.driving import gate_it, kept
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine as engine
 from tests.flows.pools import fake_gate
@@ -52,11 +50,6 @@ url = "{pagerduty.url}"
 """
     path.write_text(path.read_text(encoding="utf-8") + tables, encoding="utf-8")
     return path
-
-
-def kept(folder: Path, outcome: Outcome, name: str) -> Any:
-    """A file of the gate in the store."""
-    return json.loads((folder / "store" / "gates" / outcome.gate_id / name).read_text())
 
 
 def save_block(name: str, value: str) -> None:

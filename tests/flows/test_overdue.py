@@ -14,18 +14,19 @@ from tasks.gate.context import open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import LeaseLost, OpenQuestion
 from tasks.gate.question import Question, keep_question
-from tests.flows.driving import Play, gate_it, open_session, play, request_of
-from tests.flows.gates import write_gate
+from tests.flows.driving import gate_it, open_session, request_of
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 from tests.tasks.gate.lease.test_lease import DEAD
 
-__all__ = ["play"]
+__all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend")
 RUN = "00000000-0000-0000-0000-000000000007"
 
 
 def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
     """A gate that warned and whose process is gone, with a question that is open until `deadline`; the gate file and its id."""
-    path = write_gate(folder, on_warn="ask")
+    path = fake_gate(folder, on_warn="ask")
     _, outcome = gate_it(path)
     setting, gate_id = open_gate_context(request_of(path)), outcome.gate_id
     (folder / "store" / "gates" / gate_id / "outcome.json").unlink()
@@ -46,9 +47,9 @@ def _let_warnings_go(folder: Path) -> None:
     policy.write_text(policy.read_text().replace('on_warn = "ask"', 'on_warn = "go"'))
 
 
-def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, play: Play) -> None:
+def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, engine: Engine) -> None:
     """Judged anew the answer is go; nobody said so while it was asked, and the next gate must not break on it."""
-    play("warn")
+    engine.parts = ["warn"]
     path, gate_id = _parked(tmp_path, time.time() - 1)
     _let_warnings_go(tmp_path)
     setting = open_gate_context(request_of(path))
@@ -62,9 +63,9 @@ def test_it_is_refused_though_the_policy_would_let_it_go_now(tmp_path: Path, pla
     leases.release(setting.store, held)
 
 
-def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, play: Play) -> None:
+def test_a_gate_file_that_was_changed_closes_the_question(tmp_path: Path, engine: Engine) -> None:
     """The run is rejected; the gate that asked is kept as refused, and somebody is told why."""
-    play("warn")
+    engine.parts = ["warn"]
     path, gate_id = _parked(tmp_path, time.time() + 600)
     _let_warnings_go(tmp_path)
 

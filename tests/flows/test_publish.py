@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from html import unescape
 from pathlib import Path
@@ -13,17 +14,18 @@ import pytest
 from prefect import flow
 
 from tasks import publish
-from tasks.gate.outcome import Decision, JudgedReport, Outcome
+from tasks.gate.outcome import Decision, JudgedReport
 from tasks.orchestration import artifacts
 from tasks.render.context import VerdictContext
 from tasks.render.picture import PictureUnavailable
 from tasks.render.remedy_commands import Place
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
+from tasks.store.history import listed
 from tasks.store.index import FILE, Index
 from tasks.store.node_rows import Standing
 from tasks.store.open import identity
-from tests.fakes.mlflow import Failure, mlflow_server
+from tests.fakes.mlflow import mlflow_server
 from tests.flows.driving import gate_it, request_of, run
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
@@ -126,92 +128,75 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
     assert rest
 
 
-def test_without_the_extra_the_gate_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No picture, the same verdict."""
+def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Picture, trend, page of all nodes, node rows, index, and a tracking server that is not there: the training is launched, the page
+    or the log says what is missing, and the list has the gate all the same.
+    """
 
-    def none(*of: object) -> bytes:
+    def none(*_: object) -> bytes:
         raise PictureUnavailable("Pillow is not installed")
 
     monkeypatch.setattr(publish, "picture", none)
-    _, outcome = gate_it(fake_gate(tmp_path))
+    for broken in ("past_of", "read_fleet", "rows_of"):
+        monkeypatch.setattr(publish, broken, lambda *of, **more: 1 / 0)
+    (tmp_path / "store" / FILE).mkdir(parents=True)
+    path = fake_gate(tmp_path)
+    path.write_text(path.read_text() + '\n[mlflow]\nuri = "http://127.0.0.1:9"\n')
+    with caplog.at_level(logging.WARNING, "prelaunch"):
+        _, outcome = gate_it(path)
     (gate,) = _gates(tmp_path)
+    store = FolderStore(tmp_path / "store")
 
     assert Decision.LAUNCHED is outcome.decision
-    assert not (gate / "picture.png").exists() and (gate / "report.html").exists()
-
-
-def test_a_trend_that_cannot_be_made_is_said_on_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever goes wrong in it, the verdict stands."""
-    monkeypatch.setattr(publish, "past_of", lambda *of, **more: 1 / 0)
-    _, outcome = gate_it(fake_gate(tmp_path))
-    (gate,) = _gates(tmp_path)
-
-    assert Decision.LAUNCHED is outcome.decision
+    assert not (gate / "picture.png").exists() and not (tmp_path / "store" / "fleet").exists()
     assert "The trend could not be made: ZeroDivisionError" in (gate / "report.html").read_text()
+    assert () == node_rows.kept(store)
+    assert [outcome.gate_id] == [
+        one.gate_id for one in listed(store, Index(tmp_path / "other.sqlite")).records
+    ]
+    for said in (
+        "the page about the nodes of test was not made",
+        "but not what it says of each node",
+        "but not in the index",
+        "but not in MLflow",
+    ):
+        assert said in caplog.text
 
 
-def test_what_the_verdict_says_of_each_node_is_kept(tmp_path: Path, engine: Engine) -> None:
-    """In the store and in the index, which needs nothing more for it."""
+def test_what_a_refusal_says_of_each_node_is_kept_and_shown(tmp_path: Path, engine: Engine) -> None:
+    """In the store and in the index, which needs nothing more for it; in the list of gates; and on the page of all nodes, which leads
+    to the gate's page, and that one to it.
+    """
     engine.parts = ["wrong"]
     _, outcome = gate_it(fake_gate(tmp_path))
     store = FolderStore(tmp_path / "store")
     index = Index(tmp_path / "store" / FILE)
     (gate_id,) = index.gates_with_nodes(identity(store))
     rows = node_rows.read(store, gate_id)
+    (found,) = listed(store, index).records
+    page = (tmp_path / "store" / "fleet" / "test.html").read_text()
 
     assert Decision.REFUSED is outcome.decision
     assert rows is not None and rows.cluster == "test"
     assert {"node-1"} == {row.node for row in rows.nodes if row.standing is Standing.CONDEMNED}
     assert (rows,) == index.nodes(identity(store)).gates
-
-
-def test_the_page_of_all_nodes_is_made_with_every_gate(tmp_path: Path, engine: Engine) -> None:
-    """In the store, as of this gate; the gate's page leads to it, and it to the gate's page."""
-    engine.parts = ["wrong"]
-    gate_it(fake_gate(tmp_path))
-    (gate,) = _gates(tmp_path)
-    page = (tmp_path / "store" / "fleet" / "test.html").read_text()
-
+    assert ("node-1",) == found.condemned and found.finding.startswith("FAIL node-1, rank 3 computes wrong")
     assert "1 of 2 nodes proven within 24 h; 1 condemned" in page
-    assert f'href="../gates/{gate.name}/report.html"' in page
-    assert '<a href="../../fleet/test.html">All nodes</a>' in (gate / "report.html").read_text()
-
-
-def test_a_page_of_all_nodes_that_cannot_be_made_changes_no_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is logged, and the gate goes on."""
-    monkeypatch.setattr(publish, "read_fleet", lambda *of, **more: 1 / 0)
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert Decision.LAUNCHED is outcome.decision
-    assert not (tmp_path / "store" / "fleet").exists()
-    assert "the page about the nodes of test was not made" in caplog.text
-
-
-def test_nodes_that_cannot_be_kept_change_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page lacks them until the index is rebuilt, and says so."""
-    monkeypatch.setattr(publish, "rows_of", lambda *of: 1 / 0)
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert Decision.LAUNCHED is outcome.decision
-    assert () == node_rows.kept(FolderStore(tmp_path / "store"))
-
-
-def logged(folder: Path, uri: str) -> Outcome:
-    """The end of a gate whose file names that tracking server."""
-    path = fake_gate(folder)
-    path.write_text(path.read_text() + f'\n[mlflow]\nuri = "{uri}"\nexperiment_name = "gates"\n')
-    _, outcome = gate_it(path)
-    return outcome
+    assert f'href="../gates/{gate_id}/report.html"' in page
+    assert (
+        '<a href="../../fleet/test.html">All nodes</a>' in (_gates(tmp_path)[0] / "report.html").read_text()
+    )
 
 
 def test_a_gate_is_logged_in_mlflow(tmp_path: Path) -> None:
     """Under its id, with the report that the store has."""
+    path = fake_gate(tmp_path)
     with mlflow_server() as server:
-        outcome = logged(tmp_path, server.uri)
+        table = f'\n[mlflow]\nuri = "{server.uri}"\nexperiment_name = "gates"\n'
+        path.write_text(path.read_text() + table)
+        _, outcome = gate_it(path)
     (gate,) = _gates(tmp_path)
     (run,) = server.runs
 
@@ -222,18 +207,6 @@ def test_a_gate_is_logged_in_mlflow(tmp_path: Path) -> None:
         run.status,
     )
     assert {"gates"} == set(server.experiments)
-
-
-def test_a_dead_mlflow_changes_no_verdict_and_costs_seconds(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It accepts the connection and never answers."""
-    with mlflow_server() as server:
-        server.failure = Failure.HANG
-        outcome = logged(tmp_path, server.uri)
-
-    assert Decision.LAUNCHED is outcome.decision
-    assert "the report is stored, but not in MLflow" in caplog.text
 
 
 @pytest.mark.long

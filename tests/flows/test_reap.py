@@ -7,7 +7,6 @@ import dataclasses
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,113 +23,104 @@ from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.local.launcher import LocalLauncher
 from tasks.reap import end_jobs
-from tests.flows.driving import Play, open_session, play, request_of
-from tests.flows.gates import processes_below, write_gate
+from tests.flows.driving import open_session, request_of
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The times of a fleet are not those of a test; a job that a failing test left is ended."""
+def nobody_waits(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of a fleet are not those of a test; the nodes hang."""
     monkeypatch.setattr(reaping, "SILENT_S", 0.2)
     monkeypatch.setattr(reaping, "SETTLE_S", 0.1)
     monkeypatch.setattr(reaping, "LOOK_S", 0.05)
-    yield
-    monkeypatch.undo()
-    for job in tmp_path.glob("store/clusters/test/jobs/*"):
-        LocalLauncher(tmp_path / "store" / "clusters" / "test").cancel(job.name)
+    engine.parts = ["hang"]
 
 
-def test_a_dead_run_is_crashed_its_jobs_end_and_its_owner_hears_once(tmp_path: Path, play: Play) -> None:
+def test_a_dead_run_is_crashed_its_jobs_end_and_its_owner_hears_once(tmp_path: Path, engine: Engine) -> None:
     """However often somebody looks."""
-    play("hang")
     request, run = _begun(tmp_path)
     _abandoned(request, run)
 
     first, second = _reaped(run, "silent"), _reaped(run, "crashed")
 
     assert ("Reaped", "Crashed") == (first.name, _state(run).name), first.message
-    assert [] == processes_below(tmp_path)
+    assert engine.idle
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
     (page,) = (tmp_path / "store" / "pages").iterdir()
     assert "has sent no heartbeat" in page.read_text() and "cluster test is free" in page.read_text()
     assert "already notified" in second.message
 
 
-def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path, play: Play) -> None:
+def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path, engine: Engine) -> None:
     """No heartbeat is no proof: it renews its lease."""
-    play("hang")
     request, run = _begun(tmp_path)
     session = _checking(request, run)
 
     state = _reaped(run, "silent")
 
     assert ("LeftAlone", "Running") == (state.name, _state(run).name)
-    assert processes_below(tmp_path) and not (tmp_path / "store" / "pages").exists()
+    assert not engine.idle and not (tmp_path / "store" / "pages").exists()
     session.__exit__(None, None, None)
-    assert [] == processes_below(tmp_path)
+    assert engine.idle
 
 
 def test_an_engine_that_does_not_answer_is_asked_again_and_then_told(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The jobs may still run, the lease stays for whoever comes next, and the next look ends them."""
-    play("hang")
     request, run = _begun(tmp_path)
     _abandoned(request, run)
-    asked, real = [], LocalLauncher.cancel
+    asked, real = [], engine.cancel
 
-    def silent(self: LocalLauncher, name: str) -> None:
+    def silent(name: str) -> None:
         asked.append(name)
         raise EngineUnavailable("the engine does not answer. See that it runs.")
 
     monkeypatch.setattr(clearing, "end_jobs", end_jobs.with_options(retries=2, retry_delay_seconds=0))
-    monkeypatch.setattr(LocalLauncher, "cancel", silent)
+    monkeypatch.setattr(engine, "cancel", silent)
     first = _reaped(run, "silent")
-    monkeypatch.setattr(LocalLauncher, "cancel", real)
-    left = processes_below(tmp_path)
+    monkeypatch.setattr(engine, "cancel", real)
+    left = not engine.idle
     last = _reaped(run, "asked")
 
     (page,) = (tmp_path / "store" / "pages").iterdir()
     assert ("NotReaped", 3) == (first.name, len(asked) // 2), first.message
     assert left and "may still run" in page.read_text()
-    assert ("Reaped", []) == (last.name, processes_below(tmp_path)), last.message
+    assert ("Reaped", True) == (last.name, engine.idle), last.message
 
 
-def test_a_run_that_was_to_be_cancelled_is_cancelled(tmp_path: Path, play: Play) -> None:
+def test_a_run_that_was_to_be_cancelled_is_cancelled(tmp_path: Path, engine: Engine) -> None:
     """Whoever cancelled it knows: nobody is paged."""
-    play("hang")
     request, run = _begun(tmp_path, "CANCELLING")
     _abandoned(request, run)
 
     state = _reaped(run, "silent")
 
     assert ("Reaped", "Cancelled") == (state.name, _state(run).name), state.message
-    assert [] == processes_below(tmp_path) and not (tmp_path / "store" / "pages").exists()
+    assert engine.idle and not (tmp_path / "store" / "pages").exists()
 
 
-def test_a_run_that_handed_its_training_over_keeps_it(tmp_path: Path, play: Play) -> None:
+def test_a_run_that_handed_its_training_over_keeps_it(tmp_path: Path, engine: Engine) -> None:
     """It completed; a lease that could not be given back then is no reason to end what runs."""
-    play("hang")
     request, run = _begun(tmp_path)
     _abandoned(request, run)
     _set(run, "COMPLETED")
 
     state = _reaped(run, "asked")
-    left = processes_below(tmp_path)
+    left = not engine.idle
 
-    assert ("LeftAlone", True) == (state.name, bool(left)), state.message
+    assert ("LeftAlone", True) == (state.name, left), state.message
 
 
 def test_jobs_that_somebody_adopted_are_his(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look and the end another gate took them over: they are left to it."""
-    play("hang")
     request, run = _begun(tmp_path)
     _abandoned(request, run)
     real = leases.lease_of_run
@@ -144,9 +134,9 @@ def test_jobs_that_somebody_adopted_are_his(
     looked = asyncio.run(liveness_of(_setting(request).store, run))
     monkeypatch.setattr(leases, "lease_of_run", outrun)
     said = clearing._end_jobs(_setting(request), run)
-    left = processes_below(tmp_path)
+    left = not engine.idle
 
-    assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, bool(left))
+    assert ("gone", "another gate has taken over its jobs", True) == (looked.value, said, left)
 
 
 def test_a_late_run_is_told_once(tmp_path: Path) -> None:
@@ -186,7 +176,7 @@ def test_a_rejected_request_left_nothing(tmp_path: Path) -> None:
     """A gate file with an error ends the run at once; that nobody can read it here either is no second failure."""
     from flows.gate import gate
 
-    path = write_gate(tmp_path)
+    path = fake_gate(tmp_path)
     path.write_text(path.read_text().replace("[checks]", "[cheks]"))
     rejected: Any = asyncio.run(gate(request_of(path), return_state=True))  # type: ignore[arg-type]
     run = rejected.state_details.flow_run_id
@@ -196,9 +186,8 @@ def test_a_rejected_request_left_nothing(tmp_path: Path) -> None:
     assert ("Rejected", "LeftAlone") == (rejected.name, state.name), state.message
 
 
-def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, play: Play) -> None:
+def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, engine: Engine) -> None:
     """It needs no process; once it was ended in Prefect its cluster is free."""
-    play("hang")
     request, run = _begun(tmp_path, "PAUSED", "Suspended")
     _abandoned(request, run)
     store, held = _setting(request).store, leases.lease_of_run(_setting(request).store, run)
@@ -206,33 +195,33 @@ def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, play: Play) -
     leases.set_question(store, held, leases.OpenQuestion("k", "d", time.time() + 60, time.time() + 120))
 
     waiting = _reaped(run, "silent")
-    kept = processes_below(tmp_path)
+    kept = not engine.idle
     _set(run, "CANCELLED")
     ended = _reaped(run, "cancelled")
 
-    assert ("LeftAlone", True) == (waiting.name, bool(kept)), waiting.message
-    assert ("Reaped", []) == (ended.name, processes_below(tmp_path)), ended.message
+    assert ("LeftAlone", True) == (waiting.name, kept), waiting.message
+    assert ("Reaped", True) == (ended.name, engine.idle), ended.message
     assert leases.lease_of_run(store, run) is None
+    (outcome,) = (tmp_path / "store" / "gates").glob("*/outcome.json")
+    assert "its run was ended in Prefect while it waited" in outcome.read_text()
 
 
-def test_a_commissioning_that_died_is_crashed_with_the_gates_below_it(tmp_path: Path, play: Play) -> None:
+def test_a_commissioning_that_died_is_crashed_with_the_gates_below_it(tmp_path: Path, engine: Engine) -> None:
     """Each gate's owner hears of his gate; the whole tells nobody a second time."""
-    play("hang")
-    request = request_of(write_gate(tmp_path))
+    request = request_of(fake_gate(tmp_path))
     parent, child = asyncio.run(_commissioning(request))
     _abandoned(request, child)
 
     state = _reaped(parent, "silent")
 
     assert ("Crashed", "Crashed") == (_state(parent).name, _state(child).name), state.message
-    assert [] == processes_below(tmp_path)
+    assert engine.idle
     assert 1 == len(list((tmp_path / "store" / "pages").iterdir()))
 
 
-def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, play: Play) -> None:
+def test_a_commissioning_lives_while_a_gate_of_it_does(tmp_path: Path, engine: Engine) -> None:
     """It holds no lease of its own: where no heartbeat arrives at all, those of its gates speak for it."""
-    play("hang")
-    request = request_of(write_gate(tmp_path))
+    request = request_of(fake_gate(tmp_path))
     parent, child = asyncio.run(_commissioning(request))
     session = _checking(request, child)
 
@@ -300,7 +289,7 @@ def test_a_page_whose_sender_died_is_sent_by_the_next(tmp_path: Path) -> None:
 
 def _begun(folder: Path, kind: str = "RUNNING", name: str = "") -> tuple[GateRequest, str]:
     """A request, and a flow run of it that the server believes to be in that state."""
-    request = request_of(write_gate(folder))
+    request = request_of(fake_gate(folder))
     parameters = {"request": request.model_dump(mode="json")}
     return request, asyncio.run(_create(parameters, kind, name or kind.capitalize(), "gate"))
 

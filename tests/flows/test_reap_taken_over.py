@@ -11,11 +11,11 @@ import pytest
 
 from tasks.gate.record.request import keep_request
 from tasks.store.layout import outcome_key
-from tests.flows.driving import play
+from tests.flows.pools import engine
 from tests.flows.test_reap import _begun, _reaped, _setting, _state, nobody_waits
 
-__all__ = ["nobody_waits", "play"]
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+__all__ = ["engine", "nobody_waits"]
+pytestmark = pytest.mark.usefixtures("prefect_backend")
 
 
 def test_a_gate_that_another_run_took_over_and_ended_pages_nobody(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The flow and the command of remediation on this machine: fake nodes, real gates as re-tests, and machines that are a file."""
+"""The flow and the command of remediation: fake nodes, real gates as re-tests, and machines that are a file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tasks.machines.base import EngineSilent, Machine, Rung
 from tasks.remediation.model import Breaker
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
-from tests.flows.driving import Play, gate_it, play, played
-from tests.flows.gates import processes_below, write_gate
+from tests.flows.driving import gate_it
+from tests.flows.fake_engine import Engine
+from tests.flows.pools import engine, engine_of, fake_gate
 from tests.flows.two_machines import TwoMachines
 
-pytestmark = pytest.mark.usefixtures("prefect_backend", "play")
+pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 ACTS = '[remediation]\nmode = "act"\nmachines = "slurm"\nmax_out_fraction = 0.5\nwait_minutes = 1.0\n'
-_ = play
+__all__ = ["engine"]
 Refused = Callable[[Path], str]
 
 
@@ -40,7 +41,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> TwoMachines:
 
 def gate_file(folder: Path, more: str = ACTS, policy: str = "") -> Path:
     """Two fake nodes."""
-    path = write_gate(folder, policy=policy)
+    path = fake_gate(folder, policy=policy)
     path.write_text(path.read_text() + more)
     return path
 
@@ -62,12 +63,12 @@ def records(path: Path) -> Records:
     return Records(FolderStore(path.parent / "store"), "test")
 
 
-def refuse(path: Path, play: Play) -> str:
+def refuse(path: Path, engine: Engine) -> str:
     """A gate that names node-1; from then on the nodes are healthy."""
-    play("wrong")
+    engine.parts = ["wrong"]
     outcome = gate_it(path)[1]
     assert Decision.REFUSED is outcome.decision, outcome.reason
-    play("healthy")
+    engine.parts = ["healthy"]
     return outcome.gate_id
 
 
@@ -76,7 +77,7 @@ def refused_once(prefect_backend: object, tmp_path_factory: pytest.TempPathFacto
     """The store of such a gate, and the gate."""
     path = gate_file(tmp_path_factory.mktemp("refused"))
     with pytest.MonkeyPatch.context() as patch:
-        return path.parent / "store", refuse(path, played(patch))
+        return path.parent / "store", refuse(path, engine_of(path.parent, patch))
 
 
 @pytest.fixture
@@ -92,11 +93,11 @@ def refused(refused_once: tuple[Path, str]) -> Refused:
 
 
 def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
     """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own."""
     path = gate_file(tmp_path)
-    gate_id = refuse(path, play)
+    gate_id = refuse(path, engine)
     state = remedy(path)
     kept = records(path)
 
@@ -113,12 +114,12 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
 
 
 def test_a_finding_that_repeats_is_left_to_a_person(
-    tmp_path: Path, play: Play, refused: Refused, machines: TwoMachines
+    tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
     """There is nothing that these machines could do: the node stays fenced, and one page says so."""
     path = gate_file(tmp_path)
     gate_id = refused(path)
-    play("wrong")
+    engine.parts = ["wrong"]
     state = remedy(path)
 
     assert "NotRepaired" == state.name
@@ -131,12 +132,12 @@ def test_a_finding_that_repeats_is_left_to_a_person(
 
 
 def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_back(
-    tmp_path: Path, play: Play, refused: Refused, machines: TwoMachines
+    tmp_path: Path, engine: Engine, refused: Refused, machines: TwoMachines
 ) -> None:
     """The node stays fenced, its re-test's jobs are gone, and the next run tests it again."""
     path = gate_file(tmp_path)
     refused(path)
-    play("hang")
+    engine.parts = ["hang"]
 
     async def cancelled() -> None:
         from flows.remedy import remedy as flow
@@ -144,7 +145,7 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
         run = asyncio.ensure_future(flow(RemedyRequest(gate_file=str(path)), return_state=True))
         for _ in range(600):
             await asyncio.sleep(0.05)
-            if list((tmp_path / "store" / "clusters").glob("test-retest-*/jobs/*/nodes/*/log")):
+            if engine.jobs and not engine.idle:
                 break
         run.cancel()
         await asyncio.wait({run})
@@ -154,8 +155,8 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
     assert (True, False) == (machines.mark is not None, machines.testing)
     assert ["fence", "recheck"] == [act.rung.value for act in records(path).acts()]
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
-    assert processes_below(tmp_path) == []
-    play("healthy")
+    assert engine.idle
+    engine.parts = ["healthy"]
     assert "Repaired" == remedy(path).name
 
 
@@ -201,11 +202,11 @@ def test_mode_plan_asks_no_engine(
 
 
 def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
-    tmp_path: Path, play: Play, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its training may run for days."""
     path = gate_file(tmp_path, ACTS + "resume = true\n")
-    refuse(path, play)
+    refuse(path, engine)
     held: list[bool] = []
     again = remedies.start_again
 
@@ -225,11 +226,11 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
 
 
 def test_a_verdict_that_is_too_old_is_rejected_and_nobody_is_paged_again(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
     """The gate has paged, and a person who names an old gate is told."""
     path = gate_file(tmp_path, ACTS + "max_verdict_minutes = 0.001\n")
-    gate_id = refuse(path, play)
+    gate_id = refuse(path, engine)
     page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
     before = page.read_text()
     time.sleep(1.1)
@@ -240,18 +241,18 @@ def test_a_verdict_that_is_too_old_is_rejected_and_nobody_is_paged_again(
 
 
 def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
-    tmp_path: Path, play: Play, machines: TwoMachines
+    tmp_path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
     """Whatever its verdict was."""
     observing = gate_file(tmp_path / "observing", ACTS, 'mode = "observe"')
-    play("wrong")
+    engine.parts = ["wrong"]
     observed = gate_it(observing)[1]
     assert Decision.OBSERVED is observed.decision
     state = remedy(observing, observed.gate_id)
     assert ("Rejected", True) == (state.name, "only observes" in state.message)
 
     path = gate_file(tmp_path / "healthy")
-    play("healthy")
+    engine.parts = ["healthy"]
     passed = gate_it(path)[1]
     assert "blames no machine" in remedy(path, passed.gate_id).message
     assert "nothing to repair" in remedy(path).message

@@ -54,10 +54,6 @@ def _reports(engine: Engine) -> None:
     engine.parts = ["healthy"]
 
 
-def _incomplete(engine: Engine) -> None:
-    engine.parts = ["half"]
-
-
 def _unreadable(engine: Engine) -> None:
     engine.parts = ["truncated"]
 
@@ -80,7 +76,7 @@ def _preflight(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant", [_reports, _incomplete, _unreadable, _no_report, _refused, _training, _preflight], ids=lambda f: f.__name__[1:]
+    "plant", [_reports, _unreadable, _no_report, _refused, _training, _preflight], ids=lambda f: f.__name__[1:]
 )  # fmt: skip
 def test_no_text_from_outside_shows_a_secret(
     plant: Callable[[Engine], None], tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch,
