@@ -127,16 +127,6 @@ def gate_there(path: Path, *overrides: str, **more: Any) -> tuple[Any, Outcome]:
     return asyncio.run(run(request_of(path, *overrides, **more)))
 
 
-def kept(path: Path, outcome: Outcome, name: str) -> Any:
-    """A JSON document that the gate kept."""
-    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
-
-
-def page(path: Path, outcome: Outcome) -> str:
-    """What somebody was told."""
-    return (path.parent / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
-
-
 def names(outcome: Outcome) -> tuple[str, str]:
     """The check job and the training job of a gate's first attempt."""
     return f"{outcome.gate_id}-check-1", f"{outcome.gate_id}-train-1"

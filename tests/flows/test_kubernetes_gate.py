@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.gate.outcome import Decision, Outcome
 from tests.fakes.kubernetes.cluster import IMAGE, Cluster, kubernetes
-from tests.flows.driving import request_of, run
+from tests.flows.driving import kept, request_of, run
 from tests.survival import few_checks
 from tests.tasks.launchers.kubernetes.planned import host_files
 
@@ -54,11 +52,6 @@ def gate(path: Path) -> Outcome:
     return outcome
 
 
-def kept(path: Path, outcome: Outcome, name: str) -> Any:
-    """A document that the gate kept."""
-    return json.loads((path.parent / "store" / "gates" / outcome.gate_id / name).read_bytes())
-
-
 def trained(cluster: Cluster) -> dict[str, str]:
     """The nodes of Kubernetes on which the training ran, by the pods' host names; those of an Indexed Job have none."""
     pods = cluster.server.objects["pods"]
@@ -74,7 +67,7 @@ def test_a_healthy_cluster_trains(cluster: Cluster, tmp_path: Path, placement: s
     """On the nodes that were tested, and nothing but records and ended pods is left."""
     path = gate_file(tmp_path, cluster, placement)
     outcome = gate(path)
-    report = kept(path, outcome, "health_check_metrics.json")
+    report = kept(tmp_path, outcome, "health_check_metrics.json")
     tested = {node["name"]: node["identity"]["engine_node"] for node in report["nodes"]}
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
@@ -101,12 +94,14 @@ def test_a_pinned_training_of_one_workload_gets_the_nodes_that_passed(
 
     cluster.beside.append(turn)
     outcome = gate(path)
-    report = kept(path, outcome, "health_check_metrics.json")
+    report = kept(tmp_path, outcome, "health_check_metrics.json")
     tested = {node["identity"]["engine_node"] for node in report["nodes"]}
 
     assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
     assert turned and set(trained(cluster).values()) == tested
-    assert any("confirmed" in proof for proof in kept(path, outcome, "outcome.json")["placement"]["proof"])
+    assert any(
+        "confirmed" in proof for proof in kept(tmp_path, outcome, "outcome.json")["placement"]["proof"]
+    )
 
 
 def test_a_pod_that_is_not_where_kubernetes_says_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -120,7 +115,9 @@ def test_a_pod_that_is_not_where_kubernetes_says_is_refused(cluster: Cluster, tm
     assert outcome.code == 3, outcome.reason
     assert trained(cluster) == {}
     said = [
-        row["message"] for row in kept(path, outcome, "verdict.json")["findings"] if row["level"] == "FAIL"
+        row["message"]
+        for row in kept(tmp_path, outcome, "verdict.json")["findings"]
+        if row["level"] == "FAIL"
     ]
     assert any(
         "the engine says that worker-" in one and "boot id 0000" in one and "machine id ffff" in one

@@ -31,11 +31,10 @@ OWN = {"key": "sagemaker.amazonaws.com/node-health-status", "value": "Unschedula
 
 @dataclass
 class HyperPod:
-    """What HyperPod does for a label: it taints the node, reboots it, and calls it healthy again. `mends` is whether that helps."""
+    """What HyperPod does for a label: it taints the node, reboots it, and calls it healthy again."""
 
     cluster: Cluster
     sick: Path
-    mends: bool = True
     seen: list[dict[str, Any]] = field(default_factory=list)
     _since: dict[str, float] = field(default_factory=dict)
 
@@ -54,8 +53,7 @@ class HyperPod:
                 node.boot_id = made["status"]["nodeInfo"]["bootID"] = REBOOTED
                 made["metadata"]["labels"][HEALTH] = "Schedulable"
                 self._taint(made, [])
-                if self.mends:
-                    (self.sick / node.name).unlink()
+                (self.sick / node.name).unlink()
 
     def _taint(self, made: dict[str, Any], own: list[dict[str, Any]]) -> None:
         made["spec"]["taints"] = [row for row in made["spec"]["taints"] if row != OWN] + own
@@ -143,20 +141,3 @@ def test_a_sick_node_is_fenced_rebooted_by_hyperpod_proven_and_given_back(
             before[name]["metadata"]["labels"],
         )
         assert node["metadata"]["annotations"] == {"site": "kept"}
-
-
-@pytest.mark.long  # the rules are in tests/tasks/remediation
-def test_a_node_that_a_reboot_does_not_mend_stays_fenced(
-    hyperpod: HyperPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A replacement is not among the acts that need no question, and nobody answers: a person is needed, and no job gets the node."""
-    monkeypatch.setattr(remedies, "LOOK_S", 0.2)
-    hyperpod.mends = False
-    path = file_of(tmp_path, hyperpod)
-    refused(path)
-    state = remedy(path)
-    node = hyperpod.cluster.server.objects["nodes"]["worker-1"]
-
-    assert "NotRepaired" == state.name, state.message
-    assert node["spec"]["unschedulable"] is True and TAINT in [row["key"] for row in node["spec"]["taints"]]
-    assert node["metadata"]["labels"][HEALTH] == "Schedulable"
