@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 from flows.cli.main import main
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """What one run of the command left."""
 
     code: int

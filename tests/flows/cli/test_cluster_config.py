@@ -5,30 +5,29 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flows.cli.main import main
+from tests.flows.cli.conftest import Ended, Run
 from tests.tasks.parallelcluster.clusters import VARIABLES
 
 ROOT = Path(__file__).parents[3]
 PASSES = '{"package": "3.16.1", "refused": []}'
 REFUSES = '{"package": "3.16.1", "refused": ["Scheduling: Unknown field."]}'
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command in this process, in an empty folder, with the variables of a cluster."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
 
-    def runner(*words: object, says: str | None = None) -> tuple[int, str, str]:
+    def runner(*words: object, says: str | None = None) -> Ended:
         if says is not None:
             folder = tmp_path.parent / f"{tmp_path.name}-bin"
             folder.mkdir()
@@ -36,9 +35,7 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
                 (folder / name).write_text(f"#!/bin/sh\necho {shlex.quote(says)}\n")
                 (folder / name).chmod(0o755)
             monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-        code = main(["cluster-config", *map(str, words)])
-        out, err = capfd.readouterr()
-        return code, out, err
+        return run("cluster-config", *words)
 
     return runner
 

@@ -28,6 +28,7 @@ from tasks.launchers.base import Launcher, PreflightCheck, PreflightResult
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.store.base import Store, StoreUnreachable
 from tasks.store.folder import FolderStore
+from tests.flows.cli.conftest import Run
 from tests.flows.gates import write_gate
 from tests.tasks.launchers.local.test_preflight import without_packages
 
@@ -233,13 +234,14 @@ def test_a_look_that_fails_is_not_ok(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert 3 == doctor.run(parsed)
 
 
-def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path) -> None:
+def test_a_gate_file_that_is_wrong_ends_it(tmp_path: Path, run: Run) -> None:
     """Exit code 2, with the key."""
     (tmp_path / "gate.toml").write_text("name = 1\n")
-    code, found, document = look(tmp_path, "gate.toml")
+    ended = run("doctor", tmp_path / "gate.toml", "--format", "json")
+    _, last = cast("list[dict[str, str]]", ended.document["looks"])
 
-    assert (2, "MISSING") == (code, found["gate file"])
-    assert "name: " in document["looks"][1]["message"] and "Prefect" not in found
+    assert (2, "gate file", "MISSING") == (ended.code, last["subject"], last["result"])
+    assert "name: " in last["message"]
 
 
 def test_it_looks_at_the_gate_file_with_its_overrides(tmp_path: Path) -> None:
@@ -264,16 +266,15 @@ def test_hostile_words_of_a_service_are_inert() -> None:
 
 
 def test_an_example_that_was_not_replaced_is_missing(tmp_path: Path) -> None:
-    """Exit code 2, with the key and its line; the same file with a value of one's own is all right."""
+    """With the key and its line; the same file with a value of one's own is all right."""
     more = '\n[approval]\napprovers = ["{}"]\n'
     mine = setting(tmp_path, more.format("U9Z8Y7X6W"))
-    own = examples_of(mine.gate, {})
     theirs = setting(tmp_path, more.format("U012AB3CD"))
     (example,) = examples_of(theirs.gate, {})
-    code, found, _ = look(tmp_path, "gate.toml")
+    (line,) = doctor._placeholders(theirs)
 
-    assert () == own
-    assert (2, "MISSING") == (code, found[example.place]), found
+    assert [] == list(doctor._placeholders(mine))
+    assert (["MISSING"], example.place) == (words([line]), line.subject)
 
 
 def test_a_relative_store_says_relative_to_what(tmp_path: Path) -> None:

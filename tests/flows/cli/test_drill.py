@@ -141,7 +141,7 @@ def process(file: Path) -> Iterator[int]:
 
 @pytest.mark.root
 @pytest.mark.needs("ip", "tc")
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", range(3))  # each fault once
 def test_a_random_interruption_leaves_nothing(gate: Path, seed: int) -> None:
     """No qdisc, line or frozen process, whenever it comes; a second signal changes nothing."""
     chance = random.Random(seed)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as xml
@@ -19,7 +15,7 @@ import pytest
 from checks.documents.report import dump
 from checks.explain import registry
 from checks.explain.reading import Kind
-from flows.cli.main import main
+from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import healthy, wrong_sums
 
 POLICY = """
@@ -38,33 +34,11 @@ KEYS = {"level", "answer", "coverage", "findings", "condemned", "suspect_policy"
 ABOUT = {"file", "kind", "title", "held", "not_judged"}
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What one run of the command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The one JSON document on stdout."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-
-Run = Callable[..., Ended]
-
-
 @pytest.fixture
-def run(
-    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
+def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command in this process, with one reader and one policy; texts are written to files 0.txt, 1.txt ..."""
     monkeypatch.setattr(registry, "MODULES", {"tests.fakes.reader": (Kind.DCGMI,)})
     (tmp_path / "policy.toml").write_text(POLICY)
-    before = signal.getsignal(signal.SIGTERM)
 
     def runner(*words: object, texts: tuple[str | bytes, ...] = ()) -> Ended:
         files = []
@@ -72,12 +46,9 @@ def run(
         for number, text in enumerate(texts):
             files.append(str(tmp_path / f"{number}.txt"))
             Path(files[-1]).write_bytes(text.encode() if isinstance(text, str) else text)
-        code = main(["explain", *files, *map(str, words), *by])
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
+        return run("explain", *files, *words, *by)
 
-    yield runner
-    signal.signal(signal.SIGTERM, before)
+    return runner
 
 
 @pytest.mark.parametrize(

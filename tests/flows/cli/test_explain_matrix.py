@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flows.cli.main import main
 from tests.checks.culprit.matrix_texts import csv_long, csv_square, p2p, rates
+from tests.flows.cli.conftest import Run
 
 NAMES = [f"ip-10-0-0-{i}" for i in range(11, 19)]
 GOOD, BAD = csv_square(NAMES, rates(8)), csv_square(NAMES, rates(8, bad=(5,)))
 LINK = rates(8)
 LINK[2][6] = LINK[6][2] = 7.0
-Run = Callable[..., tuple[int, str]]
+Explained = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> Iterator[Run]:
+def explain(run: Run, tmp_path: Path) -> Explained:
     """The command in this process: its exit code, and what it printed."""
-    before = signal.getsignal(signal.SIGTERM)
 
     def runner(text: str, *words: object) -> tuple[int, str]:
         file = tmp_path / "matrix.txt"
         file.write_text(text, encoding="utf-8")
-        code = main(["explain", str(file), *map(str, words)])
-        out, err = capfdbinary.readouterr()
-        return code, " ".join((out + err).decode().split())
+        ended = run("explain", file, *words)
+        return ended.code, " ".join((ended.out + ended.err).split())
 
-    yield runner
-    signal.signal(signal.SIGTERM, before)
+    return runner
 
 
 def half(a: int, b: int) -> float:
@@ -56,18 +52,18 @@ def half(a: int, b: int) -> float:
     ],
     ids=["good", "node", "link", "p2p", "p2p node", "two", "cut", "unsaid", "failed", "empty"],
 )  # fmt: skip
-def test_the_exit_code_is_the_answer(run: Run, text: str, code: int, said: str) -> None:
+def test_the_exit_code_is_the_answer(explain: Explained, text: str, code: int, said: str) -> None:
     """And the words name who, or why nobody can tell."""
-    found, out = run(text)
+    found, out = explain(text)
 
     assert code == found
     assert said in out
 
 
-def test_all_bad_alike_takes_a_floor(run: Run) -> None:
+def test_all_bad_alike_takes_a_floor(explain: Explained) -> None:
     """Held against each other none stands out, which is said; a floor refuses the whole fabric, and blames no node."""
     slow = csv_square(NAMES, rates(8, usual=2.0))
-    (without, out), (held, floor) = run(slow), run(slow, "--floor", 10)
+    (without, out), (held, floor) = explain(slow), explain(slow, "--floor", 10)
 
     assert (0, 1) == (without, held)
     assert "values are only compared with each other" in out and "held against each other alone" not in floor
@@ -75,31 +71,31 @@ def test_all_bad_alike_takes_a_floor(run: Run) -> None:
     assert "HARDWARE" not in floor
 
 
-def test_a_floor_for_two_units_is_refused(run: Run) -> None:
+def test_a_floor_for_two_units_is_refused(explain: Explained) -> None:
     """GB/s are no microseconds."""
-    assert 3 == run(p2p(4), "--floor", 10)[0]
+    assert 3 == explain(p2p(4), "--floor", 10)[0]
 
 
-def test_what_is_bad_is_the_users_to_say(run: Run) -> None:
+def test_what_is_bad_is_the_users_to_say(explain: Explained) -> None:
     """--ratio moves the line, --better turns it."""
     fifth = csv_square(NAMES, rates(8, bad=(5,), share=0.8))
 
-    assert [0, 1] == [run(fifth)[0], run(fifth, "--ratio", 0.9)[0]]
-    assert 1 == run(csv_square(NAMES, rates(8, bad=(5,), share=5.0), ""), "--better", "lower")[0]
+    assert [0, 1] == [explain(fifth)[0], explain(fifth, "--ratio", 0.9)[0]]
+    assert 1 == explain(csv_square(NAMES, rates(8, bad=(5,), share=5.0), ""), "--better", "lower")[0]
 
 
 @pytest.mark.parametrize(
     "words",
     [("--ratio", 1.5), ("--ratio", 0), ("--floor", -1), ("--floor", "nan"), ("--kind", "dcgmi", "--floor", 1)],
 )  # fmt: skip
-def test_an_option_without_sense_is_rejected(run: Run, words: tuple[object, ...]) -> None:
+def test_an_option_without_sense_is_rejected(explain: Explained, words: tuple[object, ...]) -> None:
     """Before anything is judged."""
-    assert 2 == run(GOOD, *words)[0]
+    assert 2 == explain(GOOD, *words)[0]
 
 
-def test_json_holds_suspects_and_the_noise(run: Run) -> None:
+def test_json_holds_suspects_and_the_noise(explain: Explained) -> None:
     """For programs: every field of the decoder's answer."""
-    document = json.loads(run(BAD, "--format", "json")[1].partition(" policy: ")[0])
+    document = json.loads(explain(BAD, "--format", "json")[1].partition(" policy: ")[0])
     (decoded,) = document["decoded"]
     (suspect,) = decoded["suspects"]
 
@@ -108,9 +104,9 @@ def test_json_holds_suspects_and_the_noise(run: Run) -> None:
     assert {"hiccup", "line", "sensitivity", "spread", "usual"} == set(decoded["noise"])
 
 
-def test_the_page_has_the_map(run: Run, tmp_path: Path) -> None:
+def test_the_page_has_the_map(explain: Explained, tmp_path: Path) -> None:
     """The suspect's row is the first; Markdown has the table."""
-    code, out = run(BAD, "--html", tmp_path / "page.html", "--format", "markdown")
+    code, out = explain(BAD, "--html", tmp_path / "page.html", "--format", "markdown")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
 
     assert 1 == code
@@ -118,18 +114,18 @@ def test_the_page_has_the_map(run: Run, tmp_path: Path) -> None:
     assert 'class="h1"' in page.replace("number h1", "h1") and "56 of 56 directions tested" in page
 
 
-def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(run: Run) -> None:
+def test_a_node_that_the_matrix_lacks_is_missed_by_who_declared_it(explain: Explained) -> None:
     """--nodes says how many there are."""
-    code, out = run(GOOD, "--instance-type", "p5.48xlarge", "--nodes", 9)
+    code, out = explain(GOOD, "--instance-type", "p5.48xlarge", "--nodes", 9)
 
     assert 3 == code
     assert "it contains 8 nodes, but 9 are declared" in out
 
 
-def test_latency_in_long_form(run: Run) -> None:
+def test_latency_in_long_form(explain: Explained) -> None:
     """A node that answers five times as late."""
     late = [[1000.0 / value for value in row] for row in rates(8, bad=(2,))]
-    code, out = run(csv_long(NAMES, late, "src,dst,latency_us"))
+    code, out = explain(csv_long(NAMES, late, "src,dst,latency_us"))
 
     assert 1 == code
     assert "ip-10-0-0-13 has a high latency to and from its peers" in out

@@ -19,10 +19,11 @@ from flows.cli.prefect_server import HEARTBEAT, QUIET
 from tasks.gate.context import open_gate_context, share_gate_context, take_gate_context
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration.foreground import release_signals
-from tests.flows.driving import gate_it, play
-from tests.flows.gates import write_gate
+from tests.flows.driving import gate_it
+from tests.flows.pools import engine, fake_gate
 
-__all__ = ["play"]
+__all__ = ["engine"]
+pytestmark = pytest.mark.usefixtures("engine")
 _SEEN: list[Counter[Path]] = []
 FACTS = Path(builtin.__file__).parent
 
@@ -48,10 +49,10 @@ def _with_topology(folder: Path) -> Path:
     """A gate file that names a policy and a topology beside it."""
     folder.mkdir(exist_ok=True)
     (folder / "topology.conf").write_text("SwitchName=leaf Nodes=node-[0-1]\n", encoding="utf-8")
-    return write_gate(folder, cluster='topology = "topology.conf"')
+    return fake_gate(folder, cluster='topology = "topology.conf"')
 
 
-@pytest.mark.usefixtures("prefect_backend", "play")
+@pytest.mark.usefixtures("prefect_backend")
 def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +82,7 @@ def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
     assert dict.fromkeys(sorted(path.name for path in FACTS.glob("*.json")), 1) == dict(sorted(facts.items()))
 
 
-@pytest.mark.usefixtures("prefect_backend", "play")
+@pytest.mark.usefixtures("prefect_backend")
 def test_a_flow_without_the_command_line_opens_each_of_its_files_once(tmp_path: Path) -> None:
     """As a deployment runs it: the run's name and the flow share one reading."""
     path = _with_topology(tmp_path)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.cli.test_init import Run, options, run
+from tests.flows.cli.conftest import Run
+from tests.flows.cli.test_init import options, run
 
 __all__ = ["run"]
 
@@ -66,9 +67,10 @@ def test_an_unknown_type_names_the_option_that_describes_it(run: Run) -> None:
 @pytest.mark.parametrize("memory", [81559, 96000, 140000, 143771, 141000])
 @pytest.mark.parametrize("command", ["plan", "doctor"])
 def test_a_gpu_with_another_memory_than_the_tables_is_told(
-    run: Run, tmp_path: Path, memory: int, command: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, command: str
 ) -> None:
-    """A warning: it may be a mistake, or a variant that no table has."""
+    """A warning: it may be a mistake, or a variant that no table has. No server is started for it."""
+    monkeypatch.setattr("flows.cli.doctor._prefect", lambda setting: ())
     words = f"gpu=H200,gpus=8,gpu_memory_mib={memory},network_gbit_s=3200"
     assert 0 == run("init", "mine.toml", *options("local", "ours", 2), "--machine", words)[0]
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
-import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from checks.documents.report import dump, dump_plain
+from flows.cli import judge
 from flows.cli.intentions import INTENTIONS
-from flows.cli.main import VERBS, main
+from flows.cli.main import VERBS
+from flows.cli.output import write_stdout
+from tests.flows.cli.conftest import Ended, Run
 from tests.sample_reports import POLICY, healthy
 
 MODULES_OF_HELP = 32  # 27 are
@@ -29,24 +31,13 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*MAIN, *words], capture_output=True, text=True, env=env)
 
 
-def _broken(body: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command with `judge.run` replaced by a function of this body."""
-    script = (
-        f"import sys\nfrom flows.cli import judge, main\ndef run(arguments):\n{textwrap.indent(body, ' ')}\n"
-    )
-    script += "judge.run = run\nsys.exit(main.main(sys.argv[1:]))\n"
-    env = {**os.environ, "PYTHONPATH": str(Path.cwd()), **environment}
-    argv = [sys.executable, "-c", script, "judge", "x", *words]
-    return subprocess.run(argv, capture_output=True, text=True, env=env)
-
-
-def test_help_names_every_verb_and_the_exit_codes() -> None:
+def test_help_names_every_verb_and_the_exit_codes(run: Run) -> None:
     """And exits 0."""
-    ended = _run("--help")
+    ended = run("--help")
 
-    assert (0, "") == (ended.returncode, ended.stderr)
-    assert all(verb in ended.stdout for verb in VERBS)
-    assert "3 cannot tell" in " ".join(ended.stdout.split())
+    assert (0, "") == (ended.code, ended.err)
+    assert all(verb in ended.out for verb in VERBS)
+    assert "3 cannot tell" in " ".join(ended.out.split())
 
 
 @pytest.mark.parametrize(
@@ -75,34 +66,32 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     }
 
 
-def test_the_version_is_the_engines() -> None:
+def test_the_version_is_the_engines(run: Run) -> None:
     """One line."""
-    assert _run("--version").stdout.startswith("prelaunch 0.")
+    assert run("--version").out.startswith("prelaunch 0.")
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        [], ["jugde", "x"], ["judge"], ["judge", "x", "--polcy", "y"], ["judge", "x", "--format", "yaml"],
-        ["judge", "x", "--pol", "y"], ["--nonsense"], ["facts", "cpu", "p5"],
+        [], ["jugde", "x"], ["judge"], ["judge", "x", "--format", "yaml"], ["judge", "x", "--pol", "y"], ["--nonsense"],
     ],
 )  # fmt: skip
-def test_wrong_usage_exits_2(words: list[str]) -> None:
+def test_wrong_usage_exits_2(words: list[str], run: Run) -> None:
     """Usage and reason on stderr, nothing on stdout."""
-    ended = _run(*words)
+    ended = run(*words)
 
-    assert (2, "") == (ended.returncode, ended.stdout)
-    assert "usage: prelaunch" in ended.stderr and "Traceback" not in ended.stderr
+    assert (2, "") == (ended.code, ended.out)
+    assert "usage: prelaunch" in ended.err and "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("asked", [["--format", "json"], ["--format=json"]])
-def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
+def test_wrong_usage_is_json_where_json_was_asked(run: Run) -> None:
     """One document for every exit code."""
-    ended = _run("judge", "--wrong", *asked)
+    ended = run("judge", "--wrong", "--format", "json")
 
-    assert 2 == ended.returncode
-    assert {"kind", "file", "path", "line", "message", "nearest"} == set(json.loads(ended.stdout)["error"])
-    assert "--wrong" in ended.stderr or "REPORT" in ended.stderr
+    assert 2 == ended.code
+    assert {"kind", "file", "path", "line", "message", "nearest"} == set(json.loads(ended.out)["error"])
+    assert "--wrong" in ended.err or "REPORT" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -132,16 +121,13 @@ def test_wrong_usage_is_json_where_json_was_asked(asked: list[str]) -> None:
     ],
 )
 def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
-    words: list[str], usage: str, meant: str | None, capfd: pytest.CaptureFixture[str]
+    words: list[str], usage: str, meant: str | None, run: Run
 ) -> None:
     """As a field of the error; the usage is that of the command that was meant."""
-    before = signal.getsignal(signal.SIGTERM)
-    code = main([*words, "--format", "json"] if words[-1] != "x" else [*words, "--format=json"])
-    signal.signal(signal.SIGTERM, before)
-    out, err = capfd.readouterr()
+    ended = run(*words, *(["--format", "json"] if words[-1] != "x" else ["--format=json"]))
 
-    assert (2, meant) == (code, json.loads(out)["error"]["nearest"])
-    said, shown = err.split("\n", 1)
+    assert (2, meant) == (ended.code, json.loads(ended.out)["error"]["nearest"])
+    said, shown = ended.err.split("\n", 1)
     assert said.startswith("prelaunch: ") and (meant is None) is ("Did you mean" not in said)
     assert shown.startswith(f"usage: {usage} ")
 
@@ -156,16 +142,12 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
         ("run", "gate", "prelaunch gate FILE"),
     ],
 )
-def test_a_word_for_what_another_verb_does_leads_to_it(
-    typed: str, verb: str, said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_word_for_what_another_verb_does_leads_to_it(typed: str, verb: str, said: str, run: Run) -> None:
     """With that verb's usage; no question about a word that only looks alike."""
-    before = signal.getsignal(signal.SIGTERM)
-    code = main([typed, "x", "--format", "json"])
-    signal.signal(signal.SIGTERM, before)
-    out, err = capfd.readouterr()
+    ended = run(typed, "x", "--format", "json")
+    err = ended.err
 
-    assert (2, verb) == (code, json.loads(out)["error"]["nearest"])
+    assert (2, verb) == (ended.code, json.loads(ended.out)["error"]["nearest"])
     assert f"\nusage: prelaunch {verb} " in err and "Did you mean" not in err
     assert err.startswith(f"prelaunch: there is no `{typed}`. ") and said in err
 
@@ -189,63 +171,81 @@ def test_the_table_of_intentions_names_verbs_and_hides_none() -> None:
     ],
 )
 def test_a_gate_file_that_trigger_does_not_expect_names_its_option(
-    words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    words: list[str], said: str, run: Run
 ) -> None:
     """Beside the deployment, and in its place."""
-    before = signal.getsignal(signal.SIGTERM)
-    code = main(["trigger", *words])
-    signal.signal(signal.SIGTERM, before)
+    ended = run("trigger", *words)
 
-    assert 2 == code and said in capfd.readouterr().err
+    assert 2 == ended.code and said in ended.err
 
 
 @pytest.mark.parametrize(
     "words", [["{}"], ["judge", "x", "--{}"], ["facts", "cpu", "{}"], ["judge", "--format", "{}"]]
 )
-def test_a_hostile_word_is_inert_on_the_terminal(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_word_is_inert_on_the_terminal(words: list[str], run: Run) -> None:
     """Control characters are written out, and a long word is cut."""
     hostile = "\x1b[31m\u202e<b>" + "x" * 10_000
-    before = signal.getsignal(signal.SIGTERM)
-    code = main([word.format(hostile) for word in words])
-    signal.signal(signal.SIGTERM, before)
-    _, err = capfd.readouterr()
+    ended = run(*(word.format(hostile) for word in words))
 
-    assert 2 == code
-    assert "\x1b" not in err and "\u202e" not in err and len(err) < 2000
+    assert 2 == ended.code
+    assert "\x1b" not in ended.err and "\u202e" not in ended.err and len(ended.err) < 2000
 
 
-def test_a_command_behind_two_hyphens_is_not_read() -> None:
+def test_a_command_behind_two_hyphens_is_not_read(run: Run) -> None:
     """What `node gate` starts has options of its own."""
-    ended = _run("node", "gate", "--bundle", "b", "--out", "o", "--", "train", "--polcy", "x")
+    ended = run("node", "gate", "--bundle", "b", "--out", "o", "--", "train", "--polcy", "x")
 
-    assert 2 == ended.returncode and "PRELAUNCH_ROSTER" in ended.stderr
-
-
-def test_an_error_of_ours_is_never_a_go() -> None:
-    """3, one line, a document for JSON; the traceback only where asked for."""
-    ended = _broken("raise ValueError('boom\\nsecond line')", "--format", "json")
-    debug = _broken("raise ValueError('boom')", PRELAUNCH_DEBUG="1")
-
-    assert (3, 1) == (ended.returncode, len(ended.stderr.splitlines()))
-    assert "ValueError: boom" in json.loads(ended.stdout)["error"]["message"]
-    assert "Traceback" not in ended.stderr
-    assert debug.returncode != 0 and "Traceback" in debug.stderr
+    assert 2 == ended.code and "PRELAUNCH_ROSTER" in ended.err
 
 
-@pytest.mark.parametrize("body", ["return None", "sys.exit()", "sys.exit(0)", "sys.exit('no')"])
-def test_a_verb_that_says_nothing_is_no_go(body: str) -> None:
+@pytest.fixture
+def broken(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """The command with `judge.run` replaced by a function."""
+
+    def runner(body: Callable[[], object], *words: str) -> Ended:
+        monkeypatch.setattr(judge, "run", lambda _: body())
+        return run("judge", "x", *words)
+
+    return runner
+
+
+def fails() -> None:
+    """An error of ours."""
+    raise ValueError("boom\nsecond line")
+
+
+def test_an_error_of_ours_is_never_a_go(
+    broken: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3, one line, a document for JSON; the error itself only where asked for."""
+    ended = broken(fails, "--format", "json")
+    monkeypatch.setenv("PRELAUNCH_DEBUG", "1")
+
+    assert (3, 1) == (ended.code, len(ended.err.splitlines()))
+    assert "ValueError: boom" in json.loads(ended.out)["error"]["message"]
+    assert "Traceback" not in ended.err
+    with pytest.raises(ValueError, match="boom"):
+        broken(fails)
+
+
+@pytest.mark.parametrize("body", [lambda: None, sys.exit, lambda: sys.exit(0), lambda: sys.exit("no")])
+def test_a_verb_that_says_nothing_is_no_go(broken: Callable[..., Ended], body: Callable[[], object]) -> None:
     """Neither a forgotten code nor a library's exit reads as success."""
-    ended = _broken(body)
+    ended = broken(body)
 
-    assert (3, 1) == (ended.returncode, len(ended.stderr.splitlines()))
+    assert (3, 1) == (ended.code, len(ended.err.splitlines()))
 
 
-def test_a_document_is_followed_by_no_second() -> None:
+def test_a_document_is_followed_by_no_second(broken: Callable[..., Ended]) -> None:
     """Even where something fails after it was printed."""
-    body = "from flows.cli.output import write_stdout; write_stdout('{}'); raise ValueError('late')"
-    ended = _broken(body, "--format", "json")
 
-    assert (3, {}) == (ended.returncode, json.loads(ended.stdout))
+    def late() -> None:
+        write_stdout("{}")
+        fails()
+
+    ended = broken(late, "--format", "json")
+
+    assert (3, {}) == (ended.code, json.loads(ended.out))
 
 
 def test_a_full_disk_under_stdout_is_no_go(tmp_path: Path) -> None:
@@ -259,24 +259,6 @@ def test_a_full_disk_under_stdout_is_no_go(tmp_path: Path) -> None:
 
     assert (3, 1) == (ended.returncode, len(ended.stderr.splitlines())), ended.stderr
     assert "cannot be written to stdout: No space left on device" in ended.stderr
-
-
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_a_signal_ends_it_with_its_code(name: str, code: int) -> None:
-    """Cleanly: what must be undone is undone, and no traceback."""
-    body = textwrap.dedent(
-        f"""
-        import os, signal, time
-        try:
-            os.kill(os.getpid(), signal.{name}); time.sleep(30)
-        finally:
-            print('undone', file=sys.stderr)
-        """
-    )
-    ended = _broken(body, "--format", "json")
-
-    assert (code, {"error"}) == (ended.returncode, set(json.loads(ended.stdout)))
-    assert "undone" in ended.stderr and "Traceback" not in ended.stderr
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
@@ -298,66 +280,42 @@ def test_a_terminal_without_utf_8_gets_the_answer() -> None:
     assert 0 == ended.returncode and ended.stdout.startswith("cpu\n")
 
 
-def test_facts_show_the_row_and_the_lines_with_their_sources() -> None:
+def test_facts_show_the_row_and_the_lines_with_their_sources(run: Run) -> None:
     """Text for people, JSON for programs."""
-    text, document = _run("facts", "cpu"), json.loads(_run("facts", "cpu", "--format", "json").stdout)
+    text, document = run("facts", "cpu").out, json.loads(run("facts", "cpu", "--format", "json").out)
 
-    assert "Policy local" in text.stdout and "source:" in text.stdout
+    assert "Policy local" in text and "source:" in text
     assert {"type", "instance", "facts", "policy"} == set(document)
     assert (0, "local") == (document["instance"]["gpus"], document["policy"]["name"])
 
 
-def test_facts_of_an_unknown_type_name_the_nearest() -> None:
+def test_facts_of_an_unknown_type_name_the_nearest(run: Run) -> None:
     """2."""
-    ended = _run("facts", "p5.48xlarg", "--format", "json")
+    ended = run("facts", "p5.48xlarg", "--format", "json")
 
-    assert (2, "p5.48xlarge") == (ended.returncode, json.loads(ended.stdout)["error"]["nearest"])
+    assert (2, "p5.48xlarge") == (ended.code, json.loads(ended.out)["error"]["nearest"])
 
 
-def test_facts_of_a_type_that_is_like_none_name_those_that_begin_alike() -> None:
+def test_facts_of_a_type_that_is_like_none_name_those_that_begin_alike(run: Run) -> None:
     """ "p5" is several; the two characters are enough to tell them."""
-    ended = _run("facts", "p5")
+    ended = run("facts", "p5")
 
-    assert 2 == ended.returncode
-    assert "Similar ones are p5.48xlarge, p5" in ended.stderr and "g4dn" not in ended.stderr
+    assert 2 == ended.code
+    assert "Similar ones are p5.48xlarge, p5" in ended.err and "g4dn" not in ended.err
 
 
 @pytest.mark.parametrize("kind", ["p5.48xlarge", "trn1.32xlarge", "cpu"])
-def test_facts_say_of_every_rule_what_it_holds_to(kind: str) -> None:
+def test_facts_say_of_every_rule_what_it_holds_to(kind: str, run: Run) -> None:
     """Also where the bound is the type's own row, or that all are alike; no number is written as 2e+09."""
-    rules = [line for line in _run("facts", kind).stdout.splitlines() if re.match("  [a-z_0-9]+: ", line)]
+    rules = [line for line in run("facts", kind).out.splitlines() if re.match("  [a-z_0-9]+: ", line)]
 
     assert rules and all(re.search(": (FAIL|WARN) ", line) for line in rules), rules
     assert not any("e+" in line for line in rules)
 
 
-def test_a_type_without_a_policy_says_so() -> None:
-    """The facts are shown all the same, if no shipped policy names the type."""
-    ended = _run("facts", "p5.48xlarge", "--format", "json")
-
-    assert 0 == ended.returncode
-    assert {"type", "instance", "facts", "policy"} == set(json.loads(ended.stdout))
-
-
-def test_help_is_quick() -> None:
-    """Far from a second of CPU time, as nothing is imported that is not needed. A busy machine changes the time by the clock."""
-    times = []
-    for _ in range(3):
-        before = _of_children()
-        _run("--help")
-        times.append(_of_children() - before)
-
-    assert min(times) < 1.0
-
-
-def _of_children() -> float:
-    """The seconds of the processor that the children of this process have used so far."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def test_sigterm_of_a_real_process_is_143(tmp_path: Path) -> None:
-    """While it waits for stdin."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_with_its_code(number: signal.Signals, code: int) -> None:
+    """While it waits for stdin: one document, and no traceback."""
     process = subprocess.Popen(
         [*MAIN, "judge", "-", "--format", "json"],
         stdin=subprocess.PIPE,
@@ -371,10 +329,10 @@ def test_sigterm_of_a_real_process_is_143(tmp_path: Path) -> None:
     ):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, err = process.communicate()
 
-    assert (143, {"error"}) == (process.returncode, set(json.loads(out)))
+    assert (code, {"error"}) == (process.returncode, set(json.loads(out)))
     assert b"Traceback" not in err
 
 

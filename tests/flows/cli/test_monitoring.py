@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flows.cli.main import main
+from tests.flows.cli.conftest import Run
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
 LOCAL = str(GATES / "local.toml")
 P5 = str(GATES / "slurm-p5.toml")
 Capture = pytest.CaptureFixture[str]
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capfd: Capture) -> Run:
+def run(run: Run) -> Run:
     """The command in this process."""
-
-    def runner(*words: object) -> tuple[int, str, str]:
-        code = main(["monitoring", *map(str, words)])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return runner
+    return lambda *words: run("monitoring", *words)
 
 
 @pytest.fixture

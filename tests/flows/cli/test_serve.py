@@ -9,12 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
+from tests.flows.cli.conftest import Run
 from tests.flows.commissioning import write_cluster
 from tests.flows.gates import processes_below
 from tests.world import World
@@ -100,66 +99,11 @@ def test_what_runs_is_cancelled_with_its_jobs(
     ],
 )
 def test_what_cannot_be_served_is_refused_with_the_remedy(
-    tmp_path: Path, url: str, gates: str, said: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, url: str, gates: str, said: str
 ) -> None:
-    """Before Prefect is imported: exit code 2."""
-    environment = {**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path)}
-    done = subprocess.run(
-        (*SERVE, "--gates", gates), cwd=Path(__file__).parents[3], env=environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    """Before Prefect is asked: exit code 2."""
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    ended = run("serve", "--gates", gates)
 
-    assert (2, "") == (done.returncode, done.stdout)
-    assert said in done.stderr and ("--gates" in done.stderr or "PREFECT_API_URL=" in done.stderr)
-
-
-@pytest.mark.long
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    """Exit code 5: nothing was served."""
-    environment = {
-        **os.environ,
-        "PREFECT_API_URL": "http://127.0.0.1:9/api",
-        "PREFECT_CLIENT_MAX_RETRIES": "0",
-        "HOME": str(tmp_path),
-    }
-    done = subprocess.run(
-        SERVE, cwd=Path(__file__).parents[3], env={**environment, "PRELAUNCH_GATES": "deployments/gates"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert 5 == done.returncode, done.stderr
-    assert "http://127.0.0.1:9/api" in done.stderr and "Traceback" not in done.stderr
-
-
-class _Locked(BaseHTTPRequestHandler):
-    """A server that wants another password."""
-
-    def _refuse(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_error(401)
-
-    do_GET = do_POST = _refuse
-
-    def log_message(self, *said: object) -> None:
-        """Nowhere."""
-
-
-@pytest.mark.long
-def test_a_server_that_wants_a_password_is_told_apart(tmp_path: Path) -> None:
-    """The remedy is another one than for a server that is away."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Locked) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/api"
-        try:
-            done = subprocess.run(
-                SERVE, cwd=Path(__file__).parents[3],
-                env={**os.environ, "PREFECT_API_URL": url, "HOME": str(tmp_path), "PRELAUNCH_GATES": "deployments/gates"},
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-        finally:
-            server.shutdown()
-            thread.join()
-
-    assert 5 == done.returncode, done.stderr
-    assert "Set PREFECT_API_AUTH_STRING" in done.stderr and "mozilla" not in done.stderr
+    assert (2, "") == (ended.code, ended.out)
+    assert said in ended.err and ("--gates" in ended.err or "PREFECT_API_URL=" in ended.err)

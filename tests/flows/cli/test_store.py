@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checks.documents.report import dump_plain
-from flows.cli.main import main
 from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key, outcome_key, report_key, verdict_key
+from tests.flows.cli.conftest import Run
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import gate_id, keep
 from tests.tasks.reports.test_replay import looser, stricter
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """The command in this process."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def runner(*words: object) -> tuple[int, str, str]:
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    yield runner
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

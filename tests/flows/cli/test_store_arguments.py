@@ -11,8 +11,8 @@ import pytest
 from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
 from tasks.store.layout import nodes_key, outcome_key, report_key
-from tests.flows.cli.test_store import Run, document, outcome, policy_file
-from tests.flows.cli.test_store import run as run
+from tests.flows.cli.conftest import Run
+from tests.flows.cli.test_store import document, outcome, policy_file
 from tests.flows.cli.test_store import store as store
 from tests.flows.gates import write_gate
 from tests.sample_reports import POLICY, healthy, without_node, wrong_sums

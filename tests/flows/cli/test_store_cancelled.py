@@ -9,11 +9,12 @@ from dataclasses import replace
 from checks.documents.report import dump_plain
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key
-from tests.flows.cli.test_store import Run, document, run, store
+from tests.flows.cli.conftest import Run
+from tests.flows.cli.test_store import document, store
 from tests.sample_reports import healthy
 from tests.tasks.kept_gates import gate_id, keep
 
-__all__ = ["run", "store"]
+__all__ = ["store"]
 
 
 def cancelled(number: int, training: str | None = None, decision: str | None = None) -> bytes:

@@ -21,12 +21,9 @@ PAGES = ("--html", "page.html", "--junit", "page.xml", "--summary", "page.md")
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("facts",), 0),
         (("facts", "p5.48xlarge"), 0),
-        (("facts", "p99.48xlarge"), 2),
         (("judge", "good.json", "--policy", "policy.json", *PAGES), 0),
         (("judge", "bad.json", "good.json", "--policy", "policy.json"), 1),
-        (("judge", "none.json"), 2),
         (("explain", str(RECORDINGS / "nccl" / "all_reduce_2.17.txt"), *PAGES), 0),
         (("explain", str(RECORDINGS / "kernel" / "dmesg_off_bus.txt")), 1),
     ],
