@@ -231,7 +231,7 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (GATED, {}, "one job of checks and training"),
         (CHECK, {"subnets": ("subnet-1",)}, "only useful together"),
         (CHECK, {"spot_wait_minutes": 5.0}, "is for spot = true"),
-        (CHECK, {"max_pending_minutes": 10.0}, "MaxPendingTimeInSeconds: 600, at least 1800"),
+        (CHECK, {"max_pending_minutes": 10.0}, "MaxPendingTimeInSeconds, value: 600, valid min value: 1800"),
         (CHECK, {"prefix": "s3://bucket/" + "x" * 300}, "Shorten it"),
         (CHECK, {"tags": ("a",)}, "key=value"),
         (CHECK, {"tags": ("prelaunch:gate=other",)}, "Name it otherwise"),
@@ -240,7 +240,6 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (CHECK, {"volume_kms_key": "key"}, "has storage of its own"),
         (replace(CHECK, instance_type=""), {}, "no instance type"),
         (replace(CHECK, instance_type="p5.49xlarge"), {}, "Did you mean 'ml.p5.4xlarge'|Did you mean 'ml.p5.48xlarge'"),
-        (replace(CHECK, nodes=0), {}, "InstanceCount: at least 1"),
         (replace(CHECK, max_runtime_s=0), {}, "may run for 0"),
         (replace(CHECK, max_runtime_s=29 * 86400.0), {}, "28 days"),
         (replace(CHECK, name="x" * 64), {}, "at most 63"),
@@ -251,8 +250,8 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (replace(CHECK, work=Work.COMMAND, command=()), {}, "no command"),
         (replace(TRAIN, environment={"PRELAUNCH_OBSERVE": "1"}), {}, "would tell the gate's agent"),
         (replace(TRAIN, environment={"PRELAUNCH_PYTHON": "x"}), {"python": "y"}, None),
-        (replace(TRAIN, environment={"A": "x" * 513}), {}, "513 characters, at most 512"),
-        (replace(TRAIN, environment={f"A{n}": "" for n in range(101)}), {}, "101 entries, at most 100"),
+        (replace(TRAIN, environment={"A": "x" * 513}), {}, "513, at most 512"),
+        (replace(TRAIN, environment={f"A{n}": "" for n in range(101)}), {}, "101, at most 100"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_rejected(job: Any, changes: dict[str, Any], says: str | None) -> None:
@@ -319,11 +318,11 @@ def test_a_request_is_the_trainings_alone() -> None:
         ({"Environment": {"PRELAUNCH_UPLOAD": "s3://x"}}, "would tell the gate's agent"),
         ({"HyperParameters": {"prelaunch_observe": "1"}}, "would tell the gate's agent"),
         ({"Environment": {"B": "2"}}, "in .training. environment too"),
-        ({"HyperParamters": {}}, "HyperParamters: there is no such key .*Did you mean 'HyperParameters'"),
-        ({"Tags": "x"}, "Tags: 'x' is not a list"),
-        ({"AlgorithmSpecification": 3}, "AlgorithmSpecification: 3 is not a table"),
+        ({"HyperParamters": {}}, 'Unknown parameter in input: "HyperParamters"'),
+        ({"Tags": "x"}, "parameter Tags, value: x"),
+        ({"AlgorithmSpecification": 3}, "parameter AlgorithmSpecification, value: 3"),
         ({"HyperParameters": {"lr": 3}}, "HyperParameters.lr: its value is not text"),
-        ({"CheckpointConfig": {}}, "CheckpointConfig.S3Uri: it is missing"),
+        ({"CheckpointConfig": {}}, 'Missing required parameter in CheckpointConfig: "S3Uri"'),
         *(
             ({"CheckpointConfig": {"S3Uri": "s3://b/c", "LocalPath": path}}, "the gate's own files lie")
             for path in (
