@@ -10,8 +10,17 @@ import re
 import secrets
 from typing import Any
 
-from tasks.store.base import KEY, BadAddress, StoreError, checked
-from tasks.store.s3_client import Calls, Limits, Refused
+from tasks.store.aws import AwsCalls, Limits, Refused, login_remedy
+from tasks.store.base import (
+    KEY,
+    BadAddress,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreUnreachable,
+    StoreUnwritable,
+    checked,
+)
 
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Which of several attempts wrote an object: an answer that was lost is no defeat.
@@ -19,6 +28,31 @@ WRITER = "prelaunch-writer"
 NO_ETAG = '"00000000000000000000000000000000"'
 NO_OBJECT, CONFLICT = 404, 412
 PAGE_KEYS = 1000
+FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"}
+# A call ends within about the deadline and one attempt, less than half of the time for which a lock is held.
+LIMITS = Limits(connect_s=5.0, read_s=15.0, deadline_s=30.0, pause_s=0.4, longest_pause_s=5.0)
+
+
+class S3Calls(AwsCalls):
+    """The calls of a store. They raise StoreError."""
+
+    unavailable, unusable = StoreUnreachable, StoreError
+
+    def explained(self, refusal: Refused) -> StoreError:
+        """The error with its remedy."""
+        said = f"{self.where}: {refusal}"
+        if refusal.code == "NoSuchBucket":
+            return StoreMissing(f"{said}. Create it, or correct [store] path in the gate file.")
+        if refusal.is_login:
+            return StoreUnwritable(f"{self.where}: {login_remedy(refusal)}")
+        if refusal.is_denied:
+            return StoreUnwritable(
+                f"{said}. Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket there, "
+                "or use credentials that have them."
+            )
+        if refusal.code in FULL or refusal.status == 507:
+            return StoreFull(f"{said}. Free space there.")
+        return StoreError(f"{said}. Correct the bucket's settings or [store] path in the gate file.")
 
 
 class S3Store:
@@ -26,7 +60,7 @@ class S3Store:
 
     def __init__(self, bucket: str, prefix: str = "", limits: Limits | None = None) -> None:
         self.bucket, self.prefix = bucket, prefix
-        self.calls = Calls(f"s3://{bucket}", limits or Limits())
+        self.calls = S3Calls(f"s3://{bucket}", "", limits or LIMITS)
 
     def place(self, key: str) -> str:
         """The object's URL: s3://bucket/prefix/key."""
@@ -59,7 +93,7 @@ class S3Store:
         """Every object below, page by page."""
         top = self._name(checked(prefix)) + "/" if prefix else self._name("")
         found: list[str] = []
-        token: dict[str, str] = {}
+        token: dict[str, Any] = {}
         while True:
             page = self._page(top, token)
             found += [item["Key"][len(self._name("")) :] for item in page.get("Contents", ())]
@@ -96,21 +130,18 @@ class S3Store:
                 "cluster. Use Amazon S3, another server that has conditional writes, or a shared folder."
             )
 
-    def _page(self, top: str, token: dict[str, str]) -> dict[str, Any]:
-        try:
-            return self.calls.make(
-                "list_objects_v2", Bucket=self.bucket, Prefix=top, MaxKeys=PAGE_KEYS, **token
-            )
-        except Refused as error:
-            raise error.explained() from error
+    def _page(self, top: str, token: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self.calls.call(
+            "s3", "list_objects_v2", Bucket=self.bucket, Prefix=top, MaxKeys=PAGE_KEYS, **token
+        )
+        return found
 
     def _read(self, key: str) -> tuple[bytes, str] | None:
-        try:
-            return self.calls.read(self.bucket, self._name(checked(key)))
-        except Refused as error:
-            if error.code == "NoSuchKey":
-                return None
-            raise error.explained() from error
+        return self.calls.answer(
+            "s3:GetObject",
+            lambda: self.calls.read(self.bucket, self._name(checked(key))),
+            lambda refusal: refusal.code == "NoSuchKey",
+        )
 
     def _put_if(self, key: str, data: bytes, **condition: str) -> bool:
         writer = secrets.token_hex(16)
@@ -138,12 +169,16 @@ class S3Store:
 
     def _call(self, call: str, key: str, **arguments: Any) -> dict[str, Any]:
         """Raises Refused if the condition did not hold or there is no such object; StoreError for the rest."""
+
         try:
-            return self.calls.make(call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments)
+            made: dict[str, Any] = self.calls.request(
+                "s3", call, Bucket=self.bucket, Key=self._name(checked(key)), **arguments
+            )
+            return made
         except Refused as error:
             if error.status == CONFLICT or (error.status == NO_OBJECT and error.code != "NoSuchBucket"):
                 raise
-            raise error.explained() from error
+            raise self.calls.explained(error) from error
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key

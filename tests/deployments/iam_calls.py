@@ -9,18 +9,7 @@ from pathlib import Path
 
 import botocore.session
 
-# How a client is called in the code -> botocore's name of the service.
-NAMES = {
-    "sagemaker": "sagemaker",
-    "s3": "s3",
-    "logs": "logs",
-    "ecr": "ecr",
-    "iam": "iam",
-    "ec2": "ec2",
-    "quotas": "service-quotas",
-    "sts": "sts",
-    "kms": "kms",
-}
+SERVICES = ("sagemaker", "s3", "logs", "ecr", "iam", "ec2", "service-quotas", "sts", "kms")
 # Where an operation is granted under another name (Service Authorization Reference, Amazon S3).
 GRANTED_AS = {"s3:ListObjectsV2": "s3:ListBucket", "s3:HeadObject": "s3:GetObject"}
 # AWS STS API reference: "No permissions are required to perform this operation."
@@ -38,21 +27,21 @@ def operations() -> dict[str, dict[str, str]]:
     """boto3's name of a call -> botocore's service -> the operation's name."""
     session = botocore.session.get_session()
     found: dict[str, dict[str, str]] = {}
-    for service in NAMES.values():
+    for service in SERVICES:
         for operation in session.get_service_model(service).operation_names:
             found.setdefault(botocore.xform_name(operation), {})[service] = operation
     return found
 
 
 def _calls(tree: ast.AST, by_default: str) -> Iterator[str]:
-    """`clients.s3.put_object`, `ask(clients.ecr, "describe_images")` and `calls.make("get_object")`."""
+    """`clients.call("s3", "put_object")`, `self._call("put_object")` and `clients.client("s3").get_object`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_call(node.attr):
-            yield from _action(node.attr, _last(node.value), by_default)
-        if isinstance(node, ast.Call):
-            words = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            named = [_last(one) for one in node.args]
-            service = next((name for name in named if name in NAMES), "")
+            yield from _action(node.attr, _client(node.value), by_default)
+        if isinstance(node, ast.Call | ast.Dict):
+            places = node.args if isinstance(node, ast.Call) else node.values
+            words = [one.value for one in places if isinstance(one, ast.Constant)]
+            service = next((word for word in words if word in SERVICES), "")
             for word in words:
                 if isinstance(word, str) and _is_call(word):
                     yield from _action(word, service, by_default)
@@ -64,7 +53,7 @@ def _is_call(word: str) -> bool:
 
 def _action(call: str, client: str, by_default: str) -> Iterator[str]:
     known = operations()[call]
-    service = NAMES.get(client) or by_default
+    service = client if client in SERVICES else by_default
     if service not in known:
         if len(known) > 1:
             raise AssertionError(
@@ -74,8 +63,7 @@ def _action(call: str, client: str, by_default: str) -> Iterator[str]:
     yield f"{service.replace('-', '')}:{known[service]}"
 
 
-def _last(node: ast.AST) -> str:
-    """The last name of an expression: "s3" of `self.clients.s3`, of `s3` and of `_s3()`."""
-    if isinstance(node, ast.Call):
-        return _last(node.func).lstrip("_")
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+def _client(node: ast.AST) -> str:
+    """ "s3" of `self.client("s3")`, "" of all else."""
+    argument = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    return str(argument.value) if isinstance(argument, ast.Constant) else ""

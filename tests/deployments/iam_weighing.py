@@ -35,7 +35,7 @@ def weigh(policies: Iterable[Policy], action: str, arn: str, context: Context) -
 
 
 def simulated(policies: Sequence[Policy]) -> Any:
-    """Clients of somebody to whom these policies are attached: `sts` and `iam` as boto3 has them."""
+    """The clients of somebody to whom these policies are attached."""
 
     def simulate(**asked: Any) -> dict[str, Any]:
         context = {row["ContextKeyName"]: row["ContextKeyValues"] for row in asked["ContextEntries"]}
@@ -53,10 +53,8 @@ def simulated(policies: Sequence[Policy]) -> Any:
         return {"EvaluationResults": rows}
 
     caller = {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ops"}
-    return SimpleNamespace(
-        sts=SimpleNamespace(get_caller_identity=lambda: caller),
-        iam=SimpleNamespace(simulate_principal_policy=simulate),
-    )
+    answers = {"get_caller_identity": lambda: caller, "simulate_principal_policy": simulate}
+    return SimpleNamespace(request=lambda _service, operation, **asked: answers[operation](**asked))
 
 
 def _names(statement: Policy, action: str, arn: str) -> bool:

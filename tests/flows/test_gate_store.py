@@ -14,11 +14,11 @@ from checks.documents.report import load
 from checks.model import Level
 from tasks.gate.outcome import Decision
 from tasks.store import s3
+from tasks.store.aws import Limits
 from tasks.store.history import listed
 from tasks.store.index import Index
 from tasks.store.layout import fleet_key
 from tasks.store.open import open_store
-from tasks.store.s3_client import Limits
 from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate

@@ -73,27 +73,22 @@ class Output:
 
     def _read_objects(self) -> None:
         from tasks.launchers.sagemaker.api import Clients
-        from tasks.launchers.sagemaker.errors import Refused as S3Refused
-        from tasks.launchers.sagemaker.errors import explained
         from tasks.launchers.sagemaker.output import s3_objects
 
         if not isinstance(self._clients, Clients):
-            self._clients = Clients(self._options.region, attempts=1)
+            self._clients = Clients(self._options.region)
         prefix = reports_prefix(self._name, self._options)
-        try:
-            found = {item.path.partition("/")[2]: item for item in s3_objects.listed(self._clients, prefix)}
-            new = {
-                path: item for path, item in found.items()
-                if plain(path) and item.size <= OBJECT_BYTES and self._etags.get(path) != item.etag
-            }  # fmt: skip
-            read = s3_objects.read_all(self._clients, prefix, new.values(), OBJECT_BYTES)
-            for path, (item, data) in zip(new, read, strict=True):
-                if isinstance(data, str):
-                    raise LaunchError(data)
-                self._write(path, data, item.at.isoformat())
-                self._etags[path] = item.etag
-        except S3Refused as refusal:
-            raise explained(refusal) from refusal
+        found = {item.path.partition("/")[2]: item for item in s3_objects.listed(self._clients, prefix)}
+        new = {
+            path: item for path, item in found.items()
+            if plain(path) and item.size <= OBJECT_BYTES and self._etags.get(path) != item.etag
+        }  # fmt: skip
+        read = s3_objects.read_all(self._clients, prefix, new.values(), OBJECT_BYTES)
+        for path, (item, data) in zip(new, read, strict=True):
+            if isinstance(data, str):
+                raise LaunchError(data)
+            self._write(path, data, item.at.isoformat())
+            self._etags[path] = item.etag
 
     def _write(self, path: str, data: bytes, at: str) -> None:
         target = self.folder / path

@@ -106,7 +106,7 @@ def _told(job: JobSpec, options: SageMakerOptions, where: Places) -> tuple[str, 
         case Work.CHECK:
             return ("check", *bundle, *(("--keep",) if keeps(job, options) else ()))
         case Work.CONFIRM:
-            pooled = ("--pooled",) if options.strength is Placement.POOLED else ()
+            pooled = ("--pooled",) if options.placement is Placement.POOLED else ()
             return ("gate", *bundle, "--confirm", locations.PASS, *pooled, *_observe(job))
         case Work.GATE:
             ask = ("--ask-s", f"{job.ask_s:g}", "--answers", where.answers) if job.ask_s else ()
@@ -151,8 +151,8 @@ def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
 
 
 def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool, str], ...]:
-    pooled = options.strength is Placement.POOLED
-    in_job = options.strength is Placement.IN_JOB
+    pooled = options.placement is Placement.POOLED
+    in_job = options.placement is Placement.IN_JOB
     return (
         (not job.instance_type, "no instance type is declared. Set [cluster.declared] instance_type."),
         (
@@ -181,12 +181,12 @@ def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool
             'Spot machines are not kept in a warm pool. Leave spot out, or set placement = "in_job".',
         ),
         (
-            options.strength is Placement.PINNED and not options.ultraservers,
+            options.placement is Placement.PINNED and not options.ultraservers,
             "placement pinned needs ultraservers: training jobs can be placed on nothing else. Name them, or say in_job.",
         ),
         (
-            bool(options.ultraservers) and options.strength in (Placement.POOLED, Placement.NONE),
-            f'ultraservers cannot be used with placement {options.strength.value}. Set placement = "pinned" or "in_job".',
+            bool(options.ultraservers) and options.placement in (Placement.POOLED, Placement.NONE),
+            f'ultraservers cannot be used with placement {options.placement.value}. Set placement = "pinned" or "in_job".',
         ),
         (
             bool(options.subnets) != bool(options.security_group_ids),

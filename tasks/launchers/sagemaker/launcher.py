@@ -24,20 +24,21 @@ from tasks.launchers.base import (
 from tasks.launchers.interruption import uninterruptible
 from tasks.launchers.sagemaker import job_states, warm_pool
 from tasks.launchers.sagemaker import submit as ending
-from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, Limits, describe, names_of
-from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.api import JOB_NAME, Clients, Described, describe, names_of
 from tasks.launchers.sagemaker.job_states import trouble_of
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.output import logs
 from tasks.launchers.sagemaker.output.fetch import Output, SeenOutput
-from tasks.launchers.sagemaker.request.locations import bucket_of, key_of, places_of
+from tasks.launchers.sagemaker.request.locations import object_of, places_of
 from tasks.launchers.sagemaker.submit import remove_key, submit
+from tasks.store.aws import Limits
 
 __all__ = ["Options", "SageMakerLauncher", "launcher"]
 
 Options = SageMakerOptions
 ANSWER_S = 20.0  # one look at a job; what did not come by then is asked again at the next
 SILENCE_S = 300.0
+PREFLIGHT = Limits(read_s=10.0, deadline_s=5.0)
 
 
 def launcher(options: SageMakerOptions, root: Path) -> SageMakerLauncher:
@@ -56,12 +57,12 @@ class SageMakerLauncher:
 
     def __init__(self, options: SageMakerOptions, limits: Limits | None = None) -> None:
         self.options = options
-        self.placement = options.strength
+        self.placement = options.placement
         self.offers = options.offers
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.keeps_s = float(options.keep_alive_s) if self.placement is Placement.POOLED else None
-        self.clients = Clients(options.region, limits, attempts=1)
+        self.clients = Clients(options.region, limits)
         self._outputs: dict[str, Output] = {}
         self._ended: set[str] = set()
         self._unseen: dict[str, bool] = {}
@@ -115,7 +116,7 @@ class SageMakerLauncher:
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         from tasks.launchers.sagemaker.preflight import look
 
-        return look(plans, self.options, Clients(self.options.region))
+        return look(plans, self.options, Clients(self.options.region, PREFLIGHT))
 
     def hold(self, name: str) -> Hold:
         return warm_pool.hold(self.clients, name)
@@ -168,13 +169,7 @@ class SageMakerLauncher:
         return self._outputs.setdefault(name, Output(self.clients, places_of(self.options, name)))
 
     def _put(self, url: str, data: bytes) -> None:
-        try:
-            self.clients.tried(
-                "s3:PutObject",
-                lambda: self.clients.s3.put_object(Bucket=bucket_of(url), Key=key_of(url), Body=data),
-            )
-        except Refused as refusal:
-            raise explained(refusal) from refusal
+        self.clients.call("s3", "put_object", **object_of(url), Body=data)
 
 
 def _with_ends(status: JobStatus) -> JobStatus:

@@ -9,21 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from checks.documents.decode import nearest
 from checks.value_types import Range, Text
-from tasks.launchers.base import LaunchRejected, Placement
+from tasks.launchers.base import Placement
 
 # "KeepAlivePeriodInSeconds": the documentation allows 3600 s, the API's model 21600.
 KEEP_ALIVE_S = 3600
-
-
-class PlacementOption(StrEnum):
-    """How the training job gets the machines that were checked, strongest first."""
-
-    IN_JOB = "in_job"
-    POOLED = "pooled"
-    PINNED = "pinned"
-    NONE = "none"
 
 
 class Code(StrEnum):
@@ -51,7 +41,7 @@ class SageMakerOptions:
     image: Annotated[str, Text(r"\S+", 255)]
     role_arn: Annotated[str, Text(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+", 2048)]
     prefix: Annotated[str, Text(r"s3://[a-z0-9][a-z0-9.-]+(/\S*)?", 900)]
-    placement: PlacementOption = PlacementOption.POOLED
+    placement: Placement = Placement.POOLED
     code: Code = Code.AUTO
     volume_gb: Annotated[int, Range(1, 16384)] = 100
     keep_alive_s: Annotated[int, Range(0, KEEP_ALIVE_S)] = KEEP_ALIVE_S
@@ -73,18 +63,6 @@ class SageMakerOptions:
     tags: tuple[str, ...] = ()
     python: str = ""
 
-    def __post_init__(self) -> None:
-        """Raise LaunchRejected for values that are none of the choices, and for contradictions."""
-        _one_of("placement", self.placement, tuple(kind.value for kind in PlacementOption))
-        _one_of("code", self.code, tuple(kind.value for kind in Code))
-
-    @property
-    def strength(self) -> Placement:
-        """The placement in the terms of all launchers."""
-        return Placement(
-            self.placement.value if isinstance(self.placement, PlacementOption) else self.placement
-        )
-
     @property
     def offers(self) -> dict[Placement, float]:
         """The placements that these options allow, with the seconds for which a pool is kept: none for Spot ("Considerations"
@@ -94,9 +72,3 @@ class SageMakerOptions:
         pinned = {Placement.PINNED: 0.0} if self.ultraservers else {}
         anywhere = {} if self.ultraservers else {Placement.NONE: 0.0}
         return {Placement.IN_JOB: 0.0, **kept, **pinned, **anywhere}
-
-
-def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        near = nearest(value, choices) or choices[0]
-        raise LaunchRejected(f"{key} {value!r:.80} is none of {', '.join(choices)}. Did you mean {near!r}?")

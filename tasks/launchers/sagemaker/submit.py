@@ -23,11 +23,12 @@ from tasks.launchers.base import (
 )
 from tasks.launchers.sagemaker import warm_pool
 from tasks.launchers.sagemaker.api import Clients, Described, describe, describe_new
-from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.launchers.sagemaker.errors import explained
 from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
 from tasks.launchers.sagemaker.request.difference import differences, differences_text
-from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of
+from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of, object_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
+from tasks.store.aws import Refused
 
 # Two jobs of one name must agree on these: the machines, what runs on them, and where its output goes.
 SAME = (
@@ -108,14 +109,17 @@ def adopted(found: Described, call: ApiCall) -> JobHandle:
 
 def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[JobHandle, Described]:
     def create() -> Described:
-        clients.sagemaker.create_training_job(**call.body)
+        clients.client("sagemaker").create_training_job(**call.body)
         return {}
 
+    def created() -> Described | None:
+        """A lost answer is asked about by name before anything is sent again."""
+        with suppress(LaunchError):
+            return describe(clients, call.name, 5.0)
+        return None
+
     try:
-        # A lost answer is asked about by name before anything is sent again.
-        found = clients.tried(
-            "sagemaker:CreateTrainingJob", create, lambda: describe(clients, call.name, 5.0)
-        )
+        found = clients.tried("sagemaker:CreateTrainingJob", create, created)
     except EngineUnavailable:
         unseen.setdefault(call.name, False)
         raise
@@ -133,14 +137,11 @@ def _create(clients: Clients, call: ApiCall, unseen: dict[str, bool]) -> tuple[J
 
 def _upload(clients: Clients, name: str, url: str, data: bytes) -> Described | None:
     """Write one input; the job, where it exists by now and has other bytes there: those are never overwritten."""
-    try:
-        if _put(clients, url, data, IfNoneMatch="*") or _get(clients, url) == data:
-            return None
-        found = describe(clients, name)
-        if found is None:  # left by a submit that died before its job began
-            _put(clients, url, data)
-    except Refused as refusal:
-        raise explained(refusal) from refusal
+    if _put(clients, url, data, IfNoneMatch="*") or _get(clients, url) == data:
+        return None
+    found = describe(clients, name)
+    if found is None:  # left by a submit that died before its job began
+        _put(clients, url, data)
     return found
 
 
@@ -151,40 +152,26 @@ def _leave_key(clients: Clients, call: ApiCall) -> None:
     objects" (Amazon S3 User Guide, "Setting default server-side encryption behavior").
     """
     for inputs in _channel(call.body):
-        try:
-            _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*")
-        except Refused as refusal:
-            raise explained(refusal) from refusal
+        _put(clients, key_in(str(inputs)), secret_key.make(), IfNoneMatch="*")
 
 
 def remove_key(clients: Clients, inputs: str) -> None:
     """Delete the key after the job's end. It is useless by then, so a missing permission to delete it is no error."""
-    url = key_in(inputs)
-    with suppress(Refused, LaunchError):
-        clients.tried(
-            "s3:DeleteObject", lambda: clients.s3.delete_object(Bucket=bucket_of(url), Key=key_of(url))
-        )
+    with suppress(LaunchError):
+        clients.call("s3", "delete_object", **object_of(key_in(inputs)))
 
 
-def _put(clients: Clients, url: str, data: bytes, **condition: str) -> bool:
-    """Write the object; returns whether the condition held. Raises Refused, EngineUnavailable."""
-    try:
-        clients.tried(
-            "s3:PutObject",
-            lambda: clients.s3.put_object(Bucket=bucket_of(url), Key=key_of(url), Body=data, **condition),
-        )
-    except Refused as refusal:
-        if refusal.status == 412:
-            return False
-        raise
-    return True
+def _put(clients: Clients, url: str, data: bytes, **condition: Any) -> bool:
+    """Write the object; returns whether the condition held. Raises LaunchError."""
+    answer = clients.call(
+        "s3", "put_object", lambda refusal: refusal.status == 412, **object_of(url), Body=data, **condition
+    )
+    return answer is not None
 
 
-def _get(clients: Clients, url: str) -> bytes:
-    def whole() -> bytes:
-        return bytes(clients.s3.get_object(Bucket=bucket_of(url), Key=key_of(url))["Body"].read())
-
-    return clients.tried("s3:GetObject", whole)
+def _get(clients: Clients, url: str) -> bytes | None:
+    found = clients.answer("s3:GetObject", lambda: clients.read(bucket_of(url), key_of(url)))
+    return found and found[0]
 
 
 def _channel(body: Mapping[str, Any]) -> list[object]:
@@ -227,14 +214,13 @@ def cancel(
 
 
 def _stop(clients: Clients, name: str) -> None:
-    try:
-        clients.tried(
-            "sagemaker:StopTrainingJob", lambda: clients.sagemaker.stop_training_job(TrainingJobName=name)
-        )
-    except Refused as refusal:
-        # "The request was rejected because the training job is in status ...": it ended meanwhile.
-        if not refusal.missing and refusal.code != "ValidationException":
-            raise explained(refusal) from refusal
+    # "The request was rejected because the training job is in status ...": it ended meanwhile.
+    clients.call(
+        "sagemaker",
+        "stop_training_job",
+        lambda refusal: refusal.is_missing or refusal.code == "ValidationException",
+        TrainingJobName=name,
+    )
 
 
 def _wait(clients: Clients, name: str, poll_s: float, within_s: float) -> Described | None:

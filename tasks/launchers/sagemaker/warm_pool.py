@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from tasks.launchers.base import COMING_S, EngineUnavailable, Hold, Keeping, LaunchError, LaunchRejected
 from tasks.launchers.sagemaker.api import Clients, Described, describe
-from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.job_states import keeps, state_of, trained
+from tasks.store.aws import Refused
 
 TABLE: Mapping[str, Keeping] = {
     "InUse": Keeping.COMING,  # by this very job, which is ending
@@ -101,15 +101,17 @@ def _released(clients: Clients, name: str, poll_s: float, within_s: float) -> st
 
 def _let_go(clients: Clients, name: str) -> str:
     """Ask SageMaker to release the pool; returns why it does not, "" if it does."""
-    try:
-        clients.tried(
-            "sagemaker:UpdateTrainingJob",
-            lambda: clients.sagemaker.update_training_job(
-                TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": 0}
-            ),
-        )
-    except Refused as refusal:
-        if refusal.missing or refusal.code in ("ValidationException", "ResourceInUse"):
-            return f"{refusal}."  # not yet Available, or no more: the next look says which
-        raise explained(refusal) from refusal
-    return ""
+    reasons: list[str] = []
+
+    def is_not_yet(refusal: Refused) -> bool:
+        reasons.append(f"{refusal}.")  # not yet Available, or no more: the next look says which
+        return refusal.is_missing or refusal.code in ("ValidationException", "ResourceInUse")
+
+    clients.call(
+        "sagemaker",
+        "update_training_job",
+        is_not_yet,
+        TrainingJobName=name,
+        ResourceConfig={"KeepAlivePeriodInSeconds": 0},
+    )
+    return "".join(reasons)

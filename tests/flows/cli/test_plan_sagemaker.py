@@ -50,7 +50,7 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         (CPU, '"us-east-1"', '"virginia"', "options.region: 'virginia' is not of the form"),
         (CPU, '"s3://prelaunch', '"prelaunch', "options.prefix: .* is not of the form s3://"),
         (CPU, "max_attempts = 1", "request = { RoleArn = 'x' }", r"training\.request\.RoleArn is the gate's own"),
-        (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", "Rolle: there is no such key"),
+        (CPU, "max_attempts = 1", "request = { Rolle = 'x' }", 'Unknown parameter in input: "Rolle"'),
         (CPU, "max_attempts = 1", 'model_trainer = "a:b"', "training: give either command or model_trainer"),
         (P5, "p5.48xlarge", "p6-b300.48xlarge.", "is not a known instance type"),
     ],

@@ -14,7 +14,6 @@ from tasks.gate_file.request import GateRequest
 from tasks.launchers.base import LaunchRejected, Placement
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
 from tasks.launchers.registry import KERNEL_LOG, LAUNCHERS, kernel_log_of, launcher_for
-from tasks.launchers.sagemaker.options import PlacementOption
 
 ROOT = Path(__file__).resolve().parents[3]
 GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
@@ -62,8 +61,7 @@ def test_a_back_end_is_imported_when_it_is_asked_for() -> None:
 def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
     """Its containers are unprivileged; the local launcher's nodes are processes of this host."""
     assert all(
-        kernel_log_of("sagemaker", Placement(placed.value)) is KernelLog.WITHHELD
-        for placed in PlacementOption
+        kernel_log_of("sagemaker", Placement(placed.value)) is KernelLog.WITHHELD for placed in Placement
     )
     assert kernel_log_of("slurm", Placement.PINNED) is KernelLog.WITHHELD
     assert kernel_log_of("slurm", Placement.IN_JOB) is KernelLog.WITHHELD

@@ -39,7 +39,7 @@ def of_sagemaker(folder: Path, patch: pytest.MonkeyPatch, error: Exception) -> J
 
     patch.setattr("tasks.launchers.sagemaker.launcher.ANSWER_S", 0.1)
     with stubbed() as made:
-        patch.setattr(made.launcher.clients.sagemaker, "describe_training_job", describe)
+        patch.setattr(made.launcher.clients.client("sagemaker"), "describe_training_job", describe)
         return made.launcher.state(JOB)
 
 

@@ -10,10 +10,10 @@ import boto3
 import pytest
 
 from tasks.store import s3
+from tasks.store.aws import Limits
 from tasks.store.base import BadAddress, StoreError, StoreMissing, StoreUnreachable, StoreUnwritable
 from tasks.store.open import absolute, open_store
 from tasks.store.s3 import S3Store
-from tasks.store.s3_client import Limits
 from tests.tasks.store.servers import BUCKET, SECRET, Flaky, environment, flaky, moto
 
 

@@ -22,10 +22,9 @@ from tasks.launchers.attempts import Written, plain, safe
 from tasks.launchers.base import EngineUnavailable, LaunchError
 from tasks.launchers.report_lines import reports_of
 from tasks.launchers.sagemaker.api import Clients, Described, hosts_of
-from tasks.launchers.sagemaker.errors import Refused, explained
 from tasks.launchers.sagemaker.output import logs, s3_objects
 from tasks.launchers.sagemaker.output.s3_objects import Listed
-from tasks.launchers.sagemaker.request.locations import Places, bucket_of, key_of
+from tasks.launchers.sagemaker.request.locations import Places, object_of
 
 FILE_BYTES = 8 << 20
 ALL_BYTES = 256 << 20
@@ -85,12 +84,8 @@ class ChannelFiles:
 
 def written(clients: Clients, places: Places) -> Mapping[str, Listed]:
     """What the agents copied so far: <attempt>/... -> the object. Raises LaunchError."""
-    try:
-        found = s3_objects.listed(clients, places.reports)
-    except Refused as refusal:
-        raise explained(refusal) from refusal
     kept = {}
-    for item in found:
+    for item in s3_objects.listed(clients, places.reports):
         gate, _, path = item.path.partition("/")
         if gate and plain(path) and item.size <= OBJECT_BYTES:
             kept[path] = item
@@ -121,8 +116,6 @@ def others(
         except EngineUnavailable as error:
             silent = str(error)  # the next one in S3 would wait as long for nothing
             brought.problems.append(f"{channel}: {error}")
-        except Refused as refusal:
-            brought.problems.append(f"{channel}: {explained(refusal)}")
         except (LaunchError, Broken, OSError) as error:
             brought.problems.append(f"{channel}: {error}")
         yield brought
@@ -147,7 +140,7 @@ def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
     if found[0].size > ARCHIVE_BYTES:
         raise Broken(f"it has {found[0].size >> 20} MiB and is not looked through")
     with tempfile.TemporaryFile() as file:
-        clients.tried(
+        clients.answer(
             "s3:GetObject", lambda: _download(clients, f"{prefix}/output.tar.gz", found[0].etag, file)
         )
         file.seek(0)
@@ -159,7 +152,7 @@ def _download(clients: Clients, url: str, etag: str, file: IO[bytes]) -> None:
     """Download that version of the object completely to the beginning of the file."""
     file.seek(0)
     file.truncate()
-    answer = clients.s3.get_object(Bucket=bucket_of(url), Key=key_of(url), IfMatch=etag)
+    answer = clients.client("s3").get_object(**object_of(url), IfMatch=etag)
     for chunk in answer["Body"].iter_chunks(CHUNK_BYTES):
         file.write(chunk)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.launchers.report_lines import MARK
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.errors import Refused, explained
+from tasks.store.aws import Refused
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 STREAMS = 50  # the most that DescribeLogStreams gives at once (CloudWatch Logs API Reference)
@@ -36,34 +36,20 @@ def tail(clients: Clients, job: str, host: str, last_bytes: int) -> str:
 
 def newest(clients: Clients, job: str, host: str) -> Stream | None:
     """The stream of the host's last start; None if it never printed anything. Raises LaunchError."""
-    try:
-        return _newest_stream(clients, job, host)
-    except Refused as refusal:
-        if refusal.missing:
-            return None
-        raise explained(refusal) from refusal
-
-
-def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = "") -> str:
-    """The stream's end, leaving out lines that begin with `without`. Raises LaunchError."""
-    try:
-        return _tail(clients, stream.name, last_bytes, without)
-    except Refused as refusal:
-        if refusal.missing:
-            return ""
-        raise explained(refusal) from refusal
-
-
-def _newest_stream(clients: Clients, job: str, host: str) -> Stream | None:
     found: dict[int, str] = {}
-    token: dict[str, str] = {}
+    token: dict[str, Any] = {}
     for _ in range(PAGES):
-        page: dict[str, Any] = clients.tried(
-            "logs:DescribeLogStreams",
-            lambda token=token: clients.logs.describe_log_streams(  # type: ignore[misc]
-                logGroupName=GROUP, logStreamNamePrefix=f"{job}/{host}-", limit=STREAMS, **token
-            ),
+        page = clients.call(
+            "logs",
+            "describe_log_streams",
+            _is_missing,
+            logGroupName=GROUP,
+            logStreamNamePrefix=f"{job}/{host}-",
+            limit=STREAMS,
+            **token,
         )
+        if page is None:
+            return None
         for stream in page.get("logStreams", ()):
             name = str(stream["logStreamName"])
             epoch = re.fullmatch(r"\d+", name[len(f"{job}/{host}-") :])
@@ -75,17 +61,25 @@ def _newest_stream(clients: Clients, job: str, host: str) -> Stream | None:
     return Stream(found[max(found)], _time(max(found))) if found else None
 
 
-def _tail(clients: Clients, stream: str, last_bytes: int, without: str) -> str:
-    """Page by page from the end: GetLogEvents gives the same token again where nothing is left."""
+def text_of(clients: Clients, stream: Stream, last_bytes: int, without: str = "") -> str:
+    """The stream's end, leaving out lines that begin with `without`. Raises LaunchError.
+
+    It is read page by page from the end: GetLogEvents gives the same token again where nothing is left.
+    """
     text = ""
-    token: dict[str, str] = {}
+    token: dict[str, Any] = {}
     for _ in range(PAGES):
-        page: dict[str, Any] = clients.tried(
-            "logs:GetLogEvents",
-            lambda token=token: clients.logs.get_log_events(  # type: ignore[misc]
-                logGroupName=GROUP, logStreamName=stream, startFromHead=False, **token
-            ),
+        page = clients.call(
+            "logs",
+            "get_log_events",
+            _is_missing,
+            logGroupName=GROUP,
+            logStreamName=stream.name,
+            startFromHead=False,
+            **token,
         )
+        if page is None:
+            return ""
         lines = [str(event.get("message", "")) for event in page.get("events", ())]
         text = "".join(f"{line}\n" for line in lines if not (without and line.startswith(without))) + text
         following = page.get("nextBackwardToken")
@@ -93,6 +87,10 @@ def _tail(clients: Clients, stream: str, last_bytes: int, without: str) -> str:
             break
         token = {"nextToken": following}
     return text.encode()[-last_bytes:].decode("utf-8", "replace") if last_bytes > 0 else ""
+
+
+def _is_missing(refusal: Refused) -> bool:
+    return refusal.is_missing
 
 
 def _time(epoch: int) -> datetime:

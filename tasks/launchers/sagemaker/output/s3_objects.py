@@ -30,7 +30,7 @@ class Listed:
 def listed(clients: Clients, prefix: str) -> tuple[Listed, ...]:
     """What lies below the prefix, by ListObjectsV2. Raises LaunchError."""
     top, found = f"{key_of(prefix).strip('/')}/", []
-    token: dict[str, str] = {}
+    token: dict[str, Any] = {}
     while True:
         page = _page(clients, prefix, top, token)
         found += [_item(item, top) for item in page.get("Contents", ())]
@@ -48,12 +48,11 @@ def read(clients: Clients, prefix: str, wanted: Listed, most: int) -> tuple[List
     bucket, top = bucket_of(prefix), f"{key_of(prefix).strip('/')}/"
 
     def whole() -> tuple[bytes, str]:
-        answer = clients.s3.get_object(Bucket=bucket, Key=top + wanted.path)
-        return bytes(answer["Body"].read(wanted.size + 1)), str(answer["ETag"])
+        return clients.read(bucket, top + wanted.path, wanted.size + 1)
 
     data = b""
     for _ in range(TIMES):
-        data, etag = clients.tried("s3:GetObject", whole)
+        data, etag = clients.answer("s3:GetObject", whole) or (b"", "")
         if len(data) == wanted.size and etag == wanted.etag:
             return wanted, data
         if etag == wanted.etag:
@@ -93,10 +92,9 @@ def read_all(
         yield from pool.map(one, wanted)
 
 
-def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, str]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = clients.tried(
-        "s3:ListBucket",
-        lambda: clients.s3.list_objects_v2(Bucket=bucket_of(prefix), Prefix=start, **token),
+def _page(clients: Clients, prefix: str, start: str, token: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = clients.call(
+        "s3", "list_objects_v2", Bucket=bucket_of(prefix), Prefix=start, **token
     )
     return found
 

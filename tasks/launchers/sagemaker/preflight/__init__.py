@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tasks.launchers.base import Plan, PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.model_trainer.driver_notes import warnings
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs, trust
 from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
-from tasks.launchers.sagemaker.preflight.probe import Clients, Probe, look_at, ok
+from tasks.launchers.sagemaker.preflight.probe import Probe, look_at, ok
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
@@ -27,11 +28,11 @@ PROBES = (
     Probe("role passable", passable),
     Probe("permission to start jobs", starts_jobs),
     Probe("permissions of the role", inside),
-    Probe("security groups", groups, lambda asked: bool(asked.networks) or asked.efa),
-    Probe("subnets", subnets, lambda asked: bool(asked.networks)),
-    Probe("route to S3", ways, lambda asked: bool(asked.networks)),
+    Probe("security groups", groups, lambda asked: bool(asked.options.subnets) or asked.efa),
+    Probe("subnets", subnets, lambda asked: bool(asked.options.subnets)),
+    Probe("route to S3", ways, lambda asked: bool(asked.options.subnets)),
     Probe("quota", quotas),
-    Probe("training plan", plan, lambda asked: bool(asked.plan)),
+    Probe("training plan", plan, lambda asked: bool(asked.options.training_plan_arn)),
     Probe("warm pool", pools, lambda asked: asked.pooled),
     Probe("KMS key", keys, lambda asked: bool(asked.keys)),
 )

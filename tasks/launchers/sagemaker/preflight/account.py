@@ -13,19 +13,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checks.documents.decode import nearest
-from tasks.launchers.base import PreflightCheck
+from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight.network import described
-from tasks.launchers.sagemaker.preflight.probe import (
-    CREDENTIALS,
-    Clients,
-    NotVisible,
-    ask,
-    ok,
-    silent,
-    unseen,
-    wrong,
-)
-from tasks.launchers.sagemaker.preflight.requirements import Fleet, Requirements
+from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
+from tasks.store.aws import Refused
 
 QUOTA = "quota"
 # Names as Service Quotas lists them for the service "sagemaker".
@@ -45,7 +38,6 @@ SIZE, SIZE_SPOT, TIME = (
 )
 CODES = {EVERY: "L-00C91CB5", SIZE: "L-622CFD70", TIME: "L-33A961FD"}
 PAGE = 100
-MOST_PAGES = 60
 TYPE, PLAN = "instance type", "training plan"
 # "Reserve training plans for your training jobs": SageMaker begins to end the jobs 30 minutes before the capacity does.
 ENDING = timedelta(minutes=30)
@@ -54,28 +46,17 @@ ENDING = timedelta(minutes=30)
 def credentials(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Valid, and of the account whose role the jobs run under: no role is passed from another account (IAM, PassRole)."""
     try:
-        caller = ask(_sts(clients), "get_caller_identity")
-    except NotVisible as error:
-        if not error.no_login:
+        caller = clients.request("sts", "get_caller_identity")
+    except Refused as error:
+        if not error.is_login:
             raise
         remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
-        return (wrong(CREDENTIALS, f"there are none that AWS accepts: {error.said}", remedy),)
+        return (wrong(CREDENTIALS, f"there are none that AWS accepts: {error.message}", remedy),)
     account = str(caller["Account"])
-    strange = [role for role in asked.roles if role.account and role.account != account]
-    if strange:
-        said = f"they are of account {account}, and the role {strange[0].name} is of {strange[0].account}"
+    if asked.account != account:
+        said = f"they are of account {account}, and the role {asked.role} is of {asked.account}"
         return (wrong(CREDENTIALS, said, "Use credentials of the role's account, or a role of this one."),)
     return (ok(CREDENTIALS, f"account {account}, {caller['Arn']}"),)
-
-
-def _sts(clients: Clients) -> Any:
-    """A profile that is not there shows when the client is made."""
-    from botocore.exceptions import BotoCoreError
-
-    try:
-        return clients.sts
-    except BotoCoreError as error:
-        raise silent("sts:GetCallerIdentity", error) from error
 
 
 @dataclass(frozen=True)
@@ -111,33 +92,27 @@ def quotas(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 def wanted_of(asked: Requirements) -> tuple[Wanted, ...]:
     """The quotas that count. A warm pool is counted by its own quota, and a pool cannot be spot. Pure."""
-    wanted = []
-    for fleet in asked.fleets:
-        wanted.append(
-            Wanted((SPOT if fleet.spot else TRAINING).format(fleet.kind), fleet.nodes, reserved=True)
-        )
-        if fleet.pooled:
-            wanted.append(Wanted(POOL.format(fleet.kind), fleet.nodes, instead='placement = "in_job"'))
-    spot = any(fleet.spot for fleet in asked.fleets)
-    every = sum(fleet.nodes for fleet in asked.fleets)
-    wanted.append(Wanted(EVERY_SPOT if spot else EVERY, every, reserved=True))
-    wanted.append(Wanted(SIZE_SPOT if spot else SIZE, asked.nodes, reserved=True))
+    spot, nodes, pool = asked.options.spot, asked.nodes, 'placement = "in_job"'
     shorter = "a max_runtime_minutes of at most {} (in_job, the checks and the time to answer count as well)"
-    wanted.append(Wanted(TIME, asked.run_s, " s", instead=shorter))
-    return tuple(wanted)
+    return (
+        Wanted((SPOT if spot else TRAINING).format(asked.kind), nodes, reserved=True),
+        *((Wanted(POOL.format(asked.kind), nodes, instead=pool),) if asked.pooled else ()),
+        Wanted(EVERY_SPOT if spot else EVERY, nodes, reserved=True),
+        Wanted(SIZE_SPOT if spot else SIZE, nodes, reserved=True),
+        Wanted(TIME, asked.run_s, " s", instead=shorter),
+    )
 
 
 def _listed(clients: Clients, call: str, wanted: tuple[Wanted, ...]) -> list[Mapping[str, Any]]:
     """The rows up to the page on which the last wanted quota is."""
     found: list[Mapping[str, Any]] = []
-    token: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = ask(clients.quotas, call, ServiceCode="sagemaker", MaxResults=PAGE, **token)
+    token: dict[str, Any] = {}
+    while True:
+        page = clients.request("service-quotas", call, ServiceCode="sagemaker", MaxResults=PAGE, **token)
         found += page["Quotas"]
         if all(one.found_in(found) for one in wanted) or not page.get("NextToken"):
             return found
         token = {"NextToken": page["NextToken"]}
-    raise NotVisible("servicequotas:ListServiceQuotas", "", f"more than {MOST_PAGES} pages")
 
 
 def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) -> PreflightCheck:
@@ -159,31 +134,41 @@ def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) 
         return wrong(
             QUOTA, f"{said}: the machines would not be kept, and the training would get others", remedy
         )
-    if asked.plan and wanted.reserved:
+    if asked.options.training_plan_arn and wanted.reserved:
         return unseen(QUOTA, f"{said}; whether it counts for a training plan is not known", remedy)
     return wrong(QUOTA, said, remedy)
 
 
 def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A line for each type: botocore's own list of those that train (TrainingInstanceType), and EC2's of those in the region."""
-    known = tuple(clients.sagemaker.meta.service_model.shape_for("TrainingInstanceType").enum)
-    return tuple(_type(fleet, known, asked, clients) for fleet in asked.fleets)
+    """The type, by botocore's own list of those that train (TrainingInstanceType), and by EC2's of those in the region."""
+    kind = asked.kind.removeprefix("ml.")
+    known = tuple(clients.client("sagemaker").meta.service_model.shape_for("TrainingInstanceType").enum)
+    if asked.kind not in known:
+        near = nearest(asked.kind, known)
+        remedy = (
+            f"Did you mean {near}? A newer type needs a newer boto3."
+            if near
+            else "Update boto3, or correct it."
+        )
+        return (wrong(TYPE, f"{asked.kind} is no type for training that boto3 knows", remedy),)
+    if not asked.options.training_plan_arn and not _is_offered(kind, clients):
+        said = f"EC2 lists no {kind} in {asked.region}: if SageMaker has none there either, no wait for capacity ends"
+        return (unseen(TYPE, said, "Choose a region that has this type, or another type."),)
+    return (ok(TYPE, f"{asked.nodes} x {asked.kind}"),)
 
 
 def plan(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the training plan is active or soon will be, is large enough, has these machines in a zone of the subnets, and lasts."""
-    name = asked.plan.rpartition("/")[2]
+    name = asked.options.training_plan_arn.rpartition("/")[2]
     try:
-        found = ask(clients.sagemaker, "describe_training_plan", TrainingPlanName=name)
-    except NotVisible as error:
-        if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
-            return (
-                wrong(
-                    PLAN, f"there is no training plan {name}", "Correct training_plan_arn in the gate file."
-                ),
-            )
-        raise
-    zones = {one["AvailabilityZone"] for net in asked.networks for one in described(net, clients)}
+        found = clients.request("sagemaker", "describe_training_plan", TrainingPlanName=name)
+    except Refused as error:
+        if not error.is_missing:
+            raise
+        return (
+            wrong(PLAN, f"there is no training plan {name}", "Correct training_plan_arn in the gate file."),
+        )
+    zones = {one["AvailabilityZone"] for one in described(asked, clients)} if asked.options.subnets else set()
     faults = tuple(fault for fault in faults_of(found, asked, zones, datetime.now(UTC)))
     if faults:
         return tuple(wrong(PLAN, f"{name}: {said}", remedy) for said, remedy in faults)
@@ -204,9 +189,10 @@ def faults_of(
         yield f"it is {status}: {found.get('StatusMessage', '')}".rstrip(": "), "Name a plan that is Active."
         return
     starts, ends = found.get("StartTime"), found.get("EndTime")
-    if status == "Scheduled" and starts and starts > now + timedelta(seconds=asked.start_s):
+    waits = asked.options.start_minutes
+    if status == "Scheduled" and starts and starts > now + timedelta(minutes=waits):
         yield (
-            f"it starts {starts:%Y-%m-%d %H:%M} UTC, and the gate waits {asked.start_s / 60:g} minutes",
+            f"it starts {starts:%Y-%m-%d %H:%M} UTC, and the gate waits {waits:g} minutes",
             "Run the gate later, or raise start_minutes.",
         )
     if ends and ends - ENDING < max(now, starts or now) + timedelta(seconds=asked.check_s):
@@ -220,9 +206,8 @@ def faults_of(
 def _machines(found: Mapping[str, Any], asked: Requirements, zones: set[str]) -> Iterator[tuple[str, str]]:
     reserved = found.get("ReservedCapacitySummaries", ())
     kinds = {one["InstanceType"] for one in reserved}
-    for fleet in asked.fleets:
-        if kinds and fleet.kind not in kinds:
-            yield f"it reserves {', '.join(sorted(kinds))}, not {fleet.kind}", "Name a plan of this type."
+    if kinds and asked.kind not in kinds:
+        yield f"it reserves {', '.join(sorted(kinds))}, not {asked.kind}", "Name a plan of this type."
     free = found.get("AvailableInstanceCount")
     if found["Status"] == "Active" and free is not None and free < asked.nodes:
         yield (
@@ -237,25 +222,11 @@ def _machines(found: Mapping[str, Any], asked: Requirements, zones: set[str]) ->
         )
 
 
-def _type(fleet: Fleet, known: tuple[str, ...], asked: Requirements, clients: Clients) -> PreflightCheck:
-    kind = fleet.kind.removeprefix("ml.")
-    if fleet.kind in known and not asked.plan and not _is_offered(kind, clients):
-        said = f"EC2 lists no {kind} in {asked.region}: if SageMaker has none there either, no wait for capacity ends"
-        return unseen(TYPE, said, "Choose a region that has this type, or another type.")
-    if fleet.kind in known:
-        return ok(TYPE, f"{fleet.nodes} x {fleet.kind}")
-    near = nearest(fleet.kind, known)
-    remedy = (
-        f"Did you mean {near}? A newer type needs a newer boto3." if near else "Update boto3, or correct it."
-    )
-    return wrong(TYPE, f"{fleet.kind} is no type for training that boto3 knows", remedy)
-
-
 def _is_offered(kind: str, clients: Clients) -> bool:
     """Whether the region has machines of that type; True where EC2 does not say."""
     named = [{"Name": "instance-type", "Values": [kind]}]
     try:
-        found = ask(clients.ec2, "describe_instance_type_offerings", Filters=named)
-    except NotVisible:
+        found = clients.request("ec2", "describe_instance_type_offerings", Filters=named)
+    except (Refused, LaunchError):
         return True
     return bool(found["InstanceTypeOfferings"])

@@ -13,11 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight import image as ecr
-from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Requirements, Role
+from tasks.launchers.sagemaker.preflight.probe import ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
+from tasks.launchers.sagemaker.request.validate import at
+from tasks.store.aws import Refused
 
 SERVICE = "sagemaker.amazonaws.com"
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
@@ -55,18 +58,36 @@ NO_POLICY = "Remove the Deny statement, or ask whoever keeps the service control
 
 
 def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """One line for each role: whether it exists, and whether its trust policy names SageMaker."""
-    return tuple(_trust(role, clients) for role in asked.roles)
+    """Whether the role exists, and whether its trust policy names SageMaker."""
+    return (_trust(asked.options.role_arn, asked.role, clients),)
+
+
+def _trust(arn: str, name: str, clients: Clients) -> PreflightCheck:
+    try:
+        found = clients.request("iam", "get_role", RoleName=name)["Role"]
+    except Refused as error:
+        if error.code not in ("NoSuchEntity", "NoSuchEntityException"):
+            raise
+        remedy = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
+        return wrong(TRUST, f"there is no role {name}", remedy)
+    if found["Arn"] != arn:
+        return wrong(
+            TRUST, f"the role's ARN is {found['Arn']}, not {arn}", "Correct role_arn in the gate file."
+        )
+    if not lets_in(found["AssumeRolePolicyDocument"]):
+        change = f"aws iam update-assume-role-policy --role-name {name} --policy-document"
+        remedy = f"{change} file://trust.json, from deployments/iam/execution-role-trust.json."
+        return wrong(TRUST, f"{name} does not let {SERVICE} assume it", remedy)
+    return ok(TRUST, f"{name} is there, and {SERVICE} may assume it")
 
 
 def passable(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
     who = _principal(clients)
-    arns = [role.arn for role in asked.roles]
     passed_to = [_entry("iam:PassedToService", "string", SERVICE)]
-    denied = _denied(clients, who, ("iam:PassRole",), arns, passed_to)
+    denied = _denied(clients, who, ("iam:PassRole",), (asked.options.role_arn,), passed_to)
     if not denied:
-        return (ok(PASS, f"{who} may pass {', '.join(role.name for role in asked.roles)} to SageMaker"),)
+        return (ok(PASS, f"{who} may pass {asked.role} to SageMaker"),)
     said = f"{who} may not pass it to SageMaker: {_listed(denied)}"
     remedy = "Attach deployments/iam/orchestrator-jobs.json, whose PassRole names this role."
     return (wrong(PASS, said, _remedy(denied, remedy)),)
@@ -83,45 +104,38 @@ def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, 
         names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
         return (ok(JOBS, f"{who} may {', '.join(names)}"),)
     files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
-    kinds = ", ".join(fleet.kind for fleet in asked.fleets)
-    remedy = f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {kinds}."
+    remedy = f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {asked.kind}."
     return (wrong(JOBS, _listed(denied), _remedy(denied, remedy)),)
+
+
+# Service Authorization Reference, CreateTrainingJob: condition key, its kind, and where the request has the value.
+CONDITION_KEYS = (
+    ("sagemaker:KeepAlivePeriod", "numeric", "ResourceConfig.KeepAlivePeriodInSeconds"),
+    ("sagemaker:MaxRuntimeInSeconds", "numeric", "StoppingCondition.MaxRuntimeInSeconds"),
+    ("sagemaker:VolumeKmsKey", "string", "ResourceConfig.VolumeKmsKeyId"),
+    ("sagemaker:OutputKmsKey", "string", "OutputDataConfig.KmsKeyId"),
+    ("sagemaker:VpcSubnets", "stringList", "VpcConfig.Subnets"),
+    ("sagemaker:VpcSecurityGroupIds", "stringList", "VpcConfig.SecurityGroupIds"),
+)
+SWITCHES = (
+    ("sagemaker:NetworkIsolation", "EnableNetworkIsolation"),
+    ("sagemaker:InterContainerTrafficEncryption", "EnableInterContainerTrafficEncryption"),
+)
 
 
 def context_of(body: Mapping[str, Any]) -> list[Entry]:
     """What CreateTrainingJob tells IAM of a request, in its condition keys (Service Authorization Reference). Pure."""
-    resources, vpc = body.get("ResourceConfig", {}), body.get("VpcConfig", {})
-    groups = resources.get("InstanceGroups") or [resources]
     said = (
-        (
-            "sagemaker:InstanceTypes",
-            "stringList",
-            [one["InstanceType"] for one in groups if "InstanceType" in one],
-        ),
-        ("sagemaker:KeepAlivePeriod", "numeric", resources.get("KeepAlivePeriodInSeconds")),
-        (
-            "sagemaker:MaxRuntimeInSeconds",
-            "numeric",
-            body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
-        ),
-        ("sagemaker:VolumeKmsKey", "string", resources.get("VolumeKmsKeyId")),
-        ("sagemaker:OutputKmsKey", "string", body.get("OutputDataConfig", {}).get("KmsKeyId")),
-        ("sagemaker:VpcSubnets", "stringList", vpc.get("Subnets")),
-        ("sagemaker:VpcSecurityGroupIds", "stringList", vpc.get("SecurityGroupIds")),
-        ("sagemaker:NetworkIsolation", "boolean", bool(body.get("EnableNetworkIsolation"))),
-        (
-            "sagemaker:InterContainerTrafficEncryption",
-            "boolean",
-            bool(body.get("EnableInterContainerTrafficEncryption")),
-        ),
+        ("sagemaker:InstanceTypes", "stringList", [at(body, "ResourceConfig.InstanceType")]),
+        *((key, kind, at(body, path)) for key, kind, path in CONDITION_KEYS),
+        *((key, "boolean", bool(body.get(path))) for key, path in SWITCHES),
     )
     return [_entry(key, kind, value) for key, kind, value in said if value not in (None, [])] + _tags(body)
 
 
 def _wanted(asked: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
     """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
-    account = asked.roles[0].account
-    named = f"{_arn('sagemaker', asked.region, account)}:training-job/"
+    named = f"{_arn('sagemaker', asked.region, asked.account)}:training-job/"
     arns = [f"{named}{job.lower()}" for job in asked.jobs]
     tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
     wanted = [
@@ -152,38 +166,19 @@ def _entry(key: str, kind: str, value: object) -> Entry:
 
 
 def inside(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Whether the execution roles may read the inputs, write reports and pull the images."""
-    return tuple(_inside(role, asked, clients) for role in asked.roles)
+    """Whether the execution role may read the inputs, write reports and pull the images."""
+    return (_inside(asked, clients),)
 
 
-def _trust(role: Role, clients: Clients) -> PreflightCheck:
-    try:
-        found = ask(clients.iam, "get_role", RoleName=role.name)["Role"]
-    except NotVisible as error:
-        if error.code in ("NoSuchEntity", "NoSuchEntityException"):
-            remedy = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
-            return wrong(TRUST, f"there is no role {role.name}", remedy)
-        return error.line(TRUST)
-    if found["Arn"] != role.arn:
-        return wrong(
-            TRUST, f"the role's ARN is {found['Arn']}, not {role.arn}", "Correct role_arn in the gate file."
-        )
-    if not lets_in(found["AssumeRolePolicyDocument"]):
-        change = f"aws iam update-assume-role-policy --role-name {role.name} --policy-document"
-        remedy = f"{change} file://trust.json, from deployments/iam/execution-role-trust.json."
-        return wrong(TRUST, f"{role.name} does not let {SERVICE} assume it", remedy)
-    return ok(TRUST, f"{role.name} is there, and {SERVICE} may assume it")
-
-
-def _inside(role: Role, asked: Requirements, clients: Clients) -> PreflightCheck:
+def _inside(asked: Requirements, clients: Clients) -> PreflightCheck:
     refused = [
         (arn, line)
         for action, arn, context in _needed(asked)
-        for line in _denied(clients, role.arn, (action,), (arn,), context)
+        for line in _denied(clients, asked.options.role_arn, (action,), (arn,), context)
     ]
     denied = [line for _, line in refused]
     if not denied:
-        return ok(INSIDE, f"{role.name} may read its inputs, write reports and output, and pull the image")
+        return ok(INSIDE, f"{asked.role} may read its inputs, write reports and output, and pull the image")
     files = "execution-role.json" + (
         ", and execution-role-data.json for the training's own channels" if sources(asked) else ""
     )
@@ -192,8 +187,8 @@ def _inside(role: Role, asked: Requirements, clients: Clients) -> PreflightCheck
     if images and len(_repositories(asked)) > 1:
         remedy += f" That file names one repository: add {' and '.join(images)} to its Resource."
     if any(decision == DENY for _, decision in denied):
-        return wrong(INSIDE, f"{role.name}: {_listed(denied)}", NO_POLICY)
-    return unseen(INSIDE, f"its own policies do not let {role.name}: {_listed(denied)}", remedy)
+        return wrong(INSIDE, f"{asked.role}: {_listed(denied)}", NO_POLICY)
+    return unseen(INSIDE, f"its own policies do not let {asked.role}: {_listed(denied)}", remedy)
 
 
 def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
@@ -209,7 +204,7 @@ def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
         )
     objects = f"arn:{partition}:s3:::{asked.bucket}/{asked.prefix}".rstrip("/")
     needed.append(("s3:PutObject", f"{objects}/output/{job}", []))
-    if not asked.isolated:
+    if not asked.options.network_isolation:
         needed.append(("s3:PutObject", f"{objects}/{job}/reports/nodes", []))
     return needed + [("ecr:BatchGetImage", arn, []) for arn in _repositories(asked)]
 
@@ -219,7 +214,7 @@ def _repositories(asked: Requirements) -> list[str]:
     return [
         f"{_arn('ecr', one.region, one.account)}:repository/{one.repository}"
         for one in found
-        if one and one.account == asked.roles[0].account
+        if one and one.account == asked.account
     ]
 
 
@@ -227,8 +222,8 @@ def _denied(
     clients: Clients, who: str, actions: Iterable[str], arns: Iterable[str], context: Sequence[Entry]
 ) -> list[tuple[str, str]]:
     """(action, decision) of what would be refused. A key that the simulation lacks is no refusal, but not seen."""
-    answer = ask(
-        clients.iam,
+    answer = clients.request(
+        "iam",
         "simulate_principal_policy",
         PolicySourceArn=who,
         ActionNames=list(actions),
@@ -239,19 +234,22 @@ def _denied(
     missing = sorted({key for one in refused for key in one.get("MissingContextValues", ())})
     if missing and all(one["EvalDecision"] == "implicitDeny" for one in refused):
         names = ", ".join(one["EvalActionName"] for one in refused)
-        raise NotVisible(
-            "iam:SimulatePrincipalPolicy", "", f"{names} rests on {', '.join(missing)}, which it cannot weigh"
+        raise Refused(
+            "iam:SimulatePrincipalPolicy",
+            "",
+            0,
+            f"{names} rests on {', '.join(missing)}, which it cannot weigh",
         )
     return [(one["EvalActionName"], one["EvalDecision"]) for one in refused]
 
 
 def _principal(clients: Clients) -> str:
     """The caller as IAM's simulation wants it: the role itself instead of its session, whose ARN lacks the path."""
-    arn = str(ask(clients.sts, "get_caller_identity")["Arn"])
+    arn = str(clients.request("sts", "get_caller_identity")["Arn"])
     session = ASSUMED.fullmatch(arn)
     if not session:
         return arn
-    return str(ask(clients.iam, "get_role", RoleName=session["role"])["Role"]["Arn"])
+    return str(clients.request("iam", "get_role", RoleName=session["role"])["Role"]["Arn"])
 
 
 def _remedy(denied: Iterable[tuple[str, str]], attach: str) -> str:

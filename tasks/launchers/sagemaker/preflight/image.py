@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight.probe import ok, unanswered, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
+from tasks.store.aws import Refused
 
 WHAT = "image"
 # ECR, "Amazon ECR private registry": registry, repository, and a tag or a digest.
@@ -50,6 +52,11 @@ class Image:
         """As ECR's API names it."""
         return {"imageDigest": self.digest} if self.digest else {"imageTag": self.tag}
 
+    @property
+    def repository_id(self) -> dict[str, Any]:
+        """Its repository as ECR's API names it."""
+        return {"registryId": self.account, "repositoryName": self.repository}
+
 
 def parse(uri: str) -> Image | None:
     """None for what is not in ECR's private registries."""
@@ -64,26 +71,23 @@ def parse(uri: str) -> Image | None:
 
 def images(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image."""
-    account = asked.roles[0].account if asked.roles else ""
-    return tuple(_image(uri, account, asked.region, clients) for uri in asked.images)
+    return tuple(_image(uri, asked, clients) for uri in asked.images)
 
 
 def tools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image in which checks run: what its label says of the tools that they need."""
-    account = asked.roles[0].account if asked.roles else ""
-    return tuple(_tools(one, account, asked.region, clients) for one in asked.checked)
+    return tuple(_tools(one, asked, clients) for one in asked.checked)
 
 
-def _tools(checked: Checked, account: str, region: str, clients: Clients) -> PreflightCheck:
+def _tools(checked: Checked, asked: Requirements, clients: Clients) -> PreflightCheck:
     image = parse(checked.image)
-    if image is None or (image.account, image.region) != (account, region):
-        return unlabelled(
-            checked, f"the image was not inspected, because it is not in ECR of {account} in {region}"
-        )
+    if image is None or (image.account, image.region) != (asked.account, asked.region):
+        said = f"the image was not inspected, because it is not in ECR of {asked.account} in {asked.region}"
+        return unlabelled(checked, said)
     try:
         label = _labels(image, clients).get(LABEL)
-    except NotVisible as error:
-        line = error.line(WHAT)
+    except (Refused, LaunchError) as error:
+        line = unanswered(WHAT, error)
         return replace(
             unlabelled(checked, f"the image was not inspected ({line.message})"), behind=line.behind
         )
@@ -95,19 +99,13 @@ def _tools(checked: Checked, account: str, region: str, clients: Clients) -> Pre
 
 
 def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
-    """The labels in the image's configuration. Raises NotVisible, OSError, and whatever a document of another form raises."""
+    """The labels in the image's configuration. Raises Refused, LaunchError, OSError, and what a document of another form raises."""
     manifest = _manifest(image, image.id, clients)
     if "manifests" in manifest:
         rows = [row for row in manifest["manifests"] if PLATFORM.items() <= row.get("platform", {}).items()]
         manifest = _manifest(image, {"imageDigest": rows[0]["digest"]} if rows else {}, clients)
     digest = str(manifest["config"]["digest"])
-    where = ask(
-        clients.ecr,
-        "get_download_url_for_layer",
-        registryId=image.account,
-        repositoryName=image.repository,
-        layerDigest=digest,
-    )
+    where = clients.request("ecr", "get_download_url_for_layer", **image.repository_id, layerDigest=digest)
     data = _downloaded(str(where["downloadUrl"]))
     if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
         raise ValueError("the configuration has another digest than the manifest says")
@@ -118,19 +116,14 @@ def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
 def _manifest(image: Image, which: Mapping[str, str], clients: Clients) -> Mapping[str, Any]:
     if not which:
         raise ValueError("the image has nothing for linux/amd64")
-    answer = ask(
-        clients.ecr,
-        "batch_get_image",
-        registryId=image.account,
-        repositoryName=image.repository,
-        imageIds=[dict(which)],
-        acceptedMediaTypes=[*INDEXES, *MANIFESTS],
+    accepted = [*INDEXES, *MANIFESTS]
+    answer = clients.request(
+        "ecr", "batch_get_image", **image.repository_id, imageIds=[dict(which)], acceptedMediaTypes=accepted
     )
     if not answer.get("images"):
         failures = answer.get("failures") or [{}]
-        raise NotVisible(
-            "ecr:BatchGetImage", str(failures[0].get("failureCode", "")), "there is no such image"
-        )
+        code = str(failures[0].get("failureCode", ""))
+        raise Refused("ecr:BatchGetImage", code, 0, "there is no such image")
     manifest: Mapping[str, Any] = json.loads(answer["images"][0]["imageManifest"])
     return manifest
 
@@ -146,49 +139,37 @@ def _downloaded(url: str) -> bytes:
     return data
 
 
-def _image(uri: str, account: str, region: str, clients: Clients) -> PreflightCheck:
+def _image(uri: str, asked: Requirements, clients: Clients) -> PreflightCheck:
     image = parse(uri)
     if image is None:
         return unseen(WHAT, f"{uri} is not in ECR, so it is unknown whether the image exists")
-    if image.account != account:
-        return unseen(
-            WHAT, f"{uri} is of account {image.account}: whether it is there only that account can see"
-        )
-    if image.region != region:
-        return unseen(
-            WHAT,
-            f"{uri} is in {image.region}, but the job is in {region}: it is unknown whether the image exists",
-        )
+    if image.account != asked.account:
+        said = f"{uri} is of account {image.account}: whether it is there only that account can see"
+        return unseen(WHAT, said)
+    if image.region != asked.region:
+        said = f"{uri} is in {image.region}, but the job is in {asked.region}: it is unknown whether the image exists"
+        return unseen(WHAT, said)
     try:
-        return _seen(uri, image, clients)
-    except NotVisible as error:
+        answer = clients.request("ecr", "describe_images", **image.repository_id, imageIds=[image.id])
+    except (Refused, LaunchError) as error:
         return _missing(uri, image, error)
-
-
-def _seen(uri: str, image: Image, clients: Clients) -> PreflightCheck:
-    answer = ask(
-        clients.ecr,
-        "describe_images",
-        registryId=image.account,
-        repositoryName=image.repository,
-        imageIds=[image.id],
-    )
     found = answer["imageDetails"][0]
     size = found.get("imageSizeInBytes")
     shown = f"{size / GB:.1f} GB to pull" if size else "size unknown"
     return ok(WHAT, f"{uri}: {shown}, {found.get('imageDigest', '')[:19]}")
 
 
-def _missing(uri: str, image: Image, error: NotVisible) -> PreflightCheck:
-    if error.code == "RepositoryNotFoundException":
+def _missing(uri: str, image: Image, error: Refused | LaunchError) -> PreflightCheck:
+    code = error.code if isinstance(error, Refused) else ""
+    if code == "RepositoryNotFoundException":
         create = f"aws ecr create-repository --repository-name {image.repository} --region {image.region}"
         return wrong(
             WHAT,
             f"{uri}: there is no repository {image.repository}",
             f"{create}, then container/create-image.sh pushes it.",
         )
-    if error.code == "ImageNotFoundException":
+    if code == "ImageNotFoundException":
         said = f"{uri}: the repository has no such {'digest' if image.digest else 'tag'}"
         return wrong(WHAT, said, "Push it (container/create-image.sh), or correct image in the gate file.")
-    line = error.line(WHAT)
+    line = unanswered(WHAT, error)
     return replace(line, message=f"{uri}: {line.message}")

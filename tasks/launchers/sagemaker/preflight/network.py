@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
-from tasks.launchers.sagemaker.preflight.requirements import Network, Requirements
+from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight.probe import ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.requirements import Requirements
+from tasks.store.aws import Refused
 
 SUBNETS, WAY = "subnets", "route to S3"
 # AWS, "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC": private addresses an instance.
@@ -26,54 +28,49 @@ ALL = "-1"
 WAYS = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
 
 
-def subnets(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A line for each VpcConfig: one subnet holds all machines, for SageMaker puts a job into one (observed)."""
-    return tuple(_subnets(network, asked.efa, clients) for network in asked.networks)
-
-
-def ways(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Each subnet reaches S3 by an endpoint or by a route out: without one no channel is read and no report written."""
-    return tuple(line for network in asked.networks for line in _ways(network, asked.region, clients))
-
-
-def described(network: Network, clients: Clients) -> list[Mapping[str, Any]]:
-    """The subnets as EC2 has them. Raises NotVisible."""
-    answer = ask(clients.ec2, "describe_subnets", SubnetIds=list(network.subnets))
+def described(asked: Requirements, clients: Clients) -> list[Mapping[str, Any]]:
+    """The subnets as EC2 has them. Raises Refused, LaunchError."""
+    answer = clients.request("ec2", "describe_subnets", SubnetIds=list(asked.options.subnets))
     return list(answer["Subnets"])
 
 
-def _subnets(network: Network, efa: bool, clients: Clients) -> PreflightCheck:
+def subnets(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+    """One subnet holds all machines, for SageMaker puts a job into one (observed)."""
     try:
-        found = described(network, clients)
-    except NotVisible as error:
-        if error.code in ("InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed"):
-            return wrong(SUBNETS, error.said, "Correct subnets in the gate file.")
-        return error.line(SUBNETS)
+        found = described(asked, clients)
+    except Refused as error:
+        if error.code not in ("InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed"):
+            raise
+        return (wrong(SUBNETS, error.message, "Correct subnets in the gate file."),)
+    return (_room(asked, found),)
+
+
+def _room(asked: Requirements, found: list[Mapping[str, Any]]) -> PreflightCheck:
     vpcs = sorted({one["VpcId"] for one in found})
     if len(vpcs) > 1:
         return wrong(SUBNETS, f"they are of {len(vpcs)} VPCs: {', '.join(vpcs)}", "Name subnets of one VPC.")
-    needed = network.nodes * (ADDRESSES_EFA if efa else ADDRESSES)
+    each = ADDRESSES_EFA if asked.efa else ADDRESSES
+    needed = asked.nodes * each
     shown = ", ".join(f"{one['SubnetId']} in {one['AvailabilityZone']}: {_free(one)} free" for one in found)
     if max(map(_free, found)) < needed:
-        each = ADDRESSES_EFA if efa else ADDRESSES
-        said = f"{network.nodes} machines want {needed} addresses ({each} each) in one subnet: {shown}"
+        said = f"{asked.nodes} machines want {needed} addresses ({each} each) in one subnet: {shown}"
         return wrong(SUBNETS, said, "Name a larger subnet, or free addresses.")
     return ok(SUBNETS, f"{vpcs[0]}: {shown}; {needed} wanted")
 
 
-def _ways(network: Network, region: str, clients: Clients) -> Iterable[PreflightCheck]:
-    found = described(network, clients)
+def ways(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+    """Each subnet reaches S3 by an endpoint or by a route out: without one no channel is read and no report written."""
+    found = described(asked, clients)
     vpc = found[0]["VpcId"]
-    endpoints = _endpoints(vpc, region, clients)
+    endpoints = _endpoints(vpc, asked.region, clients)
     if any(one["VpcEndpointType"] == "Interface" for one in endpoints):
-        return [
-            unseen(
-                WAY, f"{vpc} has an interface endpoint for S3; whether its groups let the job in is not seen"
-            )
-        ]
-    tables = _tables(vpc, clients)
+        said = f"{vpc} has an interface endpoint for S3; whether its groups let the job in is not seen"
+        return (unseen(WAY, said),)
+    tables = clients.request("ec2", "describe_route_tables", Filters=[{"Name": "vpc-id", "Values": [vpc]}])
     gateways = {table for one in endpoints for table in one.get("RouteTableIds", ())}
-    return [_way(one, _table_of(one["SubnetId"], tables), gateways, region) for one in found]
+    return tuple(
+        _way(one, _table_of(one["SubnetId"], tables["RouteTables"]), gateways, asked.region) for one in found
+    )
 
 
 def _way(
@@ -95,23 +92,10 @@ def _way(
 
 
 def _endpoints(vpc: str, region: str, clients: Clients) -> list[Mapping[str, Any]]:
-    answer = ask(
-        clients.ec2,
-        "describe_vpc_endpoints",
-        Filters=[
-            {"Name": "vpc-id", "Values": [vpc]},
-            {
-                "Name": "service-name",
-                "Values": [f"com.amazonaws.{region}.s3", f"cn.com.amazonaws.{region}.s3"],
-            },
-        ],
-    )
+    services = [f"{start}com.amazonaws.{region}.s3" for start in ("", "cn.")]
+    named = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "service-name", "Values": services}]
+    answer = clients.request("ec2", "describe_vpc_endpoints", Filters=named)
     return [one for one in answer["VpcEndpoints"] if str(one.get("State", "")).lower() == "available"]
-
-
-def _tables(vpc: str, clients: Clients) -> list[Mapping[str, Any]]:
-    answer = ask(clients.ec2, "describe_route_tables", Filters=[{"Name": "vpc-id", "Values": [vpc]}])
-    return list(answer["RouteTables"])
 
 
 def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -134,14 +118,39 @@ def _free(subnet: Mapping[str, Any]) -> int:
 
 
 def groups(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A line for each VpcConfig; for EFA there has to be one (SageMaker, "Run training with EFA")."""
-    if asked.efa and not asked.networks:
-        kind = next(fleet.kind for fleet in asked.fleets)
-        said = f"{asked.nodes} x {kind} talk over EFA, and no VPC is named whose security group lets them"
+    """Whether they let the machines talk; for EFA there has to be one (SageMaker, "Run training with EFA")."""
+    if not asked.options.subnets:
+        said = (
+            f"{asked.nodes} x {asked.kind} talk over EFA, and no VPC is named whose security group lets them"
+        )
         return (
             wrong(WHAT, said, "Set subnets and security_group_ids in [cluster.options] (docs/sagemaker.md)."),
         )
-    return tuple(_groups(network, asked, clients) for network in asked.networks)
+    names = list(asked.options.security_group_ids)
+    try:
+        found = clients.request("ec2", "describe_security_groups", GroupIds=names)["SecurityGroups"]
+    except Refused as error:
+        if error.code not in ("InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidGroup.Malformed"):
+            raise
+        return (wrong(WHAT, error.message, "Correct security_group_ids in the gate file."),)
+    if strange := _strange(asked, found, clients):
+        return (wrong(WHAT, strange, "Name security groups of the subnets' own VPC."),)
+    return (_talk(asked, found, names),)
+
+
+def _talk(asked: Requirements, found: list[Mapping[str, Any]], names: list[str]) -> PreflightCheck:
+    if asked.nodes == 1:
+        return ok(WHAT, f"{', '.join(names)}: one machine, which talks to no other")
+    closed = shut(found, asked.efa)
+    if not closed:
+        what = "all traffic" if asked.efa else "the machines' traffic"
+        return ok(WHAT, f"{', '.join(names)}: {what} to and from itself is allowed")
+    efa, any_traffic = (
+        "EFA needs all protocols, to and from the group itself",
+        "the machines must reach each other",
+    )
+    said = f"{names[0]} does not allow {' and '.join(closed)} of itself; {efa if asked.efa else any_traffic}"
+    return wrong(WHAT, said, " && ".join(_opening(way, names[0], asked.region) for way in closed))
 
 
 def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
@@ -159,37 +168,11 @@ def shut(groups_found: Iterable[Mapping[str, Any]], efa: bool) -> list[str]:
     ]
 
 
-def _groups(network: Network, asked: Requirements, clients: Clients) -> PreflightCheck:
-    try:
-        found = ask(clients.ec2, "describe_security_groups", GroupIds=list(network.groups))["SecurityGroups"]
-    except NotVisible as error:
-        if error.code in ("InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidGroup.Malformed"):
-            return wrong(WHAT, error.said, "Correct security_group_ids in the gate file.")
-        return error.line(WHAT)
-    strange = _strange(network, found, clients)
-    if strange:
-        return wrong(WHAT, strange, "Name security groups of the subnets' own VPC.")
-    if asked.nodes == 1:
-        return ok(WHAT, f"{', '.join(network.groups)}: one machine, which talks to no other")
-    closed = shut(found, asked.efa)
-    if not closed:
-        what = "all traffic" if asked.efa else "the machines' traffic"
-        return ok(WHAT, f"{', '.join(network.groups)}: {what} to and from itself is allowed")
-    name = network.groups[0]
-    why = (
-        "EFA needs all protocols, to and from the group itself"
-        if asked.efa
-        else "the machines must reach each other"
-    )
-    said = f"{name} does not allow {' and '.join(closed)} of itself; {why}"
-    return wrong(WHAT, said, " && ".join(_opening(way, name, asked.region) for way in closed))
-
-
-def _strange(network: Network, found: list[Mapping[str, Any]], clients: Clients) -> str:
+def _strange(asked: Requirements, found: list[Mapping[str, Any]], clients: Clients) -> str:
     """Groups and subnets of different VPCs; "" if they are of one, or where the subnets' own line says what is wrong."""
     try:
-        vpcs = {one["VpcId"] for one in described(network, clients)}
-    except NotVisible:
+        vpcs = {one["VpcId"] for one in described(asked, clients)}
+    except (Refused, LaunchError):
         return ""
     other = [one for one in found if vpcs and one.get("VpcId") not in vpcs]
     return (

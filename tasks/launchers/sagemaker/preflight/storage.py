@@ -10,11 +10,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 
-from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, NotVisible, ask, ok, unseen, wrong
+from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight.probe import ok, unanswered, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
+from tasks.store.aws import Refused
 
 PREFIX, REGION = "S3 prefix", "S3 region"
 POLICY = "deployments/iam/orchestrator-reports.json"
@@ -29,20 +31,20 @@ def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     key = f"{asked.prefix}/.prelaunch-probe-{secrets.token_hex(8)}".lstrip("/")
     data = secrets.token_bytes(16)
     try:
-        ask(clients.s3, "put_object", Bucket=asked.bucket, Key=key, Body=data)
-    except NotVisible as error:
+        clients.request("s3", "put_object", Bucket=asked.bucket, Key=key, Body=data)
+    except Refused as error:
         return (_unwritable(asked, error),)
     try:
         return (_read_back(asked, clients, key, data), *_left(asked, clients, key))
-    except NotVisible as error:
+    except (Refused, LaunchError) as error:
         return (_unreadable(asked, error), *_left(asked, clients, key))
 
 
 def region(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A training job reads its channels and writes its output in its own region (CreateTrainingJob, S3DataSource)."""
     try:
-        answer = ask(clients.s3, "get_bucket_location", Bucket=asked.bucket)
-    except NotVisible as error:
+        answer = clients.request("s3", "get_bucket_location", Bucket=asked.bucket)
+    except Refused as error:
         if error.code == "NoSuchBucket":
             return (_no_bucket(asked, REGION),)
         raise
@@ -55,13 +57,13 @@ def region(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def _read_back(asked: Requirements, clients: Clients, key: str, data: bytes) -> PreflightCheck:
-    answer = ask(clients.s3, "get_object", Bucket=asked.bucket, Key=key)
+    answer = clients.request("s3", "get_object", Bucket=asked.bucket, Key=key)
     if answer["Body"].read() != data:
         said = f"{asked.root}: what was written is not what is read"
         return wrong(
             PREFIX, said, "See that nothing stands between here and S3 that changes or caches objects."
         )
-    listed = ask(clients.s3, "list_objects_v2", Bucket=asked.bucket, Prefix=key, MaxKeys=1)
+    listed = clients.request("s3", "list_objects_v2", Bucket=asked.bucket, Prefix=key, MaxKeys=1)
     if not listed.get("Contents"):
         return wrong(
             PREFIX, f"{asked.root}: what was written is not listed", "Use a bucket that lists what it has."
@@ -71,27 +73,27 @@ def _read_back(asked: Requirements, clients: Clients, key: str, data: bytes) -> 
 
 def _left(asked: Requirements, clients: Clients, key: str) -> tuple[PreflightCheck, ...]:
     try:
-        ask(clients.s3, "delete_object", Bucket=asked.bucket, Key=key)
-    except NotVisible as error:
-        said = f"the probe s3://{asked.bucket}/{key} (16 bytes) stays: {error.said or error.code}"
+        clients.request("s3", "delete_object", Bucket=asked.bucket, Key=key)
+    except (Refused, LaunchError) as error:
+        said = f"the probe s3://{asked.bucket}/{key} (16 bytes) stays: {error}"
         return (unseen(PREFIX, said, f"Attach {POLICY}, or remove it."),)
     return ()
 
 
-def _unwritable(asked: Requirements, error: NotVisible) -> PreflightCheck:
+def _unwritable(asked: Requirements, error: Refused) -> PreflightCheck:
     if error.code == "NoSuchBucket":
         return _no_bucket(asked, PREFIX)
-    if error.denied:
-        said = f"{asked.root} cannot be written: {error.said or error.code}"
+    if error.is_denied:
+        said = f"{asked.root} cannot be written: {error.message or error.code}"
         return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
-    return error.line(PREFIX)
+    return unanswered(PREFIX, error)
 
 
-def _unreadable(asked: Requirements, error: NotVisible) -> PreflightCheck:
-    if error.denied:
+def _unreadable(asked: Requirements, error: Refused | LaunchError) -> PreflightCheck:
+    if isinstance(error, Refused) and error.is_denied:
         said = f"{asked.root} is written, but not read: {error.action} is not allowed"
         return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate: without it no report comes back.")
-    return error.line(PREFIX)
+    return unanswered(PREFIX, error)
 
 
 def _no_bucket(asked: Requirements, what: str) -> PreflightCheck:
@@ -120,11 +122,11 @@ def _named(asked: Requirements) -> Iterator[tuple[str, str]]:
 
 def _channel(name: str, url: str, clients: Clients) -> PreflightCheck:
     try:
-        found = ask(clients.s3, "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
-    except NotVisible as error:
+        found = clients.request("s3", "list_objects_v2", Bucket=bucket_of(url), Prefix=key_of(url), MaxKeys=1)
+    except Refused as error:
         if error.code == "NoSuchBucket":
             return wrong(INPUT_CHANNEL, f"{name}: there is no bucket {bucket_of(url)}", "Correct its S3Uri.")
-        return error.line(INPUT_CHANNEL)
+        return unanswered(INPUT_CHANNEL, error)
     if not found.get("KeyCount"):
         return wrong(
             INPUT_CHANNEL, f"{name}: nothing begins with {url}", "Put the data there, or correct its S3Uri."
@@ -139,12 +141,12 @@ def keys(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 def _key(key: str, region: str, clients: Clients) -> PreflightCheck:
     try:
-        found = ask(clients.kms, "describe_key", KeyId=key)["KeyMetadata"]
-    except NotVisible as error:
+        found = clients.request("kms", "describe_key", KeyId=key)["KeyMetadata"]
+    except Refused as error:
         if error.code == "NotFoundException":
             remedy = "Correct volume_kms_key or output_kms_key in the gate file."
             return wrong(KMS_KEY, f"{key} is not there in {region}", remedy)
-        return error.line(KMS_KEY)
+        return unanswered(KMS_KEY, error)
     if not found.get("Enabled"):
         remedy = f"aws kms enable-key --region {region} --key-id {found['KeyId']}"
         return wrong(KMS_KEY, f"{key} is {found.get('KeyState', 'not enabled')}", remedy)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from tasks.launchers.base import PreflightCheck
-from tasks.launchers.sagemaker.preflight.probe import Clients, ask, ok, wrong
+from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.sagemaker.preflight.probe import ok, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.machines import pool_key
 
@@ -33,12 +34,8 @@ def gate_of(job: str) -> str:
 def _available(clients: Clients) -> Iterator[str]:
     token: dict[str, str] = {}
     while True:
-        page = ask(
-            clients.sagemaker,
-            "list_training_jobs",
-            WarmPoolStatusEquals="Available",
-            MaxResults=PAGE,
-            **token,
+        page = clients.request(
+            "sagemaker", "list_training_jobs", WarmPoolStatusEquals="Available", MaxResults=PAGE, **token
         )
         yield from (one["TrainingJobName"] for one in page["TrainingJobSummaries"])
         if not page.get("NextToken"):
@@ -47,7 +44,7 @@ def _available(clients: Clients) -> Iterator[str]:
 
 
 def _key_of(name: str, clients: Clients) -> dict[str, object]:
-    return pool_key(ask(clients.sagemaker, "describe_training_job", TrainingJobName=name))
+    return pool_key(clients.request("sagemaker", "describe_training_job", TrainingJobName=name))
 
 
 def _said(same: list[str]) -> str:

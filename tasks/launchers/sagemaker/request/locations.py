@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from checks.exchange import secret_key
 from tasks.launchers.sagemaker.options import SageMakerOptions
@@ -70,6 +71,11 @@ def key_in(inputs: str) -> str:
 def places_of(options: SageMakerOptions, job: str) -> Places:
     """The places of a job under these options."""
     return Places(options.prefix.rstrip("/"), job)
+
+
+def object_of(url: str) -> dict[str, Any]:
+    """The arguments of a call to S3 that name the object s3://bucket/key."""
+    return {"Bucket": bucket_of(url), "Key": key_of(url)}
 
 
 def bucket_of(url: str) -> str:

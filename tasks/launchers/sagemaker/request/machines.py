@@ -47,7 +47,7 @@ def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
         made["VolumeKmsKeyId"] = options.volume_kms_key
     if keeps(job, options):
         made["KeepAlivePeriodInSeconds"] = options.keep_alive_s
-    elif job.work is Work.CONFIRM and options.strength is Placement.POOLED:
+    elif job.work is Work.CONFIRM and options.placement is Placement.POOLED:
         made["KeepAlivePeriodInSeconds"] = AFTER_TRAINING_S
     if options.training_plan_arn:
         made["TrainingPlanArn"] = options.training_plan_arn
@@ -58,7 +58,7 @@ def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
 
 def keeps(job: JobSpec, options: SageMakerOptions) -> bool:
     """Whether the job's machines are kept for the next one."""
-    return job.work is Work.CHECK and options.strength is Placement.POOLED
+    return job.work is Work.CHECK and options.placement is Placement.POOLED
 
 
 def network(options: SageMakerOptions) -> dict[str, object]:

@@ -15,9 +15,10 @@ import pytest
 
 from checks.documents.report import NodeReport, dump_plain
 from checks.model import SCHEMA_VERSION, Declared, Node, Profile
-from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.output.fetch import Output
 from tasks.launchers.sagemaker.request.locations import Places
+from tasks.store.aws import Limits
 from tests.tasks.launchers.sagemaker.stubbed import JOB, REGION, ended
 from tests.tasks.store.servers import Flaky, environment, flaky, moto
 
@@ -80,11 +81,11 @@ class Account:
         """Agents copy these; `below` is another place under the prefix."""
         for path, data in files.items():
             key = f"gates/{below or f'{JOB}/reports/gate'}/{path}"
-            self.clients.s3.put_object(Bucket=self.bucket, Key=key, Body=data)
+            self.clients.client("s3").put_object(Bucket=self.bucket, Key=key, Body=data)
 
     def prints(self, host: str, lines: list[str], epoch: int = 1700000000) -> None:
         """A container prints these."""
-        logs, stream = self.clients.logs, f"{JOB}/{host}-{epoch}"
+        logs, stream = self.clients.client("logs"), f"{JOB}/{host}-{epoch}"
         if not logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]:
             logs.create_log_group(logGroupName=GROUP)
         logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
@@ -111,15 +112,15 @@ def cloud() -> Iterator[tuple[Clients, Flaky]]:
         for key, value in environment(proxy.url).items():
             patch.setenv(key, value)
         limits = Limits(deadline_s=0.7, pause_s=0.001, longest_pause_s=0.01)
-        yield Clients(REGION, limits, attempts=1), proxy
+        yield Clients(REGION, limits), proxy
 
 
 def account(clients: Clients, proxy: Flaky, number: int) -> Account:
     """A bucket of its own, nothing in the logs, and a good day."""
     proxy.faults, proxy.always = [], "ok"
-    clients.s3.create_bucket(Bucket=f"prelaunch-{number}")
-    for group in clients.logs.describe_log_groups()["logGroups"]:
-        clients.logs.delete_log_group(logGroupName=group["logGroupName"])
+    clients.client("s3").create_bucket(Bucket=f"prelaunch-{number}")
+    for group in clients.client("logs").describe_log_groups()["logGroups"]:
+        clients.client("logs").delete_log_group(logGroupName=group["logGroupName"])
     proxy.seen.clear()
     return Account(clients, proxy, f"prelaunch-{number}")
 

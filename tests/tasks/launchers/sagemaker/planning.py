@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tasks.launchers.base import JobSpec, Work
+from tasks.launchers.base import JobSpec, Placement, Work
 from tasks.launchers.sagemaker.job_request import make_plan
-from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
+from tasks.launchers.sagemaker.options import SageMakerOptions
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/prelaunch:1"
 TRAINING_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1"
@@ -54,7 +54,7 @@ def options(**changes: Any) -> SageMakerOptions:
 
 def in_job(**changes: Any) -> SageMakerOptions:
     """The options of one job, changed."""
-    return options(**{"placement": PlacementOption.IN_JOB, **changes})
+    return options(**{"placement": Placement.IN_JOB, **changes})
 
 
 def body_of(job: JobSpec, made: SageMakerOptions = OPTIONS) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from botocore.config import Config
 from botocore.stub import Stubber
 
 from tasks.launchers.base import ApiCall, JobSpec, Plan
-from tasks.launchers.sagemaker.api import Limits
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
 from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.store.aws import Limits
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/prelaunch:1"

@@ -12,10 +12,11 @@ import pytest
 from checks import bundle as bundles
 from checks.bundle import Pass, PassedNode
 from checks.model import SCHEMA_VERSION
-from tasks.launchers.base import JobSpec, JobState, Work
-from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.base import JobSpec, JobState, Placement, Work
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.sagemaker.options import Code, PlacementOption, SageMakerOptions
+from tasks.launchers.sagemaker.options import Code, SageMakerOptions
+from tasks.store.aws import Limits
 from tests.container.agents import make_bundle
 from tests.container.test_agent_environment import BARE, SET, TRAINING
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
@@ -69,11 +70,11 @@ def test_the_training_gets_what_sagemaker_gave_the_container(
 ) -> None:
     """Variable for variable; nothing is left of the folder of our code, of the interpreter of the checks, or of their settings."""
     options = SageMakerOptions(
-        cloud.region, IMAGE, ROLE, f"s3://{cloud.bucket}/gates", PlacementOption.NONE,
+        cloud.region, IMAGE, ROLE, f"s3://{cloud.bucket}/gates", Placement.NONE,
         volume_gb=10, poll_seconds=0.1, code=code, python=sys.executable,
     )  # fmt: skip
     launcher = SageMakerLauncher(options)
-    launcher.clients = Clients(cloud.region, Limits(deadline_s=10.0), attempts=1)
+    launcher.clients = Clients(cloud.region, Limits(deadline_s=10.0))
     name = f"train-{code}-{len(own)}"
     files = {"bundle.json": make_bundle(), "pass.json": passed}
     job = JobSpec(

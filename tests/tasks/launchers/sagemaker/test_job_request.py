@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected, Work
+from tasks.launchers.base import LaunchRejected, Placement, Work
 from tasks.launchers.sagemaker.job_request import make_plan
-from tasks.launchers.sagemaker.options import Code, PlacementOption
+from tasks.launchers.sagemaker.options import Code
 from tasks.launchers.sagemaker.request.machines import PATHS, pool_key
 from tests.tasks.launchers.sagemaker.planning import (
     CHECK,
@@ -36,7 +36,7 @@ def test_only_the_jobs_of_a_pool_keep_machines() -> None:
         for job, made in (
             (CHECK, options(keep_alive_s=1800)),
             (TRAIN, options(keep_alive_s=1800)),
-            (CHECK, options(placement=PlacementOption.NONE)),
+            (CHECK, options(placement=Placement.NONE)),
             (GATED, in_job()),
         )
     ]
@@ -109,7 +109,7 @@ def test_nodes_in_a_job_hold_for_an_answer() -> None:
 
 def test_other_placements_confirm_by_name() -> None:
     """There is no pool whose token could be shown."""
-    assert "--pooled" not in told(body_of(TRAIN, options(placement=PlacementOption.NONE)))
+    assert "--pooled" not in told(body_of(TRAIN, options(placement=Placement.NONE)))
 
 
 def test_isolated_containers_are_told_of_no_address() -> None:
@@ -205,7 +205,7 @@ def test_spot_waits_beside_its_run() -> None:
 )
 def test_ultraservers_share_the_nodes(named: tuple[str, ...], placed: list[tuple[str, int]]) -> None:
     """Equally, where nobody said how."""
-    body = body_of(CHECK, options(placement=PlacementOption.PINNED, ultraservers=named))
+    body = body_of(CHECK, options(placement=Placement.PINNED, ultraservers=named))
     found = body["ResourceConfig"]["InstancePlacementConfig"]["PlacementSpecifications"]
 
     assert [(one["UltraServerId"], one["InstanceCount"]) for one in found] == placed
@@ -217,7 +217,7 @@ def test_ultraservers_share_the_nodes(named: tuple[str, ...], placed: list[tuple
 def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
     """Every node has a place."""
     with pytest.raises(LaunchRejected, match="id=instances"):
-        make_plan(CHECK, options(placement=PlacementOption.PINNED, ultraservers=named))
+        make_plan(CHECK, options(placement=Placement.PINNED, ultraservers=named))
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
     [
         (CHECK, {"keep_alive_s": 0}, "keeps no machines"),
         (CHECK, {"spot": True}, "Spot machines are not kept"),
-        (CHECK, {"placement": PlacementOption.PINNED}, "needs ultraservers"),
+        (CHECK, {"placement": Placement.PINNED}, "needs ultraservers"),
         (CHECK, {"ultraservers": ("u-1",)}, "cannot be used with placement pooled"),
-        (CHECK, {"placement": PlacementOption.IN_JOB}, "one job of checks and training"),
+        (CHECK, {"placement": Placement.IN_JOB}, "one job of checks and training"),
         (GATED, {}, "one job of checks and training"),
         (CHECK, {"subnets": ("subnet-1",)}, "only useful together"),
         (CHECK, {"spot_wait_minutes": 5.0}, "is for spot = true"),

@@ -17,8 +17,8 @@ import pytest
 from tasks.gate.context import open_gate_context
 from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import Advanced, GateRequest
-from tasks.launchers.base import JobSpec
-from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
+from tasks.launchers.base import JobSpec, Placement
+from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.machines import pool_key
 from tasks.launchers.sagemaker.request.validate import at, objections
 from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, TRAIN, body_of, in_job, options
@@ -57,7 +57,7 @@ FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
     "ultraserver": (
         replace(CHECK, nodes=18, instance_type="p6e-gb200.36xlarge"),
         options(
-            placement=PlacementOption.PINNED,
+            placement=Placement.PINNED,
             ultraservers=("us-0123456789abcdef0",),
             training_plan_arn=PLAN,
             **VPC,

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.base import Placement
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.store.aws import Limits
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
 from tests.survival.faulty_network import needs_root
 from tests.tasks.launchers.contract import CONTRACT, Bench, name_of
@@ -34,7 +36,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def clients(cloud: Cloud) -> Clients:
     """boto3's own, which cost most of a second."""
-    return Clients(cloud.region, Limits(deadline_s=10.0), attempts=1)
+    return Clients(cloud.region, Limits(deadline_s=10.0))
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def bench(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Bench]:
     """Launchers over one account; afterwards nothing of their jobs runs."""
     prefix = f"s3://{cloud.bucket}/{uuid.uuid4().hex}"
     options = SageMakerOptions(
-        cloud.region, IMAGE, ROLE, prefix, PlacementOption.NONE, volume_gb=10, poll_seconds=0.1
+        cloud.region, IMAGE, ROLE, prefix, Placement.NONE, volume_gb=10, poll_seconds=0.1
     )
 
     def again() -> SageMakerLauncher:

@@ -17,13 +17,15 @@ from tasks.launchers.base import (
     JobStatus,
     Keeping,
     LaunchRejected,
+    Placement,
     QuotaExceeded,
     Trouble,
     Work,
 )
-from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.launcher import SageMakerLauncher
-from tasks.launchers.sagemaker.options import PlacementOption, SageMakerOptions
+from tasks.launchers.sagemaker.options import SageMakerOptions
+from tasks.store.aws import Limits
 from tests.fakes.sagemaker.bench import IMAGE, ROLE, Cloud, stand_in
 from tests.fakes.sagemaker.dials import Dials
 from tests.survival.faulty_network import needs_root
@@ -85,7 +87,7 @@ class CloudSetup:
     def checked(self) -> tuple[SageMakerLauncher, JobSpec]:
         """A health check that has ended, and whose machines are kept: a bundle that nobody can read ends it at once."""
         job = self.job(work=Work.CHECK)
-        made = self.submit(job, placement=PlacementOption.POOLED)
+        made = self.submit(job, placement=Placement.POOLED)
         until_final(made, job.name, SECONDS)
         self.cloud.wait(job.name)
         return made, job
@@ -104,7 +106,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def clients(cloud: Cloud) -> Clients:
     """The launchers' own."""
-    return Clients(cloud.region, LIMITS, attempts=1)
+    return Clients(cloud.region, LIMITS)
 
 
 @pytest.fixture
@@ -112,9 +114,7 @@ def cloud_setup(cloud: Cloud, clients: Clients, tmp_path: Path) -> Iterator[Clou
     """A good day; afterwards nothing runs and nothing is kept."""
     cloud.dial("grace_s", GRACE_S)
     prefix = f"s3://{cloud.bucket}/{uuid.uuid4().hex}"
-    made = SageMakerOptions(
-        cloud.region, IMAGE, ROLE, prefix, PlacementOption.NONE, volume_gb=10, poll_seconds=0.1
-    )
+    made = SageMakerOptions(cloud.region, IMAGE, ROLE, prefix, Placement.NONE, volume_gb=10, poll_seconds=0.1)
     yield (given := CloudSetup(cloud, tmp_path, made, clients))
     for name, value in vars(Dials()).items():
         if name in TURNED:

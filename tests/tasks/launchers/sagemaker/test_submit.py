@@ -42,7 +42,7 @@ def loses_answers(
     aws: Stubbed, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int = 1
 ) -> list[str]:
     """CreateTrainingJob's answer is lost so often; every call is counted."""
-    client, calls = aws.launcher.clients.sagemaker, []
+    client, calls = aws.launcher.clients.client("sagemaker"), []
     real = client.create_training_job
 
     def create(**body: Any) -> Any:
@@ -268,7 +268,7 @@ def test_no_credentials_are_said_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         def describe(**_: Any) -> None:
             raise NoCredentialsError
 
-        monkeypatch.setattr(aws.launcher.clients.sagemaker, "describe_training_job", describe)
+        monkeypatch.setattr(aws.launcher.clients.client("sagemaker"), "describe_training_job", describe)
         with pytest.raises(LaunchRejected, match=r"no AWS credentials .* aws sso login"):
             aws.launcher.submit(a_plan())
 
@@ -327,13 +327,13 @@ KEY_AT = {"Bucket": "bucket", "Key": f"gates/{JOB}/in/exchange.key"}
 def keeps(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is put into S3, in order."""
     found: list[dict[str, Any]] = []
-    real = aws.launcher.clients.s3.put_object
+    real = aws.launcher.clients.client("s3").put_object
 
     def put(**given: Any) -> Any:
         found.append(given)
         return real(**given)
 
-    monkeypatch.setattr(aws.launcher.clients.s3, "put_object", put)
+    monkeypatch.setattr(aws.launcher.clients.client("s3"), "put_object", put)
     return found
 
 
@@ -381,7 +381,7 @@ def test_the_key_is_deleted_once_when_the_job_has_ended(
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteObject")
 
     with stubbed() as aws:
-        monkeypatch.setattr(aws.launcher.clients.s3, "delete_object", delete)
+        monkeypatch.setattr(aws.launcher.clients.client("s3"), "delete_object", delete)
         aws.describes(
             described("InProgress", "Starting", ()), *(ended("Stopped", steps=()) for _ in range(2))
         )

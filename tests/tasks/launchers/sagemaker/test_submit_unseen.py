@@ -47,7 +47,7 @@ def never_described(aws: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
             {"Error": {"Code": "ValidationException", "Message": NOT_FOUND}}, "DescribeTrainingJob"
         )
 
-    monkeypatch.setattr(aws.launcher.clients.sagemaker, "describe_training_job", refuse)
+    monkeypatch.setattr(aws.launcher.clients.client("sagemaker"), "describe_training_job", refuse)
     aws.refuses("create_training_job", "ResourceInUse", "Training job names must be unique")
 
 

@@ -84,7 +84,9 @@ def test_nothing_that_was_fetched_is_removed(aws: Account, tmp_path: Path) -> No
     aws.writes({f"{A}/failure/algo-1": b"one"})
     output = aws.output()
     output.fetch(tmp_path, None)
-    aws.clients.s3.delete_object(Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/failure/algo-1")
+    aws.clients.client("s3").delete_object(
+        Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/failure/algo-1"
+    )
     output.fetch(tmp_path, None)
 
     assert {f"{A}/failure/algo-1": b"one"} == files_in(tmp_path)
@@ -146,7 +148,7 @@ def test_an_object_that_became_too_large_or_is_gone_is_not_there(
     aws.writes({f"{A}/failure/algo-1": b"one"})
     (item,) = s3_objects.listed(aws.clients, prefix)
     if becomes is None:
-        aws.clients.s3.delete_object(Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{item.path}")
+        aws.clients.client("s3").delete_object(Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{item.path}")
     else:
         aws.writes({item.path: becomes})
     ((_, said),) = s3_objects.read_all(aws.clients, prefix, [item], most=10)
@@ -284,7 +286,7 @@ def test_exit_codes_of_a_life_before_do_not_count(aws: Account) -> None:
     """Each attempt has its own."""
     aws.writes(told(A, code=1))
     steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
-    aws.clients.s3.get_waiter("object_exists").wait(
+    aws.clients.client("s3").get_waiter("object_exists").wait(
         Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/agent/algo-1.json"
     )
     aws.writes(told(B))

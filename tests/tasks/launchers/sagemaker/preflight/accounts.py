@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from botocore.stub import Stubber
 
 from tasks.launchers.base import JobSpec, Plan, PreflightCheck, PreflightResult, Work
-from tasks.launchers.sagemaker.api import Clients, Limits
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
+from tasks.store.aws import Limits
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
@@ -53,19 +53,21 @@ class Account:
 
 def clients() -> Clients:
     """As the launcher makes them, with less patience."""
-    return Clients(REGION, Limits(connect_s=5, read_s=60), attempts=1)
+    return Clients(REGION, Limits(connect_s=5, read_s=60, deadline_s=0.5))
 
 
 def furnished(made: Clients) -> Account:
     """A bucket, a role, an image, and a VPC of one subnet with an endpoint for S3 and a group open to itself."""
-    made.s3.create_bucket(Bucket="ml-bucket")
-    made.iam.create_role(RoleName="prelaunch-execution", AssumeRolePolicyDocument=json.dumps(TRUST))
-    made.ecr.create_repository(repositoryName="prelaunch")
-    made.ecr.put_image(repositoryName="prelaunch", imageManifest=MANIFEST, imageTag="1")
-    vpc = made.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = made.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
-    group = made.ec2.create_security_group(GroupName="efa", Description="efa", VpcId=vpc)["GroupId"]
-    tables = made.ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
+    made.client("s3").create_bucket(Bucket="ml-bucket")
+    made.client("iam").create_role(RoleName="prelaunch-execution", AssumeRolePolicyDocument=json.dumps(TRUST))
+    made.client("ecr").create_repository(repositoryName="prelaunch")
+    made.client("ecr").put_image(repositoryName="prelaunch", imageManifest=MANIFEST, imageTag="1")
+    vpc = made.client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = made.client("ec2").create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    group = made.client("ec2").create_security_group(GroupName="efa", Description="efa", VpcId=vpc)["GroupId"]
+    tables = made.client("ec2").describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])[
+        "RouteTables"
+    ]
     return Account(made, vpc, subnet, group, tables[0]["RouteTableId"])
 
 
@@ -102,16 +104,15 @@ def asked(kind: str = "m5.large", nodes: int = 2, **changed: object) -> Requirem
     return requirements_of(plans(chosen, kind, nodes), chosen)
 
 
-def answered(**services: list[tuple[str, Any]]) -> Any:
+def answered(**services: list[tuple[str, Any]]) -> Clients:
     """Clients whose services answer these calls in this order: (call, answer), or (call, error code)."""
     made = clients()
-    found = {name: getattr(made, name) for name in services}
     for name, answers in services.items():
-        stub = Stubber(found[name])
+        stub = Stubber(made.client({"quotas": "service-quotas"}.get(name, name)))
         for call, answer in answers:
             _add(stub, call, answer)
         stub.activate()
-    return SimpleNamespace(**found)
+    return made
 
 
 def looks(lines: tuple[PreflightCheck, ...]) -> list[tuple[str, PreflightResult]]:

@@ -17,7 +17,7 @@ from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.iam import trust
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
-from tasks.launchers.sagemaker.preflight.probe import Probe, ask, look_at
+from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
@@ -53,8 +53,8 @@ def _vpc(account: Account, **changed: object) -> dict[str, Any]:
 
 def _open(account: Account, group: str) -> None:
     rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
-    account.clients.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=rule)
-    account.clients.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=rule)
+    account.clients.client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=rule)
+    account.clients.client("ec2").authorize_security_group_egress(GroupId=group, IpPermissions=rule)
 
 
 def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
@@ -112,7 +112,9 @@ def test_an_image(account: Account, image: str, expected: PreflightResult) -> No
 def test_the_probe_object_is_removed(account: Account) -> None:
     """Nothing of the look stays below the prefix."""
     found = prefix(asked(), account.clients)
-    left = account.clients.s3.list_objects_v2(Bucket="ml-bucket", Prefix="gates/").get("Contents", [])
+    left = (
+        account.clients.client("s3").list_objects_v2(Bucket="ml-bucket", Prefix="gates/").get("Contents", [])
+    )
 
     assert ([("S3 prefix", OK)], []) == (looks(found), left)
 
@@ -131,7 +133,7 @@ def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> N
 
 def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
     """A job reads its channels in its own region."""
-    account.clients.s3.create_bucket(
+    account.clients.client("s3").create_bucket(
         Bucket="far-bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
     )
 
@@ -140,7 +142,7 @@ def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
 
 def test_a_channel_of_the_trainings_own(account: Account) -> None:
     """It has something in it, nothing, or no bucket; the gate's own channel is filled later."""
-    account.clients.s3.put_object(Bucket="ml-bucket", Key="code/train.py", Body=b"")
+    account.clients.client("s3").put_object(Bucket="ml-bucket", Key="code/train.py", Body=b"")
     rows = [
         {"ChannelName": name, "DataSource": {"S3DataSource": {"S3Uri": url}}}
         for name, url in (
@@ -177,7 +179,7 @@ def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
             {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
         ],
     }
-    account.clients.iam.create_role(RoleName="for-ec2", AssumeRolePolicyDocument=json.dumps(policy))
+    account.clients.client("iam").create_role(RoleName="for-ec2", AssumeRolePolicyDocument=json.dumps(policy))
 
     found = trust(asked(role_arn=ROLE.replace("prelaunch-execution", "for-ec2")), account.clients)
 
@@ -195,7 +197,9 @@ def test_a_group_closed_to_itself_is_wrong_for_efa(account: Account) -> None:
 
 def test_the_commands_of_the_remedy_mend_it(account: Account) -> None:
     """What they say, done through boto3, makes the line ok."""
-    made = account.clients.ec2.create_security_group(GroupName="o", Description="o", VpcId=account.vpc)
+    made = account.clients.client("ec2").create_security_group(
+        GroupName="o", Description="o", VpcId=account.vpc
+    )
     _open(account, made["GroupId"])
     wanted = asked("p5.48xlarge", 4, **_vpc(account, security_group_ids=(made["GroupId"],)))
 
@@ -216,8 +220,10 @@ def test_efa_between_machines_wants_a_vpc(account: Account) -> None:
 
 def test_a_group_of_another_vpc_is_wrong(account: Account) -> None:
     """SageMaker refuses the job only after it was taken."""
-    vpc = account.clients.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    group = account.clients.ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    vpc = account.clients.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    group = account.clients.client("ec2").create_security_group(GroupName="x", Description="x", VpcId=vpc)[
+        "GroupId"
+    ]
     _open(account, group)
 
     found = groups(asked(**_vpc(account, security_group_ids=(group,))), account.clients)
@@ -247,7 +253,7 @@ def test_names_that_are_not_there_are_wrong(account: Account) -> None:
 
 def test_a_subnet_that_is_too_small(account: Account) -> None:
     """Five addresses a machine with EFA, two without (AWS): eleven are free in a /28."""
-    ec2 = account.clients.ec2
+    ec2 = account.clients.client("ec2")
     small = ec2.create_subnet(VpcId=account.vpc, CidrBlock="10.0.9.0/28")["Subnet"]["SubnetId"]
     chosen = _vpc(account, subnets=(small,))
 
@@ -263,7 +269,7 @@ def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
     """The remedy's command, done, makes it ok."""
     wanted = asked(**_vpc(account))
     before = ways(wanted, account.clients)
-    account.clients.ec2.create_vpc_endpoint(
+    account.clients.client("ec2").create_vpc_endpoint(
         VpcId=account.vpc,
         ServiceName=f"com.amazonaws.{REGION}.s3",
         VpcEndpointType="Gateway",
@@ -278,7 +284,7 @@ def test_a_subnet_without_a_way_to_s3(account: Account) -> None:
 
 def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
     """SageMaker's interfaces have no public address; a NAT gateway is one."""
-    ec2 = account.clients.ec2
+    ec2 = account.clients.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"]["SubnetId"]
     table = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]
@@ -299,8 +305,8 @@ def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
 
 def test_a_disabled_key_is_wrong(account: Account) -> None:
     """The remedy enables it."""
-    key = account.clients.kms.create_key()["KeyMetadata"]
-    account.clients.kms.disable_key(KeyId=key["KeyId"])
+    key = account.clients.client("kms").create_key()["KeyMetadata"]
+    account.clients.client("kms").disable_key(KeyId=key["KeyId"])
 
     found = keys(asked(output_kms_key=key["Arn"]), account.clients)
 
@@ -374,8 +380,3 @@ def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     lines = look_at(PROBES[:1], requirements_of(plans(chosen), chosen), clients())
 
     assert [("credentials", WRONG)] == looks(lines)
-
-
-def test_every_call_is_asked_by_boto3s_name(account: Account) -> None:
-    """A client without it would be a line that nobody can mend."""
-    assert "123456789012" == ask(account.clients.sts, "get_caller_identity")["Account"]

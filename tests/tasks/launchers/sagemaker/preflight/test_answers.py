@@ -11,9 +11,10 @@ import pytest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs
-from tasks.launchers.sagemaker.preflight.probe import NotVisible, Probe, look_at
+from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
 from tasks.launchers.sagemaker.preflight.warm_pools import pools
+from tasks.store.aws import Refused
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, REGION, ROLE, answered, asked, looks
 
 OK, WRONG, UNSEEN = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.UNSEEN
@@ -283,7 +284,7 @@ def test_a_condition_that_the_simulation_cannot_weigh_is_not_seen() -> None:
     """It lacks the key that a condition asks for."""
     made = answered(sts=[CALLER], iam=[_decided("implicitDeny", missing=("aws:RequestTag/team",))])
 
-    with pytest.raises(NotVisible, match="aws:RequestTag/team"):
+    with pytest.raises(Refused, match="aws:RequestTag/team"):
         starts_jobs(asked(), made)
 
 
@@ -313,10 +314,7 @@ def test_a_second_repository_is_named_because_the_policy_file_has_one() -> None:
 
 def test_a_type_that_nobody_trains_on() -> None:
     """Read from botocore's own list."""
-    wanted = asked()
-    odd = dataclasses.replace(wanted, fleets=(dataclasses.replace(wanted.fleets[0], kind="ml.p5.49xlarge"),))
-
-    found = types(odd, answered(sagemaker=[]))
+    found = types(dataclasses.replace(asked(), kind="ml.p5.49xlarge"), answered(sagemaker=[]))
 
     assert [("instance type", WRONG)] == looks(found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launchers.sagemaker.options import PlacementOption
+from tasks.launchers.base import Placement
 from tasks.launchers.sagemaker.preflight.account import faults_of, wanted_of
 from tasks.launchers.sagemaker.preflight.iam import lets_in
 from tasks.launchers.sagemaker.preflight.network import shut
@@ -154,7 +154,7 @@ def test_a_trust_policy(statements: Any, expected: bool) -> None:
 
 def test_spot_has_quotas_of_its_own() -> None:
     """For the type, for all, and for one job. The longest run time is the same one."""
-    wanted = wanted_of(asked("p5.48xlarge", 4, placement=PlacementOption.NONE, spot=True))
+    wanted = wanted_of(asked("p5.48xlarge", 4, placement=Placement.NONE, spot=True))
 
     assert [
         ("ml.p5.48xlarge for spot training job usage", 4),
