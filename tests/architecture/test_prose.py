@@ -72,6 +72,7 @@ KNOWN = {
     "checks/probes/kernel/log_excerpt.py": 1,
     "checks/probes/kernel/log_source.py": 5,
     "checks/probes/kernel/xid.py": 1,
+    "tasks/launchers/sagemaker/errors.py": 3,  # AWS's own words for a remedy: which quota, which action, whose policy
 }
 
 

@@ -63,9 +63,7 @@ def describe_new(clients: Clients, name: str) -> Described | None:
 
 def hosts_of(described: Described) -> tuple[str, ...]:
     """The names that SageMaker gives to a job's hosts: algo-1 to algo-N ("resourceconfig.json")."""
-    resources = described.get("ResourceConfig") or {}
-    groups = [int(group.get("InstanceCount") or 0) for group in resources.get("InstanceGroups") or ()]
-    return names_of(int(resources.get("InstanceCount") or sum(groups)))
+    return names_of(int((described.get("ResourceConfig") or {}).get("InstanceCount") or 0))
 
 
 def names_of(nodes: int) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ from tasks.launchers.sagemaker.request.overrides import (
     laid_over,
     require_agents_own,
     require_own_folders,
+    tags_of,
 )
-from tasks.launchers.sagemaker.request.tags import tags_of
 from tasks.launchers.sagemaker.request.validate import at, objections
 
 FROM_IMAGE = ("python3", "-m", "container.agent")

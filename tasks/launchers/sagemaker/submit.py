@@ -28,17 +28,18 @@ from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
 from tasks.launchers.sagemaker.request.difference import differences, differences_text
 from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of, object_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
+from tasks.launchers.sagemaker.request.validate import at
 from tasks.store.aws import Refused
 
 # Two jobs of one name must agree on these: the machines, what runs on them, and where its output goes.
 SAME = (
-    ("RoleArn",),
-    ("AlgorithmSpecification", "TrainingImage"),
-    ("AlgorithmSpecification", "ContainerEntrypoint"),
-    ("AlgorithmSpecification", "ContainerArguments"),
-    ("ResourceConfig", "InstanceType"),
-    ("ResourceConfig", "InstanceCount"),
-    ("OutputDataConfig", "S3OutputPath"),
+    "RoleArn",
+    "AlgorithmSpecification.TrainingImage",
+    "AlgorithmSpecification.ContainerEntrypoint",
+    "AlgorithmSpecification.ContainerArguments",
+    "ResourceConfig.InstanceType",
+    "ResourceConfig.InstanceCount",
+    "OutputDataConfig.S3OutputPath",
 )
 # "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
 STOP_S = 600.0
@@ -94,7 +95,7 @@ def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
 
 def adopted(found: Described, call: ApiCall) -> JobHandle:
     """The job that has the name already. Raises LaunchRejected if it is a different job."""
-    rows = [(".".join(path), _at(call.body, path), _at(found, path)) for path in SAME]
+    rows = [(path, at(call.body, path), at(found, path)) for path in SAME]
     rows += [(f"channel {CHANNEL}", _channel(call.body), _channel(found))]
     wrong = [row for row in rows if row[1] and row[1] != row[2]]
     if _orders(found) != _orders(call.body):
@@ -177,20 +178,13 @@ def _get(clients: Clients, url: str) -> bytes | None:
 def _channel(body: Mapping[str, Any]) -> list[object]:
     """Where the job's bundle and pass lie."""
     rows = [row for row in body.get("InputDataConfig") or () if row.get("ChannelName") == CHANNEL]
-    return [_at(row, ("DataSource", "S3DataSource", "S3Uri")) for row in rows]
+    return [at(row, "DataSource.S3DataSource.S3Uri") for row in rows]
 
 
 def _orders(body: Mapping[str, Any]) -> dict[str, Any]:
     """The agent's environment variables, such as the order to start whatever the checks found."""
     places = (body.get("Environment") or {}, body.get("HyperParameters") or {})
     return {key: value for place in places for key, value in place.items() if key.upper().startswith(AGENT)}
-
-
-def _at(body: Mapping[str, Any], path: tuple[str, ...]) -> object:
-    value: Any = body
-    for key in path:
-        value = (value or {}).get(key)
-    return value
 
 
 def cancel(

@@ -6,14 +6,13 @@ from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.model_trainer.driver_notes import warnings
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
+from tasks.launchers.sagemaker.preflight.account import credentials, plan, pools, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs, trust
 from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
 from tasks.launchers.sagemaker.preflight.probe import Probe, look_at, ok
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
-from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tasks.launchers.sagemaker.request.image import WHAT
 
 PROBES = (

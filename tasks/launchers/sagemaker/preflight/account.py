@@ -1,23 +1,25 @@
-"""Preflight of the AWS account: its credentials, its quotas, the instance type and the training plan.
+"""Preflight of the AWS account: its credentials, its quotas, the instance type, the training plan and the warm pools.
 
 It finds out whose credentials these are and whether the execution role belongs to the same account; whether the quotas for
-training, spot, warm pools and a single job allow the machines and the time; whether the instance type is one for training; and
-whether the training plan holds the machines.
+training, spot, warm pools and a single job allow the machines and the time; whether EC2 has the instance type in the region; whether
+the training plan holds the machines; and whether a warm pool exists already that our health check would get, or whose owner could
+get ours.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from checks.documents.decode import nearest
 from tasks.launchers.base import LaunchError, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight.network import described
 from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
+from tasks.launchers.sagemaker.request.machines import pool_key
 from tasks.store.aws import Refused
 
 QUOTA = "quota"
@@ -38,7 +40,9 @@ SIZE, SIZE_SPOT, TIME = (
 )
 CODES = {EVERY: "L-00C91CB5", SIZE: "L-622CFD70", TIME: "L-33A961FD"}
 PAGE = 100
-TYPE, PLAN = "instance type", "training plan"
+TYPE, PLAN, WARM_POOL = "instance type", "training plan", "warm pool"
+# A job of a gate: "<gate name>-<stamp>-<four digits>-check-1" (tasks.gate.jobs.new_gate_id).
+OURS = re.compile(r"(?P<gate>[a-z0-9-]+?)-(?:\d{8}-\d{6}-[0-9a-f]{4}|plan)-(?:check|train)-\d+(?:-\d+)?")
 # "Reserve training plans for your training jobs": SageMaker begins to end the jobs 30 minutes before the capacity does.
 ENDING = timedelta(minutes=30)
 
@@ -140,17 +144,8 @@ def _line(wanted: Wanted, found: Mapping[str, Any] | None, asked: Requirements) 
 
 
 def types(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """The type, by botocore's own list of those that train (TrainingInstanceType), and by EC2's of those in the region."""
+    """Whether EC2 has the type in the region; that it is one for training was verified when the job was planned."""
     kind = asked.kind.removeprefix("ml.")
-    known = tuple(clients.client("sagemaker").meta.service_model.shape_for("TrainingInstanceType").enum)
-    if asked.kind not in known:
-        near = nearest(asked.kind, known)
-        remedy = (
-            f"Did you mean {near}? A newer type needs a newer boto3."
-            if near
-            else "Update boto3, or correct it."
-        )
-        return (wrong(TYPE, f"{asked.kind} is no type for training that boto3 knows", remedy),)
     if not asked.options.training_plan_arn and not _is_offered(kind, clients):
         said = f"EC2 lists no {kind} in {asked.region}: if SageMaker has none there either, no wait for capacity ends"
         return (unseen(TYPE, said, "Choose a region that has this type, or another type."),)
@@ -230,3 +225,49 @@ def _is_offered(kind: str, clients: Clients) -> bool:
     except (Refused, LaunchError):
         return True
     return bool(found["InstanceTypeOfferings"])
+
+
+def pools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
+    """Whether no foreign pool has our key. A pool that this gate left behind will be used, which is fine."""
+    keys = [pool_key(body) for body in asked.bodies]
+    same = [name for name in _waiting_pools(clients) if _pool_key_of(name, clients) in keys]
+    strange = [name for name in same if gate_of(name) != gate_of(asked.jobs[0])]
+    return (_strange_pool(strange[0], asked),) if strange else (ok(WARM_POOL, _pool_text(same)),)
+
+
+def gate_of(job: str) -> str:
+    """The gate's name in a job's name; the whole name where it is no gate's. Pure."""
+    found = OURS.fullmatch(job)
+    return found["gate"] if found else job
+
+
+def _waiting_pools(clients: Clients) -> Iterator[str]:
+    token: dict[str, str] = {}
+    while True:
+        page = clients.request(
+            "sagemaker", "list_training_jobs", WarmPoolStatusEquals="Available", MaxResults=PAGE, **token
+        )
+        yield from (one["TrainingJobName"] for one in page["TrainingJobSummaries"])
+        if not page.get("NextToken"):
+            return
+        token = {"NextToken": page["NextToken"]}
+
+
+def _pool_key_of(name: str, clients: Clients) -> dict[str, object]:
+    return pool_key(clients.request("sagemaker", "describe_training_job", TrainingJobName=name))
+
+
+def _pool_text(same: list[str]) -> str:
+    return f"{same[0]}'s waits with our key, and is this gate's own" if same else "no other pool has our key"
+
+
+def _strange_pool(name: str, asked: Requirements) -> PreflightCheck:
+    release = (
+        f"aws sagemaker update-training-job --region {asked.region} --training-job-name {name} "
+        "--resource-config KeepAlivePeriodInSeconds=0"
+    )
+    return wrong(
+        WARM_POOL,
+        f"the pool of {name} waits with our key: the check would take its machines, and its owner could take ours",
+        f"Give the gate a role_arn or volume_gb of its own. If nobody wants that pool: {release}",
+    )

@@ -57,8 +57,8 @@ def region(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def _read_back(asked: Requirements, clients: Clients, key: str, data: bytes) -> PreflightCheck:
-    answer = clients.request("s3", "get_object", Bucket=asked.bucket, Key=key)
-    if answer["Body"].read() != data:
+    found, _ = clients.tried("s3:GetObject", lambda: clients.read(asked.bucket, key))
+    if found != data:
         said = f"{asked.root}: what was written is not what is read"
         return wrong(
             PREFIX, said, "See that nothing stands between here and S3 that changes or caches objects."

@@ -1,18 +1,18 @@
-"""The gate file's [training.request]: plain CreateTrainingJob keys that replace or extend those of the gate's own request. Pure."""
+"""The gate file's [training.request], plain CreateTrainingJob keys that replace or extend the gate's own; and the tags. Pure."""
 
 from __future__ import annotations
 
 import copy
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tasks.launchers.base import LaunchRejected, Work
 from tasks.launchers.sagemaker.request.locations import CHANNEL, FOLDER
-from tasks.launchers.sagemaker.request.tags import require_free
 from tasks.launchers.sagemaker.request.validate import at
 
 Body = dict[str, object]
 SECTION = "training.request"
+OUR_TAGS = "prelaunch:"
 # Whose key it is, and where to say it. All that a warm pool is found by is here, so that check and training cannot differ.
 OURS: Mapping[str, str] = {
     "TrainingJobName": "the gate names its jobs, so that a retry finds them",
@@ -131,4 +131,24 @@ def _require_once(theirs: object, ours: object) -> None:
     if twice:
         raise LaunchRejected(
             f"{SECTION}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
+        )
+
+
+def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
+    """The gate's own tags, then those of [cluster.options] tags ("key=value"). Raises LaunchRejected."""
+    rows = list(ours.items())
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise LaunchRejected(f'tags: {text!r:.80} is not of the form "key=value".')
+        require_free(key, "tags")
+        rows.append((key, value))
+    return [{"Key": key, "Value": value} for key, value in rows]
+
+
+def require_free(key: str, where: str) -> None:
+    """Raise LaunchRejected for a key that is the gate's own."""
+    if key.lower().startswith(OUR_TAGS):
+        raise LaunchRejected(
+            f"{where}: {key!r:.80} begins with {OUR_TAGS}, as the gate's own do. Name it otherwise."
         )

@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import PreflightResult
+from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight import PROBES, look
-from tasks.launchers.sagemaker.preflight.account import credentials
+from tasks.launchers.sagemaker.preflight.account import credentials, pools
 from tasks.launchers.sagemaker.preflight.iam import trust
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
-from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
-from tasks.launchers.sagemaker.preflight.requirements import requirements_of
+from tasks.launchers.sagemaker.preflight.probe import Probe, look_at, ok
+from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
 from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
-from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
     REGION,
     REGISTRY,
@@ -68,14 +69,21 @@ def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     assert [] == [line for line in lines if line.result is WRONG]
 
 
-def test_the_lines_come_in_the_order_of_the_probes(account: Account) -> None:
+def test_the_lines_come_in_the_order_of_the_probes() -> None:
     """However fast each answers."""
-    chosen = options(**_vpc(account))
-    order = [probe.what for probe in PROBES]
+    answered = threading.Event()
 
-    found = [line.subject for line in look(plans(chosen), chosen, account.clients)]
+    def slow(_asked: Requirements, _clients: Clients) -> tuple[PreflightCheck, ...]:
+        answered.wait()
+        return (ok("slow", ""),)
 
-    assert sorted(found, key=order.index) == found
+    def quick(_asked: Requirements, _clients: Clients) -> tuple[PreflightCheck, ...]:
+        answered.set()
+        return (ok("quick", ""),)
+
+    found = look_at((Probe("slow", slow), Probe("quick", quick)), asked(), clients())
+
+    assert [("slow", OK), ("quick", OK)] == looks(found)
 
 
 def test_a_plan_without_calls_is_not_looked_at() -> None:

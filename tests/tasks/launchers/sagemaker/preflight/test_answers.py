@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import PreflightResult
-from tasks.launchers.sagemaker.preflight.account import credentials, plan, quotas, types
+from tasks.launchers.sagemaker.preflight.account import credentials, plan, pools, quotas, types
 from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs
 from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.storage import prefix
-from tasks.launchers.sagemaker.preflight.warm_pools import pools
 from tasks.store.aws import Refused
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, REGION, ROLE, answered, asked, looks
 
@@ -310,13 +309,6 @@ def test_a_second_repository_is_named_because_the_policy_file_has_one() -> None:
 
     assert f"add arn:aws:ecr:us-east-1:{ACCOUNT}:repository/training to its Resource" in line.remedy
     assert "to its Resource" not in one.remedy
-
-
-def test_a_type_that_nobody_trains_on() -> None:
-    """Read from botocore's own list."""
-    found = types(dataclasses.replace(asked(), kind="ml.p5.49xlarge"), answered(sagemaker=[]))
-
-    assert [("instance type", WRONG)] == looks(found)
 
 
 HERE, NONE = ({"InstanceTypeOfferings": found} for found in ([{"InstanceType": "p5.48xlarge"}], []))

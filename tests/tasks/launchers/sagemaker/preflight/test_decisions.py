@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import Placement
-from tasks.launchers.sagemaker.preflight.account import faults_of, wanted_of
+from tasks.launchers.sagemaker.preflight.account import faults_of, gate_of, wanted_of
 from tasks.launchers.sagemaker.preflight.iam import lets_in
 from tasks.launchers.sagemaker.preflight.network import shut
-from tasks.launchers.sagemaker.preflight.warm_pools import gate_of
 from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, asked
 
 PLAN_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5-november"

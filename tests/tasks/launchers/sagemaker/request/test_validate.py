@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,11 +134,3 @@ def test_every_pattern_of_the_model_is_understood() -> None:
 
     assert len(patterns) > 40
     assert [pattern for pattern in patterns if "\\p{" in translated(pattern).pattern] == []
-
-
-def test_the_model_is_read_on_first_use_alone() -> None:
-    """Importing it costs next to nothing."""
-    code = "import sys, tasks.launchers.sagemaker.job_request; print('botocore' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "False"
