@@ -95,7 +95,7 @@ def test_an_outage_in_the_middle_of_publishing_launches_nothing(
     tmp_path: Path, engine: Engine, server: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that nobody can read again is none: cannot tell, with the store's words; what was kept stays whole."""
-    monkeypatch.setattr(s3, "Limits", lambda: Limits(10, 10, 1.5))
+    monkeypatch.setattr(s3, "LIMITS", Limits(10, 10, 1.5))
     path = fake_gate(tmp_path)
     store = open_store(in_s3(path))
     server.dies_at = "verdict.json"
