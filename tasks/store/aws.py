@@ -1,7 +1,7 @@
 """Calls to AWS that always end: each attempt has a time limit, all attempts together a deadline, and every error a remedy.
 
 The clients are boto3's and are made on first use; endpoint and credentials are boto3's own settings. Who calls says as which
-errors a silence and a refusal are raised: the store, the launcher of SageMaker's jobs, and what repairs HyperPod's nodes.
+errors a silence and a refusal are raised: the store, and the launcher of SageMaker's jobs.
 
 Refused             an answer that trying again does not mend, before its remedy is known
 """
