@@ -40,8 +40,8 @@ from tasks.render.html import html, with_next_gate
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.picture import PictureUnavailable, picture
 from tasks.render.seed_report import with_seed_tables
-from tasks.render.views.node_tables import node_rows
-from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows, suspect_table
+from tasks.render.views.finding_table import finding_rows
+from tasks.render.views.node_grid import node_rows
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.reading import page_link, read_fleet
 from tasks.reports.trend import TrendContext, past_of
@@ -156,15 +156,6 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     )
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
-    if rows := bandwidth_table(report, kept.context):
-        about = f"Bus bandwidth and its expected value, {session.gate_id}"
-        await artifacts.show_table(f"gate-bandwidth-{cluster}", rows, about)
-    if rows := pair_rows(report, verdict):
-        about = f"Bandwidth between hosts, {session.gate_id}"
-        await artifacts.show_table(f"gate-pairs-{cluster}", rows, about)
-    if rows := suspect_table(kept.context):
-        about = f"Pair tests and suspects, {session.gate_id}"
-        await artifacts.show_table(f"gate-suspects-{cluster}", rows, about)
     if kept.png:
         await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
     host, of_gate = session.keeper.lease.owner.host, f"Report of {session.gate_id}"

@@ -24,6 +24,7 @@ from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.inert import one_line
+from tasks.text.wording import plural
 
 
 class EndMark(StrEnum):
@@ -146,9 +147,8 @@ class Past:
         found = Counter(gate.word.lower() for gate in self.gates)
         words = (*ANSWER_WORDS.values(), *(mark.value for mark in EndMark))
         counts = {word.lower(): found[word.lower()] for word in words}
-        several = "gate" if len(self.gates) == 1 else "gates"
         parts = [f"{count} {word}" for word, count in counts.items() if count]
-        return ", ".join([f"{len(self.gates)} {several}", *parts])
+        return ", ".join([plural(len(self.gates), "gate"), *parts])
 
 
 TYPED_SUBJECTS = 3
@@ -206,8 +206,8 @@ def verdict_context(
     engine_nodes = {node: engine for node, engine in named.items() if engine}
     declared = report.declared
     place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
-    lines = (*said, cost_line(cost)) if cost is not None and is_worth_showing(cost) else said
-    expected = expectations(report, policy, facts)
+    lines = (*said, cost_line(cost)) if is_worth_showing(cost) else said
+    expected = expectations(report, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
     return VerdictContext(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
 
@@ -219,21 +219,28 @@ def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str,
     return " ".join(part for part in parts if part), commands_typed
 
 
-def advice_once(
-    groups: Sequence[Group], verdict: Verdict, place: Place
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The advice for each group. What a finding of the same check says already is not repeated: "The same as for node-1 above.", and
-    nothing at all where that is of the same subjects, or where the finding follows from a silent node.
+@dataclass(frozen=True)
+class Advised:
+    """A group of findings as every renderer shows it: with the remedy, what to type, and whether earlier gates had it."""
+
+    item: Group
+    remedy: str
+    commands: tuple[str, ...]
+    earlier: str
+
+
+def advised(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> tuple[Advised, ...]:
+    """The groups with the advice for each. What a finding of the same check says already is not repeated: "The same as for node-1
+    above.", and nothing at all where that is of the same subjects, or where the finding follows from a silent node.
     """
-    found: list[tuple[str, tuple[str, ...]]] = []
+    found: list[Advised] = []
     said: dict[tuple[object, ...], Group] = {}
     failed: list[Group] = []
     for item in groups:
+        remedy, lines = ("", ()) if item.follows else advice(item, verdict, context.place)
         if item.follows:
-            found.append(("", ()))
-            continue
-        remedy, lines = advice(item, verdict, place)
-        if item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
+            pass
+        elif item.cause is Cause.EVIDENCE and (found_bad := _failed_before(item, failed)):
             # What is bad explains what is missing, and its remedy comes first.
             same = set(found_bad.subjects) == set(item.subjects)
             remedy, lines = "" if same else f"The same as for {found_bad.who} above.", ()
@@ -241,9 +248,11 @@ def advice_once(
             failed.append(item)
         first = said.setdefault((item.checks, remedy, lines), item)
         if first is not item and remedy:
-            same = first.subjects == item.subjects
-            remedy, lines = "" if same else f"The same as for {first.who} above.", ()
-        found.append((remedy, lines))
+            remedy, lines = (
+                "" if first.subjects == item.subjects else f"The same as for {first.who} above.",
+                (),
+            )
+        found.append(Advised(item, remedy, lines, earlier_said(item, context)))
     return tuple(found)
 
 

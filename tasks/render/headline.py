@@ -7,11 +7,24 @@ from datetime import UTC, datetime
 
 from checks.judge.rules.wording import several
 from checks.judge.verdict import NOTHING
-from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Cause, Coverage, Level, Report, Verdict, node_of
+from checks.model import (
+    ANSWER_WORDS,
+    CLUSTER,
+    LINK,
+    Answer,
+    Cause,
+    Count,
+    Coverage,
+    Level,
+    Report,
+    Verdict,
+    node_of,
+)
 from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, failed_everywhere, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
+from tasks.text.wording import plural
 
 # What findings about a node's whole report have for a check.
 REPORT = "report"
@@ -47,7 +60,7 @@ def _what(verdict: Verdict) -> str:
     if groups and verdict.answer is Answer.GO:
         first, count = groups[0], sum(len(item.subjects) for item in groups)
         many = count > len(first.subjects)
-        return f"{_plural(count, 'warning')}{', first' if many else ':'} {_short(first)}"
+        return f"{plural(count, 'warning')}{', first' if many else ':'} {_short(first)}"
     return _reason(verdict, groups) if groups else ""
 
 
@@ -113,7 +126,7 @@ def explanation(verdict: Verdict) -> str:
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:
-        count = _plural(len(verdict.condemned), "node")
+        count = plural(len(verdict.condemned), "node")
         return (
             f"{count} failed: suspect the image or the policy before the machines. Replace none of them yet."
         )
@@ -133,7 +146,7 @@ def time_before(judged_s: float | None, measured_s: float | None) -> str:
         return ""
     apart = judged_s - measured_s
     size, unit = (DAY_S, "day") if apart >= 2 * DAY_S else (3600.0, "hour")
-    return _plural(round(apart / size), unit)
+    return plural(round(apart / size), unit)
 
 
 def measured_before(judged_s: float | None, measured_s: float | None) -> str:
@@ -151,16 +164,21 @@ def _lacks(verdict: Verdict) -> bool:
     return not verdict.coverage.complete or not decided or any(item.unmeasured for item in decided)
 
 
+def counts_of(coverage: Coverage) -> tuple[tuple[str, Count], ...]:
+    """How many nodes, GPUs, ranks and observations there are of those required, without what nobody asked for."""
+    counts = (
+        ("nodes", coverage.nodes), ("GPUs", coverage.gpus), ("ranks", coverage.ranks), ("observations", coverage.checks)
+    )  # fmt: skip
+    return tuple((what, count) for what, count in counts if count.required)
+
+
 def coverage_text(coverage: Coverage) -> str:
-    """Such as "2 of 2 nodes, 4 of 4 ranks, 20 of 22 observations, 2 certified by earlier gates", without what nobody asked for."""
+    """Such as "2 of 2 nodes, 4 of 4 ranks, 20 of 22 observations, 2 certified by earlier gates"."""
     if coverage == NOTHING:
         return "nothing"
-    counts = [(coverage.nodes, "nodes"), (coverage.gpus, "GPUs"), (coverage.ranks, "ranks")]
-    parts = [f"{c.observed} of {c.required} {what}" for c, what in counts if c.required]
-    parts.append(f"{coverage.checks.observed} of {coverage.checks.required} observations")
-    return ", ".join(
-        [*parts, *([f"{coverage.certified} certified by earlier gates"] if coverage.certified else [])]
-    )
+    parts = [f"{count.observed} of {count.required} {what}" for what, count in counts_of(coverage)]
+    parts += [f"{coverage.certified} certified by earlier gates"] if coverage.certified else []
+    return ", ".join(parts)
 
 
 def sentence(item: Group, names: bool = False) -> str:
@@ -189,7 +207,7 @@ def _short(item: Group) -> str:
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     culprits = deciding(verdict)
     more = sum(not item.follows for item in groups) - 1
-    rest = f" (and {_plural(more, 'more finding')})" if more else ""
+    rest = f" (and {plural(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
         return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"
@@ -244,7 +262,3 @@ def _decides(item: Group, verdict: Verdict) -> bool:
     if verdict.answer is Answer.NO_GO and verdict.level is Level.FAIL:
         return item.level is Level.FAIL and item.cause is not Cause.EVIDENCE
     return item.level is verdict.level
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

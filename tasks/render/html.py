@@ -10,34 +10,32 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checks.judge.cost.cost import Cost
+from checks.judge.rules.expected_questions import LEAST_BYTES
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
 from checks.value_types import natural
-from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
-from tasks.render.headline import answer_word, coverage_text, explanation_before, headline, run_lines
-from tasks.render.views.bandwidth import bandwidth_rows, panels, size_text, sweeps
-from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
-from tasks.render.views.expectations import floors_said, held_from
+from tasks.render.headline import answer_word, counts_of, explanation_before, headline, run_lines
+from tasks.render.views.bandwidth import panels
+from tasks.render.views.cost import cost_notes, cost_table, is_worth_showing
+from tasks.render.views.expectations import bandwidth_rows, bandwidth_table, size_text, sweeps
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
-from tasks.render.views.measured import MeasuredNode
-from tasks.render.views.measured import measured as measured_on
-from tasks.render.views.node_grid import Grid, GridLine, grid
-from tasks.render.views.node_tables import by_node, machines
-from tasks.render.views.nodes import State, check_lines, places
-from tasks.render.views.pairs import pair_map
-from tasks.render.views.rails import views
-from tasks.render.views.suspects import NAMED, is_quiet, matrix_rows, said_of, suspect_rows
+from tasks.render.views.maps import maps_of, pair_map
+from tasks.render.views.measured import MeasuredNode, measured
+from tasks.render.views.node_grid import Grid, grid
+from tasks.render.views.nodes import Line, State, check_lines, finding_state, places
+from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.render.views.timeline import left_out, timeline
 from tasks.text.inert import clean, one_line
+from tasks.text.wording import plural
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -74,42 +72,24 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class FindingCard:
-    """One group of findings as the page shows it; evidence is (subject, text)."""
+    """A group of findings, the evidence and the names of it that have room: (subject, text); many names are folded."""
 
-    tone: str
-    word: str
-    cause: str
-    names: str
-    check: str
-    message: str
-    remedy: str
+    shown: Advised
     evidence: tuple[tuple[str, str], ...]
-    typed: tuple[str, ...]
-    source: str
-    more_evidence: int
-    anchor: str
-    all: tuple[str, ...]
-    earlier: str
-
-
-@dataclass(frozen=True)
-class GridCell:
-    """One cell of the table of nodes and checks; `link` is the anchor of its finding or of what was measured, "" if neither."""
-
-    state: State
-    link: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class GridRow:
-    """The nodes `names`, whose cells are equal; `name` is short."""
+    """The nodes `names`, whose cells are equal; `name` is short. A link is the anchor of a finding or of what was measured, "" if
+    neither, of the row and of each cell.
+    """
 
     name: str
     names: tuple[str, ...]
-    state: State
+    line: Line
     link: str
-    cells: tuple[GridCell, ...]
-    is_cluster: bool
+    cells: tuple[tuple[State, str], ...]
 
 
 def html(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
@@ -147,7 +127,12 @@ def _template() -> Template:
         line=one_line,
         href=_href,
         clean=clean,
+        typed=lambda command: one_line(command, COMMAND),
         tone=lambda state: _CLASSES[state],
+        state=finding_state,
+        anchor=finding_anchor,
+        ranged=ranged,
+        plural=plural,
         past_tone=lambda gate: _TONES[gate.answer] if gate.end is None else _END_TONES[gate.end],
         past_sign=lambda gate: _SIGNS[gate.answer] if gate.end is None else _END_SIGNS[gate.end],
     )
@@ -155,7 +140,6 @@ def _template() -> Template:
 
 def _values(report: Report | None, verdict: Verdict, name: str, context: VerdictContext) -> dict[str, object]:
     groups, caused = independent(gathered(verdict.findings))
-    nodes, more_nodes = by_node(verdict)
     rows = finding_rows_of(groups)
     said, ended = headline(verdict, name), one_line(context.first_line, 900)
     is_more = bool(ended) and ended != said
@@ -163,32 +147,24 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "name": one_line(name, 80),
         "said": said if is_more else said.removeprefix(f"{answer_word(verdict)} "),
         "ended": ended if is_more else "",
-        "own_decision": one_line(context.own_decision, 1200),
         "word": answer_word(verdict),
         "tone": _tone(verdict, context),
         "explanation": explanation_before(verdict, context.failed),
         "run_lines": run_lines(report, context.images) if report is not None else (),
-        "training": context.training,
-        "age": context.measured,
-        "coverage": coverage_text(verdict.coverage),
-        "counts": _counts(verdict),
+        "counts": counts_of(verdict.coverage),
         "cards": _cards(groups, verdict, context),
         "followed": followed(caused),
         "following": _cards(caused, verdict, context),
         "more_following": max(0, len(caused) - FINDINGS),
         "rows": rows[:ROWS],
         "more_rows": max(0, len(rows) - ROWS),
-        "changes": context.past.changes if context.past else None,
-        "previous": context.past.previous if context.past else None,
         "measured": (),
-        "beside": [one_line(line, 600) for line in context.said],
-        "ledger": [entry for entry in context.ledger if not entry.skip],
-        "costs": _costs(context.cost),
+        "costs": cost_table(context.cost) if is_worth_showing(context.cost) else None,
+        "cost_notes": cost_notes(context.cost) if is_worth_showing(context.cost) else (),
         "more_findings": max(0, len(groups) - FINDINGS),
         "configuration": CONFIGURATION if any(map(_leaves_doubt, groups)) else "",
-        "nodes": nodes,
-        "more_nodes": more_nodes,
         "past": context.past,
+        "context": context,
         "culprit": _culprit(context),
         "digests": verdict.digests,
         "report": report,
@@ -211,45 +187,32 @@ def _culprit(context: VerdictContext) -> dict[str, object] | None:
     """The suspects among the parts that were tested in pairs, or that there is none."""
     if not context.shown:
         return None
-    suspects = suspect_rows(context.shown)
+    maps, hidden = maps_of(context.shown)
     return {
         "said": said_of(context.shown),
         "quiet": is_quiet(context.shown),
-        "suspects": suspects[:NAMED],
-        "hidden": max(0, len(suspects) - NAMED),
-        "matrices": matrix_rows(context.shown),
-        "views": views(context.shown),
+        "suspects": suspects_table(context.shown),
+        "matrices": matrices_table(context.shown),
+        "maps": maps,
+        "hidden": hidden,
     }
 
 
-def _costs(made: Cost | None) -> dict[str, object] | None:
-    if made is None or not is_worth_showing(made):
-        return None
-    return {"rows": cost_rows(made), "notes": cost_notes(made)}
-
-
 def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dict[str, object]:
-    checks = check_lines(report, verdict)
-    measured = sweeps(report)
-    shown = grid(report, verdict)
-    lined = [line.name for line in shown.lines if not line.is_cluster]
-    order = lined + [tile.name for tile in (*shown.unwell, *shown.well)]
-    reported = {node.name for node in report.nodes}
-    values = measured_on(report, [name for name in lined if name in reported])
+    checks, swept, shown = check_lines(report, verdict), sweeps(report), grid(report, verdict)
+    names = [line.name for line in shown.lines if not line.is_cluster]
+    values = measured(report, names)
     return {
         "grid": shown,
         "lines": _grid_rows(shown, verdict, values),
         "measured": values,
-        "measured_hidden": len(reported & set(lined)) - len(values),
+        "measured_hidden": len({node.name for node in report.nodes} & set(names)) - len(values),
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
         "timeline": timeline(report),
-        "machines": machines(report, order),
-        "panels": panels(measured, context.expected),
-        "bandwidth": bandwidth_rows(measured, context.expected),
-        "expected": context.expected,
-        "floors": floors_said(context.expected),
-        "held_from": size_text(held_from()),
+        "panels": panels(swept, context.expected),
+        "bandwidth": bandwidth_table(bandwidth_rows(swept, context.expected)),
+        "held_from": size_text(LEAST_BYTES),
         "pairs": pair_map(report, verdict),
     }
 
@@ -258,92 +221,52 @@ def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) ->
     """Lines with the same states are one row, if they are many; each cell leads to its finding, or to what was measured."""
     found: dict[tuple[str, str], str] = {}
     for item in gathered(verdict.findings)[:FINDINGS]:
-        anchor = finding_anchor(item)
         for node in {node for subject in item.subjects for node in places(subject)}:
             for check in (*item.checks, ""):
-                found.setdefault((node, check), anchor)
+                found.setdefault((node, check), finding_anchor(item))
     where = {node.name: f"m{at}" for at, node in enumerate(values)}
-    lines = {node.name: {line.check: at for at, line in enumerate(node.lines)} for node in values}
-    checks = [column.planned.check for column in shown.columns]
+    where_of = {
+        (node.name, line.check): f"m{at}-{row}"
+        for at, node in enumerate(values)
+        for row, line in enumerate(node.lines)
+    }
+    # The last column is of several checks.
+    checks = [*(column.planned.check for column in shown.columns), ""]
 
-    def cell(line: GridLine, at: int, state: State) -> GridCell:
-        check = checks[at] if at < len(checks) else ""
-        link = found.get((line.name, check), "") if check else ""
-        if not link and state > State.PASS:  # what is said of the node as a whole
-            link = found.get((line.name, ""), "")
-        if not link and line.name in where:
-            row = lines[line.name].get(check)
-            link = where[line.name] if row is None else f"{where[line.name]}-{row}"
-        return GridCell(state, link)
+    def link(node: str, check: str, state: State) -> str:
+        of_check = found.get((node, check), "") if check else ""
+        of_node = found.get((node, ""), "") if state > State.PASS else ""
+        return of_check or of_node or where_of.get((node, check)) or where.get(node, "")
 
-    alike: dict[object, list[GridLine]] = defaultdict(list)
+    alike: dict[object, list[Line]] = defaultdict(list)
     for line in shown.lines:
         few = line.is_cluster or line.state <= State.PASS
         alike[line.name if few else (line.state, line.cells)].append(line)
     rows = []
-    for group in _split(alike.values()):
-        first, names = group[0], tuple(one_line(line.name, 120) for line in group)
-        cells = tuple(cell(first, at, state) for at, state in enumerate(first.cells))
-        link = found.get((first.name, ""), "") or where.get(first.name, "")
-        rows.append(GridRow(ranged(names), names, first.state, link, cells, first.is_cluster))
-    return sorted(rows, key=lambda row: (not row.is_cluster, -row.state))
-
-
-def _split(alike: Iterable[list[GridLine]]) -> Iterator[list[GridLine]]:
-    """Many stay together, a few are rows of their own."""
-    for group in alike:
-        yield from [group] if len(group) > ALIKE else ([line] for line in group)
+    for lines in alike.values():
+        for part in [lines] if len(lines) > ALIKE else [[line] for line in lines]:
+            first, names = part[0], tuple(one_line(line.name, 120) for line in part)
+            cells = tuple(
+                (state, link(first.name, check, state))
+                for check, state in zip(checks, first.cells, strict=False)
+            )
+            to = found.get((first.name, ""), "") or where.get(first.name, "")
+            rows.append(GridRow(ranged(names), names, first, to, cells))
+    return sorted(rows, key=lambda row: (not row.line.is_cluster, -row.line.state))
 
 
 def _cards(groups: Sequence[Group], verdict: Verdict, context: VerdictContext) -> list[FindingCard]:
-    made, room, names = [], EVIDENCE_BYTES, NAMES
-    shown = groups[:FINDINGS]
-    for item, done in zip(shown, advice_once(shown, verdict, context.place), strict=True):
-        fits = tuple(
-            (one_line(subject, 120), clean(text))
-            for subject, text in item.evidence[: EVIDENCE if room > 0 else 0]
-        )
+    made, room, letters = [], EVIDENCE_BYTES, NAMES
+    for one in advised(groups[:FINDINGS], verdict, context):
+        evidence = one.item.evidence[: EVIDENCE if room > 0 else 0]
+        fits = tuple((one_line(subject, 120), clean(text)) for subject, text in evidence)
         room -= sum(len(escape(text).encode()) for _, text in fits)
-        card = _card(item, done, context, fits, names)
-        names -= sum(map(len, card.all))
-        made.append(card)
+        names = tuple(one_line(subject, 120) for subject in sorted(one.item.subjects, key=natural))
+        if len(names) <= SHORT or sum(map(len, names)) > letters:
+            names = ()
+        letters -= sum(map(len, names))
+        made.append(FindingCard(one, fits, names))
     return made
-
-
-def _card(
-    item: Group,
-    done: tuple[str, tuple[str, ...]],
-    context: VerdictContext,
-    evidence: tuple[tuple[str, str], ...],
-    room: int,
-) -> FindingCard:
-    remedy, commands = done
-    tones = {"NOTE": "pass", "WARN": "warn", "FAIL": "fail"}
-    subjects = tuple(one_line(subject, 120) for subject in sorted(item.subjects, key=natural))
-    return FindingCard(
-        tone=tones.get(item.word, "unknown"),
-        word=item.word,
-        cause=item.cause.value,
-        names=ranged(item.subjects),
-        check=one_line(", ".join(item.checks), 1200),
-        message=one_line(item.message, 600),
-        remedy=one_line(remedy, 600),
-        evidence=evidence,
-        typed=tuple(one_line(line, COMMAND) for line in commands),
-        source=one_line(item.source, 600),
-        more_evidence=len(item.evidence) - len(evidence),
-        anchor=finding_anchor(item),
-        all=subjects if len(subjects) > SHORT and sum(map(len, subjects)) <= room else (),
-        earlier=earlier_said(item, context),
-    )
-
-
-def _counts(verdict: Verdict) -> list[tuple[str, int, int]]:
-    c = verdict.coverage
-    rows = [("nodes", c.nodes), ("GPUs", c.gpus), ("ranks", c.ranks), ("observations", c.checks)]
-    return [
-        (what, count.observed, count.required) for what, count in rows if count.required or what != "GPUs"
-    ]
 
 
 def security(style: str, script: str = "") -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from checks.judge.cost.cost import Cost
 from checks.model import Report, Verdict
-from tasks.render.context import NO_CONTEXT, VerdictContext, advice_once, earlier_said
-from tasks.render.findings import Group, followed, gathered, independent
+from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
+from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.bandwidth import bandwidth_rows, largest, sweeps
-from tasks.render.views.cost import cost_notes, cost_rows, is_worth_showing
+from tasks.render.views.cost import cost_notes, cost_table, is_worth_showing
+from tasks.render.views.expectations import bandwidth_rows, bandwidth_table, sweeps, telling
 from tasks.render.views.nodes import State, check_lines, node_lines
-from tasks.render.views.suspects import NAMED, is_quiet, matrix_rows, said_of, suspect_rows
+from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
+from tasks.render.views.table import Table, table
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 
-FINDINGS, NODES, EVIDENCE, PAST = 30, 50, 1200, 8
+FINDINGS, NODES, SUSPECTS, EVIDENCE, PAST = 30, 50, 6, 1200, 8
+HEAD = ("Level", "Cause", "Subject", "Check", "Message", "Earlier gates")
 # An underscore within a word begins nothing in CommonMark; links and mentions need no brackets in GitHub's.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@$]|://|www\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
 # Prefect shows references in tables as they are, to people and through its API: a number has none, because an item of a list needs a
@@ -32,23 +33,19 @@ _RUNS = re.compile(r"`+")
 
 def markdown(report: Report | None, verdict: Verdict, name: str, context: VerdictContext = NO_CONTEXT) -> str:
     """Headline, findings with evidence and remedy, the nodes, the checks and the digests."""
-    groups = gathered(verdict.findings)
     parts = [f"# {escape(context.first_line or headline(verdict, name))}"]
     parts += [f"**{escape(context.own_decision, 1200)}**"] if context.own_decision else []
     parts.append(escape(explanation_before(verdict, context.failed)))
-    parts += [f"**{escape(context.training)}**"] if context.training else []
-    parts += [f"**{escape(context.measured)}**"] if context.measured else []
+    parts += [f"**{escape(line)}**" for line in (context.training, context.measured) if line]
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
-    if groups:
-        own, caused = independent(groups)
-        parts += ["## Findings", _findings(own, context), *_evidence(own, verdict, context)]
-        parts += [f"{escape(followed(caused))}:", *_following(caused)] if caused else []
-    if context.cost is not None and is_worth_showing(context.cost):
-        parts += ["## Cost of starting the training anyway", _cost(context.cost)]
+    parts += _findings(verdict, context)
+    if is_worth_showing(context.cost):
+        parts += ["## Cost of starting the training anyway", _table(cost_table(context.cost))]
+        parts += [escape(note) for note in cost_notes(context.cost)]
     parts += _culprit(context)
     if report is not None:
-        parts += ["## Nodes", _nodes(report, verdict), "## Checks", _checks(report, verdict)]
+        parts += [*_nodes(report, verdict), *_checks(report, verdict)]
         parts += _bandwidth(report, context)
     parts += _past(context)
     if report is not None:
@@ -87,70 +84,50 @@ def _entity(found: re.Match[str]) -> str:
     return "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in found.group())
 
 
-def _findings(groups: tuple[Group, ...], context: VerdictContext) -> str:
-    rows: list[tuple[str, ...]] = [
-        (item.word, item.cause.value, item.names, ", ".join(item.checks), item.message)
-        for item in groups[:FINDINGS]
-    ]
-    head: tuple[str, ...] = ("Level", "Cause", "Subject", "Check", "Message")
-    earlier = [earlier_said(item, context) for item in groups[:FINDINGS]]
-    if any(earlier):
-        head = (*head, "Earlier gates")
-        rows = [(*row, said) for row, said in zip(rows, earlier, strict=True)]
-    text = _table(head, rows)
-    return (
-        f"{text}\n\n{len(groups) - FINDINGS} more findings are in the report."
-        if len(groups) > FINDINGS
-        else text
-    )
+def _findings(verdict: Verdict, context: VerdictContext) -> list[str]:
+    groups = gathered(verdict.findings)
+    own, caused = independent(groups)
+    if not groups:
+        return []
+    shown = advised(own[:FINDINGS], verdict, context)
+    # The last column is there only where earlier gates say something.
+    columns = 6 if any(one.earlier for one in shown) else 5
+    rows = [
+        (one.item.word, one.item.cause.value, one.item.names, ", ".join(one.item.checks), one.item.message, one.earlier)
+        for one in shown
+    ]  # fmt: skip
+    parts = ["## Findings", _table(table(HEAD[:columns], [row[:columns] for row in rows]))]
+    parts += [f"{len(own) - FINDINGS} more findings are in the report."] if len(own) > FINDINGS else []
+    parts += dict.fromkeys(part for one in shown for part in _detail(one))
+    if caused:
+        lines = [f"- {escape(sentence(item, names=True))}" for item in caused[:FINDINGS]]
+        lines += [f"- and {len(caused) - FINDINGS} more"] if len(caused) > FINDINGS else []
+        parts += [f"{escape(followed(caused))}:", "\n".join(lines)]
+    return parts
 
 
-def _following(caused: tuple[Group, ...]) -> list[str]:
-    more = len(caused) - FINDINGS
-    lines = [f"- {escape(sentence(item, names=True))}" for item in caused[:FINDINGS]]
-    return ["\n".join([*lines, *([f"- and {more} more"] if more > 0 else [])])]
-
-
-def _evidence(groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext) -> list[str]:
-    parts = []
-    shown = groups[:FINDINGS]
-    for item, (remedy, lines) in zip(shown, advice_once(shown, verdict, context.place), strict=True):
-        if remedy:
-            parts.append(f"**{escape(item.who)}, {escape(item.where)}**: {escape(remedy)}")
-        if lines:
-            parts.append(fenced("\n".join(lines)))
-        if item.source:
-            parts.append(f"Source of the threshold: {escape(item.source)}.")
-        if item.evidence:
-            subject, text = item.evidence[0]
-            cut = " (its beginning, the rest is in the report)" if len(text) > EVIDENCE else ""
-            parts.append(f"Evidence of {escape(subject)}{cut}:\n\n{fenced(text[:EVIDENCE])}")
-    return list(dict.fromkeys(parts))
+def _detail(one: Advised) -> Iterator[str]:
+    item = one.item
+    if one.remedy:
+        yield f"**{escape(item.who)}, {escape(item.where)}**: {escape(one.remedy)}"
+    if one.commands:
+        yield fenced("\n".join(one.commands))
+    if item.source:
+        yield f"Source of the threshold: {escape(item.source)}."
+    if item.evidence:
+        subject, text = item.evidence[0]
+        cut = " (its beginning, the rest is in the report)" if len(text) > EVIDENCE else ""
+        yield f"Evidence of {escape(subject)}{cut}:\n\n{fenced(text[:EVIDENCE])}"
 
 
 def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
     """Each collective's largest size, and the size furthest below what is expected of it."""
-    rows = bandwidth_rows(sweeps(report), context.expected)
+    rows = telling(bandwidth_rows(sweeps(report), context.expected))
     if not rows:
         return []
-    known = [row for row in rows if row.of_expected is not None]
-    least = sorted(known, key=lambda row: row.of_expected or 0.0)[:1]
-    shown = [*largest(rows), *(row for row in least if row not in largest(rows))]
-    cells = [
-        (
-            row.check,
-            row.sample.size,
-            f"{row.sample.least:.3g}",
-            f"{row.sample.middle:.3g}",
-            "not known" if row.expected is None else f"{row.expected.value:.4g}",
-            "" if row.of_expected is None else f"{row.of_expected:.2f}",
-        )
-        for row in shown
-    ]
-    head = ("Check", "Size", "Slowest rank, GB/s", "Median", "Expected", "Slowest of expected")
     sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in context.expected.curves)
     said = [*context.expected.unknown, *sources]
-    return ["## Bandwidth", _table(head, cells), *(escape(line) for line in said)]
+    return ["## Bandwidth", _table(bandwidth_table(rows)), *(escape(line) for line in said)]
 
 
 def _culprit(context: VerdictContext) -> list[str]:
@@ -159,38 +136,13 @@ def _culprit(context: VerdictContext) -> list[str]:
         return []
     if is_quiet(context.shown):
         return [f"Pair tests: {escape(said_of(context.shown)).lower()}."]
-    parts, suspects = ["## Suspects", f"{escape(said_of(context.shown))}."], suspect_rows(context.shown)
-    if suspects:
-        head = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
-        cells = [
-            (
-                f"{s.kind} {s.subject}",
-                s.probability,
-                f"{s.bad} {s.way}",
-                s.of_usual,
-                s.matrix,
-                s.next_likeliest,
-            )
-            for s in suspects[:NAMED]
-        ]
-        parts.append(_table(head, cells))
-    if len(suspects) > NAMED:
-        parts.append(f"{len(suspects) - NAMED} more suspects are in the report.")
-    columns = (
-        "Check",
-        "Matrix",
-        "Answer",
-        "Bad tests",
-        "Typical value",
-        "Bad tests are",
-        "Sensitivity",
-        "Disturbances",
+    parts, suspects = (
+        ["## Suspects", f"{escape(said_of(context.shown))}."],
+        suspects_table(context.shown, SUSPECTS),
     )
-    rows = [
-        (m.check, m.matrix, m.answer, m.bad, m.usual, m.line, m.sensitivity, m.hiccup)
-        for m in matrix_rows(context.shown)
-    ]
-    return [*parts, _table(columns, rows)]
+    parts += [_table(suspects)] if suspects.rows else []
+    parts += [f"{suspects.hidden} more suspects are in the report."] if suspects.hidden else []
+    return [*parts, _table(matrices_table(context.shown))]
 
 
 def _past(context: VerdictContext) -> list[str]:
@@ -203,49 +155,32 @@ def _past(context: VerdictContext) -> list[str]:
     return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]
 
 
-def _cost(made: Cost) -> str:
-    head = ("Finding", "What it does", "Places", "Lost", "USD")
-    rows = [(row.what, row.fault, row.places, row.lost, row.usd) for row in cost_rows(made)]
-    return "\n\n".join([_table(head, rows), *(escape(note) for note in cost_notes(made))])
-
-
-def _nodes(report: Report, verdict: Verdict) -> str:
-    lines = node_lines(report, verdict)
+def _nodes(report: Report, verdict: Verdict) -> list[str]:
     rows = [
-        (
-            f"{line.state.sign} {line.state.word}",
-            line.name,
-            "" if line.rank is None else str(line.rank),
-            str(line.findings),
-        )
-        for line in lines[:NODES]
-    ]
-    text = _table(("Verdict", "Node", "Node index", "Findings"), rows)
-    return (
-        f"{text}\n\n{len(lines) - NODES} more nodes, none worse, are in the report."
-        if len(lines) > NODES
-        else text
-    )
+        (f"{line.state.sign} {line.state.word}", line.name, str(line.rank if line.rank is not None else ""), str(line.findings))
+        for line in node_lines(report, verdict)
+    ]  # fmt: skip
+    nodes = table(("Verdict", "Node", "Node index", "Findings"), rows, NODES)
+    more = f"{nodes.hidden} more nodes, none worse, are in the report."
+    return ["## Nodes", _table(nodes), *([more] if nodes.hidden else [])]
 
 
-def _checks(report: Report, verdict: Verdict) -> str:
-    rows = []
+def _checks(report: Report, verdict: Verdict) -> list[str]:
     lines = check_lines(report, verdict)
-    for line in lines:
-        if line.planned.skip is not None and line.state is State.SKIPPED:
-            continue
-        rows.append(
-            (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, line.seen)
-        )
-    parts = [_table(("Verdict", "Check", "Measured on each", "Observed"), rows)]
+    rows = [
+        (f"{line.state.sign} {line.state.word}", line.planned.check, line.planned.scope.value, line.seen)
+        for line in lines
+        if line.planned.skip is None or line.state is not State.SKIPPED
+    ]
+    parts = ["## Checks", _table(table(("Verdict", "Check", "Measured on each", "Observed"), rows))]
     parts += [
         f"Not run, {escape(reason)}: {', '.join(escape(name) for name in names)}."
         for reason, names in left_out(lines)
     ]
     took = schedule_text(report)
-    return "\n\n".join([*parts, *([f"{escape(took)}."] if took else [])])
+    return [*parts, *([f"{escape(took)}."] if took else [])]
 
 
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
-    return "\n".join([*lines, *("| " + " | ".join(escape(cell) for cell in row) + " |" for row in rows)])
+def _table(made: Table) -> str:
+    lines = [made.head, tuple("---" for _ in made.head), *(tuple(map(escape, row)) for row in made.rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.headline import answer_word, explanation, without_coverage
-from tasks.render.views.node_grid import Grid, GridLine, grid
-from tasks.render.views.nodes import State
+from tasks.render.headline import answer_word, counts_of, explanation, without_coverage
+from tasks.render.views.node_grid import Grid, grid
+from tasks.render.views.nodes import Line, State
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -83,11 +83,7 @@ def _banner(sheet: ImageDraw, verdict: Verdict, name: str) -> int:
 
 def _coverage(sheet: ImageDraw, verdict: Verdict, y: int) -> int:
     """Draw how many required observations were made; what is incomplete is written in words."""
-    counts = verdict.coverage
-    pairs = [
-        ("nodes", counts.nodes), ("GPUs", counts.gpus), ("ranks", counts.ranks), ("observations", counts.checks)
-    ]  # fmt: skip
-    shown = [(what, count) for what, count in pairs if count.required]
+    shown = counts_of(verdict.coverage)
     width = ROOM // max(1, len(shown))
     for place, (what, count) in enumerate(shown):
         x, lacks_some = EDGE + place * width, count.observed < count.required
@@ -119,7 +115,7 @@ def _grid(sheet: ImageDraw, nodes: Grid, y: int) -> None:
     _text(sheet, EDGE, y + 6, _not_shown(nodes, lines), 20, "quiet", ROOM)
 
 
-def _not_shown(nodes: Grid, lines: tuple[GridLine, ...]) -> str:
+def _not_shown(nodes: Grid, lines: tuple[Line, ...]) -> str:
     """Such as "12 more nodes: 2 warn, 10 pass"; "" if each node has a line."""
     states = [line.state for line in lines if not line.is_cluster]
     rest = [(state.word, count - states.count(state)) for state, count in nodes.counts]

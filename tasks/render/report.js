@@ -40,13 +40,15 @@
     });
   }
 
-  // Names in natural order, numbers by their value, "1,234.5 s" as well; what is not a number stands last.
+  // Names in natural order, numbers by their value, "1,234.5 s" and "64 KiB" as well; what is not a number stands last.
+  const units = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
   const number = /^[^\w-]*(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?![\w-]*\d)/i;
   const key = (row, column) => {
     const cell = row.cells[column];
     const text = (cell ? cell.dataset.sort ?? cell.textContent : "").trim();
     const found = number.exec(text);
-    return { text, value: found ? parseFloat(found[1].replaceAll(",", "")) : NaN };
+    const unit = units[text.split(" ").pop()] ?? 1;
+    return { text, value: found ? unit * parseFloat(found[1].replaceAll(",", "")) : NaN };
   };
   const natural = new Intl.Collator("en", { numeric: true });
   const compare = (a, b) => {

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checks.model import Answer, Report, Verdict
-from tasks.render.context import COMMAND, NO_CONTEXT, EndMark, VerdictContext, advice_once, earlier_said
+from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
 from tasks.render.missing_text import missing_lines, missing_rows, parted
-from tasks.render.views.nodes import CheckLine, State, check_lines
+from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 
@@ -114,13 +114,14 @@ def _show_findings(
     shown = whole[:FINDINGS]
     if width >= NARROW:
         console.print(_findings(shown))
-    for item, done in zip(shown, advice_once(shown, verdict, context.place), strict=True):
+    for one in advised(shown, verdict, context):
+        item = one.item
         if width < NARROW:
             checks = one_line(", ".join(item.checks), 1200)
             head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
-            console.print(Text(head, style=_COLOURS[_state(item)]))
+            console.print(Text(head, style=_COLOURS[finding_state(item)]))
             console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, item, width, earlier_said(item, context), *done)
+        _show_detail(console, one, width)
     if context.past is not None and context.past.unknown:
         said = f"whether these findings are new is not known: {context.past.unknown}"
         console.print(Text(one_line(said, 600)), soft_wrap=True)
@@ -130,27 +131,21 @@ def _show_findings(
         console.print(Text(f"{len(whole) - len(shown)} more findings: see --format json or --html."))
 
 
-def _show_detail(
-    console: Console, item: Group, width: int, earlier: str, remedy: str, lines_typed: tuple[str, ...]
-) -> None:
+def _show_detail(console: Console, one: Advised, width: int) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    lines = clean(item.evidence[0][1]).splitlines() if item.evidence else []
-    if not remedy and not lines and not earlier:
-        return
-    if width >= NARROW:
-        console.print(Text(f"{item.names}, {item.where}:", style="bold"))
-    if earlier:
-        console.print(Padding(Text(f"earlier gates: {earlier}"), (0, 0, 0, 2)))
-    if remedy:
-        console.print(Padding(Text(f"do: {one_line(remedy)}"), (0, 0, 0, 2)))
-    for line in lines_typed:
-        console.print(Padding(Text(f"$ {one_line(line, COMMAND)}"), (0, 0, 0, 2)))
-    for line in lines[:EVIDENCE_LINES]:
-        console.print(Padding(Text(f"| {one_line(line)}", style="dim"), (0, 0, 0, 2)))
-    if len(lines) > EVIDENCE_LINES:
-        console.print(Text(f"  | ({len(lines) - EVIDENCE_LINES} more lines in the report)", style="dim"))
+    lines = clean(one.item.evidence[0][1]).splitlines() if one.item.evidence else []
+    shown = [Text(f"earlier gates: {one.earlier}")] if one.earlier else []
+    shown += [Text(f"do: {one_line(one.remedy)}")] if one.remedy else []
+    shown += [Text(f"$ {one_line(line, COMMAND)}") for line in one.commands]
+    shown += [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
+    more = len(lines) - EVIDENCE_LINES
+    shown += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
+    if shown and width >= NARROW:
+        console.print(Text(f"{one.item.names}, {one.item.where}:", style="bold"))
+    for text in shown:
+        console.print(Padding(text, (0, 0, 0, 2)))
 
 
 def _findings(groups: tuple[Group, ...]) -> Table:
@@ -162,7 +157,7 @@ def _findings(groups: tuple[Group, ...]) -> Table:
     for title, ratio in (("level", None), ("cause", None), ("subject", 2), ("check", None), ("message", 4)):
         table.add_column(title, ratio=ratio, overflow="fold")
     for item in groups:
-        level = Text(item.word, style=_COLOURS[_state(item)])
+        level = Text(item.word, style=_COLOURS[finding_state(item)])
         checks = "\n".join(one_line(check, 80) for check in item.checks)
         cells = (item.cause.value, item.names, checks, one_line(item.message, 600))
         table.add_row(level, *(Text(cell) for cell in cells))
@@ -188,7 +183,3 @@ def _checks(lines: Sequence[CheckLine], width: int, unknown: bool) -> Table:
         cells = (Text(one_line(line.planned.check, 60)), state, Text(line.seen), Text(took))
         table.add_row(*cells[: len(table.columns)])
     return table
-
-
-def _state(item: Group) -> State:
-    return {"WARN": State.WARN, "FAIL": State.FAIL, "NOTE": State.PASS}.get(item.word, State.UNKNOWN)

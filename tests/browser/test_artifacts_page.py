@@ -18,7 +18,7 @@ from tasks.orchestration import artifacts
 from tasks.render.headline import headline
 from tasks.render.markdown import markdown
 from tasks.render.picture import picture
-from tasks.render.views.tables import bandwidth_table, finding_rows, pair_rows
+from tasks.render.views.finding_table import finding_rows
 from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.fleets import cut_off, fleet, judged
 from tests.world import World, a_world
@@ -53,8 +53,6 @@ async def _published(cluster: str) -> str:
     said = headline(verdict, cluster)
     await artifacts.show_markdown(f"gate-verdict-{cluster}", markdown(report, verdict, cluster, beside), said)
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
-    await artifacts.show_table(f"gate-bandwidth-{cluster}", bandwidth_table(report, beside), said)
-    await artifacts.show_table(f"gate-pairs-{cluster}", pair_rows(report, verdict), said)
     await artifacts.show_picture(f"gate-picture-{cluster}", picture(report, verdict, cluster), said)
     return said
 

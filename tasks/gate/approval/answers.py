@@ -119,7 +119,7 @@ def _findings(judged: JudgedReport) -> Iterator[str]:
 def _cost(judged: JudgedReport) -> str:
     """What either answer costs, or what is missing to tell."""
     cost = judged.context.cost
-    if cost is not None and is_worth_showing(cost):
+    if is_worth_showing(cost):
         return escape(cost_line(cost))
     return (
         "What either answer costs is not known: the gate file says neither how long the training is expected to take "

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeGuard
 
 from checks.facts.failures import Span
 from checks.facts.prices import Price
 from checks.judge.cost.cost import Cost, Loss
 from checks.model import ANSWER_WORDS, Answer, Cause, Level
+from tasks.render.views.table import Table, table
+from tasks.text.inert import one_line
 
 ROWS = 20
 LEAST = 0.001
+HEAD = ("Finding", "Lost", "USD", "What it does", "Places")
 
 
-@dataclass(frozen=True)
-class CostRow:
-    """One line of the table, as text."""
-
-    what: str
-    fault: str
-    places: str
-    lost: str
-    usd: str
-
-
-def is_worth_showing(made: Cost) -> bool:
+def is_worth_showing(made: Cost | None) -> TypeGuard[Cost]:
     """Whether something may be lost, of a job whose length or price is known."""
-    return made.launching.high > 0 and (made.length_known or made.price is not None)
+    return made is not None and made.launching.high > 0 and (made.length_known or made.price is not None)
 
 
 def cost_line(made: Cost) -> str:
@@ -62,20 +54,18 @@ def cost_notes(made: Cost) -> tuple[str, ...]:
     )
 
 
-def cost_rows(made: Cost) -> tuple[CostRow, ...]:
+def cost_table(made: Cost) -> Table:
     """The findings that would cost most, the greatest first."""
-    return tuple(_row(made, loss) for loss in made.losses[:ROWS])
+    return table(HEAD, (_row(made, loss) for loss in made.losses), ROWS)
 
 
-def _row(made: Cost, loss: Loss) -> CostRow:
-    usd = (
-        "" if made.usd_per_unit_hour is None else _span(loss.hours_lost.scaled(made.usd_per_unit_hour), "USD")
-    )
-    places = f"{loss.places}"
+def _row(made: Cost, loss: Loss) -> tuple[str, ...]:
+    rate = made.usd_per_unit_hour
     unknown = loss.level is Level.FAIL and loss.cause is Cause.EVIDENCE
     word = ANSWER_WORDS[Answer.CANNOT_TELL] if unknown else f"{loss.level.value} {loss.cause.value.lower()}"
-    what = f"{word}: {loss.check}"
-    return CostRow(what, loss.fault.value, places, _span(loss.hours_lost, made.unit), usd)
+    usd = "" if rate is None else _span(loss.hours_lost.scaled(rate), "USD")
+    what = one_line(f"{word}: {loss.check}")
+    return what, _span(loss.hours_lost, made.unit), usd, loss.fault.value, str(loss.places)
 
 
 def _amount(made: Cost, span: Span) -> str:

@@ -1,22 +1,63 @@
-"""What the declared machines should reach by message size, and the policy's own minimums, with sources (pure).
+"""Bus bandwidth by message size as it was measured, beside what the declared machines should reach, with sources (pure).
 
-They are drawn beside what was measured. Whether that is good enough is decided by the verdict alone.
+Sizes are bytes, bandwidths 10^9 bytes/s by the formulas of nccl-tests. Nothing here judges a ratio: the verdict alone decides whether
+a bandwidth is good enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from checks.documents.columns import by_check
+from checks.documents.columns import Rows, by_check
 from checks.facts.instances import Facts
-from checks.judge.rules.expected_questions import LEAST_BYTES, taking_part
+from checks.judge.rules.expected_questions import taking_part
 from checks.judge.rules.expected_values import expected_busbw, transport_of
-from checks.model import Report, Value
-from checks.policy import Over, Policy, Rule
+from checks.model import Outcome, Report, Value
+from tasks.render.views.table import Table, table
+from tasks.text.inert import one_line
 
-BUSBW, PEAK = "busbw_gbps", "busbw_peak_gbps"
-MOST_SIZES = 1024
+FAMILIES = ("collective.", "nccl.")
+SIZES = 256
+HEAD = (
+    "Check",
+    "Size",
+    "Slowest rank, GB/s",
+    "Median",
+    "Fastest",
+    "Ranks",
+    "Expected",
+    "Slowest of expected",
+)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_SANE = 1e18
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One message size over all ranks: the slowest, the median and the fastest."""
+
+    size_bytes: float
+    least: float
+    middle: float
+    most: float
+    ranks: int
+
+    @property
+    def size(self) -> str:
+        """Such as "64 KiB"."""
+        return size_text(self.size_bytes)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One collective by size, the smallest first; of very many sizes some are left out."""
+
+    check: str
+    samples: tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
@@ -38,22 +79,10 @@ class ExpectedCurve:
 
 
 @dataclass(frozen=True)
-class Floor:
-    """A bandwidth below which the policy warns or fails, whatever the size; `of_peak`: of the best size alone."""
-
-    check: str
-    word: str
-    gbps: float
-    of_peak: bool
-    source: str
-
-
-@dataclass(frozen=True)
 class Expectations:
     """`unknown` says of which collectives nothing is expected, and why: no expectation must not look like one that is met."""
 
     curves: tuple[ExpectedCurve, ...] = ()
-    floors: tuple[Floor, ...] = ()
     unknown: tuple[str, ...] = ()
 
     def curve(self, check: str) -> ExpectedCurve | None:
@@ -71,87 +100,137 @@ NOTHING_EXPECTED = Expectations(
 )
 
 
-def expectations(report: Report, policy: Policy, facts: Facts | None) -> Expectations:
-    """For every check of the report that measured bus bandwidth by size. `facts` are those that it was judged by."""
-    if facts is None:
-        return NOTHING_EXPECTED
-    curves, unknown = [], []
-    for check, sizes in _measured(report):
-        made = _curve(check, sizes, report, facts)
-        if isinstance(made, str):
-            unknown.append(made)
-        else:
-            curves.append(made)
-    drawn = [check for check, _ in _measured(report)]
-    floors = tuple(floor for check in drawn for floor in _floors(check, policy))
-    return Expectations(tuple(curves), floors, tuple(dict.fromkeys(unknown)))
+@dataclass(frozen=True)
+class Row:
+    """One size of one collective beside the expected value, None if none is known."""
+
+    check: str
+    sample: Sample
+    expected: ExpectedAt | None
+
+    @property
+    def of_expected(self) -> float | None:
+        """The slowest rank's share of what is expected."""
+        return None if self.expected is None else self.sample.least / self.expected.value
 
 
-def floors_said(found: Expectations) -> tuple[str, ...]:
-    """Each threshold of the policy once, with all checks that it applies to."""
-    checks: dict[tuple[str, float, bool, str], list[str]] = {}
-    for floor in found.floors:
-        checks.setdefault((floor.word, floor.gbps, floor.of_peak, floor.source), []).append(floor.check)
-    return tuple(
-        f"{', '.join(named)}: {word} {gbps:.4g} GB/s{' at the best size' if of_peak else ''} ({source})"
-        for (word, gbps, of_peak, source), named in checks.items()
+def sweeps(report: Report) -> tuple[Sweep, ...]:
+    """Every collective that was measured at one size or more, by name."""
+    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for check, rows in by_check(report.observations).items():
+        for size, busbw in _pairs(rows) if check.startswith(FAMILIES) else ():
+            found[check][size].append(busbw)
+    return tuple(_sweep(check, by_size) for check, by_size in sorted(found.items()))
+
+
+def _sweep(check: str, by_size: Mapping[float, list[float]]) -> Sweep:
+    # From the largest downwards: the one that shows the peak is never the one that is left out.
+    sizes = sorted(by_size)[:: -math.ceil(len(by_size) / SIZES)][::-1]
+    rates = ((size, by_size[size]) for size in sizes)
+    return Sweep(
+        check, tuple(Sample(size, min(all_), median(all_), max(all_), len(all_)) for size, all_ in rates)
     )
 
 
-def held_from() -> int:
-    """The size in bytes from which the policy's thresholds over an expectation hold: smaller messages show latency."""
-    return LEAST_BYTES
+def _pairs(rows: Rows) -> Iterator[tuple[float, float]]:
+    """Each size above 0 with a speed that was measured at it."""
+    columns = rows.column("sizes_bytes"), rows.column("busbw_gbps")
+    if not any(name in rows.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):
+        return
+    known: dict[object, list[float | None]] = {}
+    for sizes, speeds, outcome in zip(*columns, rows.columns.outcomes, strict=True):
+        if outcome is Outcome.MEASURED:
+            if sizes not in known:  # thousands of ranks are measured at the same sizes
+                known[sizes] = _numbers(sizes)
+            for size, busbw in zip(known[sizes], _numbers(speeds), strict=False):
+                if size is not None and busbw is not None and size > 0:
+                    yield size, busbw
 
 
-def _measured(report: Report) -> Iterator[tuple[str, list[float]]]:
-    for check, rows in sorted(by_check(report.observations).items()):
-        sizes = {
-            float(size)
-            for column in set(_hashable(rows.column("sizes_bytes")))
-            for size in column
-            if size > 0
-        }
-        if sizes and any(column is not None for column in rows.column(BUSBW)):
-            yield check, sorted(sizes)[-MOST_SIZES:]
+def _numbers(value: Value | None) -> list[float | None]:
+    """The values that can be drawn; None for any other."""
+    items = value if isinstance(value, tuple) else ()
+    return [float(item) if isinstance(item, (int, float)) and 0 <= item <= _SANE else None for item in items]
 
 
-def _hashable(columns: object) -> Iterator[tuple[float, ...]]:
-    """Thousands of ranks measured at the same sizes: each list of them once."""
-    values: tuple[Value | None, ...] = tuple(columns) if isinstance(columns, (tuple, list)) else ()
-    for column in values:
-        if isinstance(column, tuple):
-            yield tuple(item for item in column if isinstance(item, (int, float)))
+def expectations(report: Report, facts: Facts | None) -> Expectations:
+    """For every collective that was measured by size. `facts` are those that the report was judged by."""
+    if facts is None:
+        return NOTHING_EXPECTED
+    found = [_curve(sweep, report, facts) for sweep in sweeps(report)]
+    return Expectations(
+        tuple(one for one in found if isinstance(one, ExpectedCurve)),
+        tuple(dict.fromkeys(one for one in found if isinstance(one, str))),
+    )
 
 
-def _curve(check: str, sizes: list[float], report: Report, facts: Facts) -> ExpectedCurve | str:
+def _curve(sweep: Sweep, report: Report, facts: Facts) -> ExpectedCurve | str:
     declared, facts = report.declared, facts.of(report.declared)
-    instance = facts.instances.get(declared.instance_type)
-    group = taking_part(check, declared)
-    named = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {declared.instance_type}"
+    kind, group = declared.instance_type, taking_part(sweep.check, declared)
+    instance = facts.instances.get(kind)
+    named = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {kind}"
     if instance is None:
-        return f"Nothing is known of {declared.instance_type}, so nothing is expected of {named}."
+        return f"Nothing is known of {kind}, so nothing is expected of {named}."
     transport = transport_of(instance, group.nodes)
-    found = [
-        (size, expected_busbw(
-            facts, declared.instance_type, group.nodes, group.ranks, group.collective, size, transport
-        ))
-        for size in sizes
-    ]  # fmt: skip
-    known = [(size, expected) for size, expected in found if expected is not None and expected.value > 0]
-    if not known:
+    points, source = [], ""
+    for size in (sample.size_bytes for sample in sweep.samples):
+        known = expected_busbw(facts, kind, group.nodes, group.ranks, group.collective, size, transport)
+        if known is not None and known.value > 0:
+            points.append(ExpectedAt(size, known.value, known.low))
+            source = str(known.provenance)
+    if not points:
         return f"Nothing is known of {named}{f' ({transport})' if transport else ''}: nothing is expected of it here."
-    origin = known[-1][1].provenance
-    return ExpectedCurve(check, tuple(ExpectedAt(size, e.value, e.low) for size, e in known), str(origin))
+    return ExpectedCurve(sweep.check, tuple(points), source)
 
 
-def _floors(check: str, policy: Policy) -> Iterator[Floor]:
-    line = policy.checks.get(check)
-    for rule in line.rules if line else ():
-        if rule.metric in (BUSBW, PEAK) and rule.over in (Over.SUBJECT, Over.CLUSTER):
-            yield from _bounds(check, rule)
+def bandwidth_rows(measured: Sequence[Sweep], expected: Expectations) -> tuple[Row, ...]:
+    """All sizes of all collectives."""
+    return tuple(
+        Row(sweep.check, sample, expected.at(sweep.check, sample.size_bytes))
+        for sweep in measured
+        for sample in sweep.samples
+    )
 
 
-def _bounds(check: str, rule: Rule) -> Iterator[Floor]:
-    for word, bound in (("FAIL below", rule.fail_below), ("WARN below", rule.warn_below)):
-        if bound is not None:
-            yield Floor(check, word, bound, rule.metric == PEAK, rule.source)
+def telling(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The largest size of each collective, where a message shows bandwidth instead of latency, and the row furthest below what is
+    expected of it.
+    """
+    largest = {row.check: row for row in sorted(rows, key=lambda row: row.sample.size_bytes)}
+    found = [largest[check] for check in dict.fromkeys(row.check for row in rows)]
+    below = furthest_below(rows)
+    return tuple(dict.fromkeys([*found, below] if below is not None else found))
+
+
+def furthest_below(rows: Sequence[Row]) -> Row | None:
+    """The row with the smallest share of what is expected; None where nothing is."""
+    known = [(row.of_expected, row) for row in rows if row.of_expected is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def bandwidth_table(rows: Sequence[Row]) -> Table:
+    """The rows as text."""
+    return table(HEAD, map(_cells, rows))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    s, share = row.sample, row.of_expected
+    return (
+        one_line(row.check, 120), s.size, f"{s.least:.3g}", f"{s.middle:.3g}", f"{s.most:.3g}", str(s.ranks),
+        "not known" if row.expected is None else f"{row.expected.value:.4g}", "" if share is None else f"{share:.2f}",
+    )  # fmt: skip
+
+
+def said_of(row: Row) -> str:
+    """Such as "at 1 GiB: slowest rank 310 GB/s, median 312 of 16 ranks; expected 480, so 0.65 of it"."""
+    s = row.sample
+    said = f"at {s.size}: slowest rank {s.least:.3g} GB/s, median {s.middle:.3g} of {s.ranks} ranks"
+    if row.expected is None or row.of_expected is None:
+        return f"{said}; no expectation is known"
+    return f"{said}; expected {row.expected.value:.4g}, so {row.of_expected:.2f} of it"
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes in the largest binary unit that leaves at least 1: 65536 -> "64 KiB"."""
+    power = min(len(_UNITS) - 1, int(math.log(max(size_bytes, 1), 1024) + 1e-9))
+    return f"{size_bytes / 1024**power:.4g} {_UNITS[power]}"

@@ -1,9 +1,12 @@
-"""What each check measured on one node, in a line: the evidence behind a cell of the table of nodes and checks (pure)."""
+"""The nodes one by one: what each says of itself, and what each check measured on it, in a line (pure).
+
+The lines are the evidence behind a cell of the table of nodes and checks.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.documents.columns import by_check
@@ -27,15 +30,17 @@ class MeasuredLine:
 
 @dataclass(frozen=True)
 class MeasuredNode:
-    """One node with one line per check that it reported."""
+    """One node with its identity (driver, GPUs ...), and one line per check that it reported."""
 
     name: str
+    identity: tuple[tuple[str, str], ...]
     lines: tuple[MeasuredLine, ...]
 
 
 def measured(report: Report, names: Sequence[str]) -> tuple[MeasuredNode, ...]:
-    """The nodes, as many as there is room for."""
-    wanted = set(names)
+    """The nodes of these that reported, as many as there is room for."""
+    identities = {node.name: node.identity for node in report.nodes}
+    wanted = set(names) & set(identities)
     found: dict[str, dict[str, list[Observation]]] = defaultdict(lambda: defaultdict(list))
     for check, rows in by_check(report.observations).items():
         mine = [place for place, subject in enumerate(rows.columns.subjects) if node_of(subject) in wanted]
@@ -43,31 +48,32 @@ def measured(report: Report, names: Sequence[str]) -> tuple[MeasuredNode, ...]:
             row = rows[place]
             found[node_of(row.subject)][check].append(row)
     shown, room = [], ROOM
-    for name in names:
+    for name in (name for name in names if name in wanted):
+        identity = tuple(
+            (one_line(key, 60), one_line(value, 400))
+            for key, value in sorted(identities[name].items())
+            if value
+        )
         lines = tuple(_line(check, rows) for check, rows in found.get(name, {}).items())
-        room -= sum(len(line.said) + 150 for line in lines)
+        room -= sum(len(line.said) + 150 for line in lines) + sum(len(value) + 50 for _, value in identity)
         if room < 0:
             break
-        if lines:
-            shown.append(MeasuredNode(name, lines))
+        shown.append(MeasuredNode(name, identity, lines))
     return tuple(shown)
 
 
 def _line(check: str, rows: Sequence[Observation]) -> MeasuredLine:
     well = [row for row in rows if row.outcome is Outcome.MEASURED]
-    parts = [f"{name} {text}" for name, text in _values(well)]
-    lacking = dict.fromkeys(
-        row.reason or row.outcome.value.lower() for row in rows if row.outcome is not Outcome.MEASURED
-    )
-    parts = [*(f"not measured: {one_line(reason, 160)}" for reason in lacking), *parts]
+    lacking = (row.reason or row.outcome.value.lower() for row in rows if row.outcome is not Outcome.MEASURED)
+    parts = [f"not measured: {one_line(reason, 160)}" for reason in dict.fromkeys(lacking)]
+    parts += [f"{name} {text}" for name, text in _values(well)]
     over = f"{len(rows)} ranks: " if len(rows) > 1 else ""
     said = one_line(f"{over}{'; '.join(parts) or 'no values'}", LINE)
     return MeasuredLine(check, said, max(row.seconds for row in rows))
 
 
 def _values(rows: Sequence[Observation]) -> Iterator[tuple[str, str]]:
-    metrics: Mapping[str, None] = dict.fromkeys(name for row in rows for name in row.metrics)
-    for name in metrics:
+    for name in dict.fromkeys(name for row in rows for name in row.metrics):
         values = [value for row in rows if (value := row.metrics.get(name)) is not None]
         yield one_line(name, 60), _said(values)
 

@@ -1,54 +1,42 @@
 """Node x check for a page of any size: one line for each of the worst nodes, one tile for each other node, none left out (pure).
 
-Checks that passed on every node that reported share one column once there are more of them than a screen is wide.
+Checks that passed on every node that reported share one column once there are more of them than a screen is wide. The same nodes
+are also rows of plain values, for tables such as Prefect's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from checks.model import CLUSTER, Report, Scope, Verdict
-from tasks.render.views.nodes import CheckLine, Line, State, check_lines, node_lines
+from checks.model import CLUSTER, Finding, Report, Scope, Verdict
+from tasks.render.findings import group
+from tasks.render.headline import sentence
+from tasks.render.views.nodes import CheckLine, Line, State, check_lines, finding_state, node_lines, places
+from tasks.text.inert import one_line
 
 LINES = 60
 # As many healthy nodes as this have lines of their own; of more the tiles tell the same.
 FEW = 12
 COLUMNS = 12
 TILES = 5000
-
-
-@dataclass(frozen=True)
-class GridLine:
-    """One node (or "cluster"): its state, and a state a column."""
-
-    name: str
-    state: State
-    cells: tuple[State, ...]
-    is_cluster: bool
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A node that has no line."""
-
-    name: str
-    state: State
-    findings: int
+IDENTITY = ("host", "driver", "kernel", "boot_id", "gpu_uuids")
 
 
 @dataclass(frozen=True)
 class Grid:
     """`columns` are the worst check first; `merged` were passed by every node, and are the last column together.
 
-    `counts` are (state, nodes), worst first. `hidden` nodes have no tile either.
+    `lines` have a state per column. `unwell` and `well` are the nodes without a line, of which each has a tile. `counts` are (state,
+    nodes), worst first. `hidden` nodes have no tile either.
     """
 
     columns: tuple[CheckLine, ...]
     merged: tuple[CheckLine, ...]
-    lines: tuple[GridLine, ...]
-    unwell: tuple[Tile, ...]
-    well: tuple[Tile, ...]
+    lines: tuple[Line, ...]
+    unwell: tuple[Line, ...]
+    well: tuple[Line, ...]
     counts: tuple[tuple[State, int], ...]
     hidden: int
 
@@ -61,8 +49,8 @@ class Grid:
 def grid(report: Report, verdict: Verdict) -> Grid:
     """All nodes of the report, declared or reported."""
     lines, checks = node_lines(report, verdict), check_lines(report, verdict)
-    cluster = [line for line in lines if _is_cluster(line)]
-    nodes = [line for line in lines if not _is_cluster(line)]
+    cluster = [line for line in lines if line.is_cluster]
+    nodes = [line for line in lines if not line.is_cluster]
     places = [place for place, check in enumerate(checks) if _of_nodes(check)]
     places.sort(key=lambda place: -checks[place].state)
     merged = _merged(places, [*cluster, *nodes])
@@ -70,14 +58,13 @@ def grid(report: Report, verdict: Verdict) -> Grid:
     many = _lines(nodes)
     shown = [_grid_line(line, own, merged) for line in (*cluster, *nodes[:many])]
     rest = nodes[many:]
-    tiles = [Tile(line.name, line.state, line.findings) for line in rest[:TILES]]
     counts = Counter(line.state for line in nodes)
     return Grid(
         tuple(checks[place] for place in own),
         tuple(checks[place] for place in places if place in merged),
         tuple(shown),
-        tuple(tile for tile in tiles if tile.state > State.PASS),
-        tuple(tile for tile in tiles if tile.state <= State.PASS),
+        tuple(line for line in rest[:TILES] if line.state > State.PASS),
+        tuple(line for line in rest[:TILES] if line.state <= State.PASS),
         tuple((state, counts[state]) for state in sorted(counts, reverse=True)),
         max(0, len(rest) - TILES),
     )
@@ -93,22 +80,48 @@ def _merged(places: list[int], lines: list[Line]) -> frozenset[int]:
     if len(places) <= COLUMNS:
         return frozenset()
     # A node that never reported lacks every check: its line says so, and no single check does.
-    lines = [line for line in lines if line.rank is not None or _is_cluster(line)]
+    lines = [line for line in lines if line.rank is not None or line.is_cluster]
     unwell = {place for line in lines for place, cell in enumerate(line.cells) if cell > State.PASS}
     return frozenset(place for place in places if place not in unwell)
 
 
-def _grid_line(line: Line, own: list[int], merged: frozenset[int]) -> GridLine:
+def _grid_line(line: Line, own: list[int], merged: frozenset[int]) -> Line:
     cells = [line.cells[place] for place in own]
     if merged:
         cells.append(max(line.cells[place] for place in merged))
-    return GridLine(line.name, line.state, tuple(cells), _is_cluster(line))
-
-
-def _is_cluster(line: Line) -> bool:
-    return line.name == CLUSTER and line.rank is None
+    return replace(line, cells=tuple(cells))
 
 
 def _of_nodes(line: CheckLine) -> bool:
     """Whether a node has a cell of this check."""
     return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER
+
+
+def node_rows(report: Report | None, verdict: Verdict) -> list[dict[str, object]]:
+    """Rows of verdict, node, node index, first finding, findings and the machine's identity: no key is ever absent.
+
+    A node that never reported has a row too. A report that cannot be read makes one row, about the cluster.
+    """
+    first: dict[str, Finding] = {}
+    for finding in verdict.findings:
+        for place in places(finding.subject):
+            first.setdefault(place, finding)
+    if report is None:
+        lines = [Line(CLUSTER, None, finding_state(f), (), 1) for f in verdict.findings[:1]]
+        return [_row(line, first.get(line.name), {}) for line in lines]
+    identities = {node.name: node.identity for node in report.nodes}
+    return [
+        _row(line, first.get(line.name), identities.get(line.name, {}))
+        for line in node_lines(report, verdict)
+    ]
+
+
+def _row(line: Line, first: Finding | None, identity: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "verdict": line.state.word,
+        "node": one_line(line.name, 120),
+        "node index": "" if line.rank is None else line.rank,
+        "first finding": "" if first is None else sentence(group([first])[0]),
+        "findings": line.findings,
+        **{key: one_line(identity.get(key, ""), 200) for key in IDENTITY},
+    }

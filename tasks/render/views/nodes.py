@@ -22,6 +22,7 @@ from checks.model import (
     Verdict,
     node_of,
 )
+from tasks.render.findings import Group
 
 
 class State(IntEnum):
@@ -56,6 +57,11 @@ class Line:
     state: State
     cells: tuple[State, ...]
     findings: int
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is about no single node."""
+        return self.name == CLUSTER and self.rank is None
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ def check_lines(report: Report, verdict: Verdict) -> tuple[CheckLine, ...]:
     return tuple(lines)
 
 
-def finding_state(finding: Finding) -> State:
+def finding_state(finding: Finding | Group) -> State:
     """A FAIL for want of evidence is no failure: it is UNKNOWN."""
     if finding.level is Level.PASS:
         return State.PASS

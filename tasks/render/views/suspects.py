@@ -1,4 +1,4 @@
-"""What the decoder found in each matrix, as rows of plain text for tables: suspects, and what was compared with what (pure)."""
+"""What the decoder found in each matrix, as tables: the suspects, and what was compared with what (pure)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from checks.culprit.matrix import Answer, Better, Decoded, Kind, Matrix, Suspect
 from checks.judge.culprits import wording
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.culprits.pattern_findings import Reading
+from tasks.render.views.table import Table, table
 from tasks.text.inert import one_line
+from tasks.text.wording import plural
 
 NAMED = 30
+SUSPECTS_HEAD = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
+MATRICES_HEAD = (
+    "Matrix", "Answer", "Bad tests", "Typical value", "Bad tests are", "Sensitivity", "Disturbances",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,35 +28,6 @@ class DecodedMatrix:
     title: str
     matrix: Matrix
     decoded: Decoded
-
-
-@dataclass(frozen=True)
-class SuspectRow:
-    """One suspect, every field as people read it."""
-
-    kind: str
-    subject: str
-    probability: str
-    bad: str
-    of_usual: str
-    way: str
-    matrix: str
-    next_likeliest: str
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """One matrix: its answer, what was usual, and the noise that was fitted to it."""
-
-    check: str
-    matrix: str
-    answer: str
-    named: bool
-    bad: str
-    usual: str
-    line: str
-    sensitivity: str
-    hiccup: str
 
 
 def of_readings(readings: Sequence[Reading]) -> tuple[DecodedMatrix, ...]:
@@ -66,22 +43,18 @@ def of_told(told: Sequence[DecodedTable]) -> tuple[DecodedMatrix, ...]:
     return tuple(DecodedMatrix("matrix", one.table.name, one.table.matrix, one.decoded) for one in told)
 
 
-def suspect_rows(shown: Sequence[DecodedMatrix]) -> tuple[SuspectRow, ...]:
+def suspects_table(shown: Sequence[DecodedMatrix], most: int = NAMED) -> Table:
     """The suspects, the likeliest first, once per matrix that names them."""
-    found = [
-        (one, suspect)
-        for one in shown
-        if one.decoded.answer is Answer.NAMED
-        for suspect in one.decoded.suspects
-    ]
+    found = [(one, suspect) for one in shown for suspect in _named(one)]
     found.sort(key=lambda pair: -pair[1].probability)
-    return tuple(_suspect(one, suspect) for one, suspect in found)
+    return table(SUSPECTS_HEAD, (_suspect(one, suspect) for one, suspect in found), most)
 
 
-def matrix_rows(shown: Sequence[DecodedMatrix]) -> tuple[MatrixRow, ...]:
-    """One row per matrix; those that name a suspect come first."""
+def matrices_table(shown: Sequence[DecodedMatrix]) -> Table:
+    """One row per matrix: its answer, what was usual, and the noise that was fitted to it. Those that name a suspect come first."""
     quiet = (Answer.NOBODY, Answer.TOO_FEW)
-    return tuple(_matrix(one) for one in sorted(shown, key=lambda one: one.decoded.answer in quiet))
+    ordered = sorted(shown, key=lambda one: one.decoded.answer in quiet)
+    return table(MATRICES_HEAD, map(_matrix, ordered))
 
 
 def is_quiet(shown: Sequence[DecodedMatrix]) -> bool:
@@ -91,14 +64,9 @@ def is_quiet(shown: Sequence[DecodedMatrix]) -> bool:
 
 def said_of(shown: Sequence[DecodedMatrix]) -> str:
     """One sentence about all of them, also if there is no suspect."""
-    named = {
-        (s.kind, s.subject)
-        for one in shown
-        if one.decoded.answer is Answer.NAMED
-        for s in one.decoded.suspects
-    }
+    named = {(s.kind, s.subject) for one in shown for s in _named(one)}
     if named:
-        return f"{len(named)} suspect{'' if len(named) == 1 else 's'}, the likeliest first"
+        return f"{plural(len(named), 'suspect')}, the likeliest first"
     answers = {one.decoded.answer for one in shown}
     if Answer.FABRIC in answers:
         return "Nearly all tests are bad, so no single part is to blame. Suspect the configuration before any machine"
@@ -109,45 +77,41 @@ def said_of(shown: Sequence[DecodedMatrix]) -> str:
     return "No single node or link is worse than the rest"
 
 
-def _suspect(one: DecodedMatrix, suspect: Suspect) -> SuspectRow:
-    other = suspect.runner_up
-    return SuspectRow(
-        kind=suspect.kind.value,
-        subject=_bare(suspect.kind, suspect.subject),
-        probability=_percent(suspect.probability),
-        bad=f"{suspect.bad} of {suspect.tests}",
-        of_usual="no value" if suspect.ratio is None else f"{suspect.ratio:.3g}",
-        way=suspect.way.value if suspect.kind is not Kind.LINK else "",
-        matrix=one_line(one.title, 120),
-        next_likeliest=""
-        if other is None
-        else f"{other.kind.value} {_bare(other.kind, other.subject)}, {_percent(other.probability)}",
+def _named(one: DecodedMatrix) -> Sequence[Suspect]:
+    return one.decoded.suspects if one.decoded.answer is Answer.NAMED else ()
+
+
+def _suspect(one: DecodedMatrix, suspect: Suspect) -> tuple[str, ...]:
+    other, way = suspect.runner_up, f", {suspect.way.value}" if suspect.kind is not Kind.LINK else ""
+    return (
+        _part(suspect.kind, suspect.subject),
+        _percent(suspect.probability),
+        f"{suspect.bad} of {suspect.tests}{way}",
+        "no value" if suspect.ratio is None else f"{suspect.ratio:.3g}",
+        one_line(one.title, 120),
+        "none" if other is None else f"{_part(other.kind, other.subject)}, {_percent(other.probability)}",
     )
 
 
-def _bare(kind: Kind, subject: str) -> str:
-    """ "rail 3" without its kind, which stands before it."""
-    return one_line(subject, 200).removeprefix(f"{kind.value} ")
+def _part(kind: Kind, subject: str) -> str:
+    """ "node n-3", "rail 3"."""
+    return f"{kind.value} {one_line(subject, 200).removeprefix(f'{kind.value} ')}"
 
 
 def _percent(probability: float) -> str:
     return "< 0.01 %" if probability < 0.0001 else wording.percent(probability)
 
 
-def _matrix(one: DecodedMatrix) -> MatrixRow:
+def _matrix(one: DecodedMatrix) -> tuple[str, ...]:
     matrix, noise, answer = one.matrix, one.decoded.noise, one.decoded.answer
     blind = answer is Answer.TOO_FEW
-    word = "below" if matrix.better is Better.HIGHER else "above"
-    named = len(one.decoded.suspects)
-    told = f"{named} suspect{'' if named == 1 else 's'}" if answer is Answer.NAMED else answer.value
-    return MatrixRow(
-        check=one.check,
-        matrix=one_line(one.title, 120),
-        answer=told,
-        named=answer not in (Answer.NOBODY, Answer.TOO_FEW),
-        bad=f"{len(one.decoded.bad)} of {len(matrix.values)}",
-        usual="" if blind or not matrix.unit else wording.number(noise.usual, matrix.unit),
-        line="" if blind or not matrix.unit else f"{word} {wording.number(noise.line, matrix.unit)}",
-        sensitivity=_percent(noise.sensitivity) if answer is Answer.NAMED else "",
-        hiccup="" if blind else _percent(noise.hiccup),
+    no_unit, word = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
+    return (
+        f"{one_line(one.check, 80)}: {one_line(one.title, 120)}",
+        plural(len(one.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
+        f"{len(one.decoded.bad)} of {len(matrix.values)}",
+        "" if no_unit else wording.number(noise.usual, matrix.unit),
+        "" if no_unit else f"{word} {wording.number(noise.line, matrix.unit)}",
+        _percent(noise.sensitivity) if answer is Answer.NAMED else "",
+        "" if blind else _percent(noise.hiccup),
     )

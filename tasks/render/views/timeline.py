@@ -10,7 +10,6 @@ from checks.runner.schedule import NodeTimes, node_times
 from tasks.render.views.nodes import CheckLine
 
 BARS = 80
-WIDTH = 100.0
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,8 @@ class Timeline:
 def schedule_text(report: Report) -> str:
     """How long the slowest node's checks took, and how long in a row; "" without an observation."""
     slowest = _slowest(report)
-    return "" if slowest is None else _said(slowest)
-
-
-def _said(slowest: NodeTimes) -> str:
+    if slowest is None:
+        return ""
     return (
         f"Duration: on the slowest node ({slowest.node}) the checks took {slowest.wall_s:.1f} s; "
         f"many ran at the same time, or it would have been {slowest.in_a_row_s:.1f} s"
@@ -54,24 +51,20 @@ def timeline(report: Report) -> Timeline | None:
     spans: dict[str, tuple[float, float]] = {}
     for check, rows in by_check(report.observations).items():
         c = rows.columns
-        mine = (place for place, subject in enumerate(c.subjects) if subject.startswith(slowest.node))
-        for place in mine:
-            subject, started_s, seconds = c.subjects[place], c.started_s[place], c.seconds[place]
-            if node_of(subject) == slowest.node and seconds > 0:
+        for subject, started_s, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
+            if seconds > 0 and subject.startswith(slowest.node) and node_of(subject) == slowest.node:
                 start, end = spans.get(check, (started_s, 0.0))
-                spans[check] = (min(start, started_s), max(end, started_s + seconds))
+                spans[check] = min(start, started_s), max(end, started_s + seconds)
     whole = max((end for _, end in spans.values()), default=0.0) or 1.0
     ordered = sorted(spans.items(), key=lambda item: (item[1], item[0]))
     bars = tuple(
         Bar(
-            check,
-            WIDTH * min(start / whole, 1.0),
-            max(0.4, WIDTH * (end - start) / whole),
+            check, 100 * min(start / whole, 1.0), max(0.4, 100 * (end - start) / whole),
             f"from {start:.1f} s, for {end - start:.1f} s",
         )
         for check, (start, end) in ordered[:BARS]
-    )
-    return Timeline(slowest.node, _said(slowest), bars, len(ordered) - len(bars))
+    )  # fmt: skip
+    return Timeline(slowest.node, schedule_text(report), bars, len(ordered) - len(bars))
 
 
 def left_out(lines: tuple[CheckLine, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:

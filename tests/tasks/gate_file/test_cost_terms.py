@@ -28,7 +28,7 @@ from tasks.gate_file.request import GateRequest
 from tasks.render.context import VerdictContext
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.views.cost import _number, cost_line, cost_notes, cost_rows, is_worth_showing
+from tasks.render.views.cost import _number, cost_line, cost_notes, cost_table, is_worth_showing
 from tests.sample_reports import healthy, verdict_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -179,7 +179,7 @@ def test_pages_show_the_cost_and_nothing_where_nothing_is_lost() -> None:
         VerdictContext(cost=cost_of(P5, verdict_of(healthy()), CostTerms(hours=72))),
     )
 
-    assert "FAIL hardware: gpu.ecc" == cost_rows(made)[0].what
+    assert "FAIL hardware: gpu.ecc" == cost_table(made).rows[0][0]
     for page in (markdown, html):
         assert "Cost of starting the training anyway" in page(P5, VERDICT, "x", shown)
         assert "Cost of starting the training anyway" not in page(P5, VERDICT, "x", clean)

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Cause, Finding, Level
-from tasks.render.context import VerdictContext, advice_once
+from tasks.render.context import NO_CONTEXT, VerdictContext, advised
 from tasks.render.findings import gathered
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.remedy_commands import NOWHERE
 from tasks.render.terminal import terminal
 from tests.sample_reports import healthy, verdict_of, wrong_sums
 
@@ -45,7 +44,7 @@ def test_a_remedy_is_said_once_per_check() -> None:
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
 
     assert [healed, "", "The same as for node-0, rank 0 above.", healed] == [
-        remedy for remedy, _ in advice_once(gathered(findings), verdict, NOWHERE)
+        one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)
     ]
     assert [2, 2] == [page(None, verdict, "local").count(healed) for page in (html, terminal)]
 
@@ -63,7 +62,7 @@ def test_what_is_missing_beside_a_failure_of_the_same_check_has_no_other_remedy(
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=(bad, missing, other))
 
     assert ["Replace the node.", "", "Run the gate again."] == [
-        remedy for remedy, _ in advice_once(gathered(verdict.findings), verdict, NOWHERE)
+        one.remedy for one in advised(gathered(verdict.findings), verdict, NO_CONTEXT)
     ]
 
 
@@ -78,7 +77,7 @@ def test_what_every_node_fails_leads_to_the_threshold_first(nodes: int) -> None:
         for n in range(nodes)
     )
     verdict = replace(verdict_of(wrong_sums(healthy())), findings=findings)
-    (said,) = [remedy for remedy, _ in advice_once(gathered(findings), verdict, NOWHERE)]
+    (said,) = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
 
     first = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
     assert (remedy if nodes == 1 else f"{first}{remedy}") == said

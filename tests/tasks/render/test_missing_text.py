@@ -19,7 +19,6 @@ from tasks.render.html import html
 from tasks.render.markdown import markdown
 from tasks.render.missing_text import MOST_LINES, missing_lines, parted
 from tasks.render.terminal import terminal
-from tasks.render.views.node_tables import by_node
 from tasks.render.views.nodes import State, node_lines
 from tests.sample_reports import healthy, verdict_of, without_node
 
@@ -121,7 +120,7 @@ def test_what_follows_from_a_silent_node_is_folded_below_it() -> None:
     policy = replace(shipped, checks={c: line for c, line in shipped.checks.items() if c in planned})
     verdict = decide(report, policy, builtin())
     text, page = terminal(report, verdict, "local", 140), html(report, verdict, "local")
-    summary, (nodes, _) = markdown(report, verdict, "local"), by_node(verdict)
+    summary = markdown(report, verdict, "local")
 
     assert text.splitlines()[0].endswith(
         "node-1 sent an incomplete report (its process was ended by SIGKILL)"
@@ -133,7 +132,6 @@ def test_what_follows_from_a_silent_node_is_folded_below_it() -> None:
         and "7 other findings follow from the silence of node-1" in page
     )
     assert "7 other findings follow from the silence of node-1:" in summary
-    assert [("node-1",)] == [one.names for one in nodes]
     assert ["node-1", "node-0"] == [one.name for one in node_lines(report, verdict)][:2]
     assert 1 == len(items_of(verdict, NO_CONTEXT))
 

@@ -22,7 +22,7 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.terminal import terminal
-from tasks.render.views.node_tables import node_rows
+from tasks.render.views.node_grid import node_rows
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tasks.reports.explain import explanation_text, not_judged
 from tasks.text.inert import clean, one_line

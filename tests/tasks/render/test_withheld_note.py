@@ -15,8 +15,8 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
+from tasks.render.views.finding_table import finding_rows
 from tasks.render.views.nodes import State, check_lines, node_lines
-from tasks.render.views.tables import finding_rows
 from tests.checks.facts.test_withheld_kernel_log import confined, judged
 
 SAID = "The kernel log of 2 of 2 nodes could not be read"

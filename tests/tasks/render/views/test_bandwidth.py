@@ -11,9 +11,16 @@ from checks.judge.rules.expected_values import expected_busbw
 from checks.model import Outcome
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.views.bandwidth import bandwidth_rows, largest, panels, said_of, sweeps
-from tasks.render.views.expectations import NOTHING_EXPECTED, expectations, floors_said
-from tests.catalogue_reports import policy_of
+from tasks.render.views.bandwidth import panels
+from tasks.render.views.expectations import (
+    NOTHING_EXPECTED,
+    bandwidth_rows,
+    bandwidth_table,
+    expectations,
+    said_of,
+    sweeps,
+    telling,
+)
 from tests.sample_reports import FACTS, POLICY, healthy, with_metric
 from tests.tasks.render.fleets import SIZES, TYPE, fleet, judged, slower
 
@@ -34,7 +41,7 @@ def test_a_rank_that_is_slow_is_the_slowest() -> None:
 def test_the_expectation_is_the_facts_own() -> None:
     """At each measured size what the facts know, of the type, nodes, ranks, collective and transport; with its source."""
     report = fleet(2)
-    found = expectations(report, policy_of(TYPE), builtin())
+    found = expectations(report, builtin())
     known = expected_busbw(builtin(), TYPE, 2, 16, "all_reduce", 2**30, "efa")
     at = found.at("nccl.all_reduce", 2.0**30)
     curve = found.curve("nccl.all_reduce")
@@ -46,15 +53,15 @@ def test_the_expectation_is_the_facts_own() -> None:
 
 def test_a_size_of_which_nothing_is_known_has_no_expectation() -> None:
     """A KiB says nothing of bandwidth, and no line is made up for it."""
-    found = expectations(fleet(2), policy_of(TYPE), builtin())
+    found = expectations(fleet(2), builtin())
 
     assert found.at("nccl.inter_node", float(SIZES[0])) is None
 
 
 def test_what_nothing_is_known_of_is_said() -> None:
     """A collective without an expectation is named, and a type that the facts lack."""
-    found = expectations(fleet(3), policy_of(TYPE), builtin())
-    alien = expectations(healthy(), POLICY, replace(FACTS, instances={}))
+    found = expectations(fleet(3), builtin())
+    alien = expectations(healthy(), replace(FACTS, instances={}))
 
     assert found.curve("nccl.alltoall") is None
     assert any("alltoall over 24 ranks of 3 x p5.48xlarge (efa)" in line for line in found.unknown)
@@ -69,14 +76,26 @@ def test_where_nobody_looked_the_page_says_so() -> None:
     assert NOTHING_EXPECTED.unknown[0] in page
 
 
-def test_the_policys_floors_are_said_once_for_all_checks() -> None:
-    """With their source."""
-    said = floors_said(expectations(fleet(2), policy_of(TYPE), builtin()))
+def test_bandwidths_stand_beside_what_is_expected() -> None:
+    """Where nothing is known, that is in the row."""
+    report = fleet(2)
+    rows = bandwidth_table(bandwidth_rows(sweeps(report), judged(report)[1].expected)).rows
+    unknown = bandwidth_table(bandwidth_rows(sweeps(healthy()), NOTHING_EXPECTED)).rows
 
-    assert [line for line in said if "nccl.all_gather" in line] == [
-        line for line in said if "nccl.all_reduce" in line
-    ]
-    assert any("FAIL below 0.117 GB/s at the best size (a 1 Gbit/s link" in line for line in said)
+    assert "0.95" == next(row[-1] for row in rows if row[:2] == ("nccl.all_reduce", "1 GiB"))
+    assert {("not known", "")} == {row[-2:] for row in unknown}
+
+
+def test_a_summary_has_the_largest_size_and_the_one_furthest_below() -> None:
+    """Each row once."""
+    report = slower(fleet(1), "nccl.intra_node", "ip-10-0-0-11", 0.5)
+    rows = telling(bandwidth_rows(sweeps(report), judged(report)[1].expected))
+    shares = [row.of_expected for row in rows if row.of_expected is not None]
+
+    assert len({row.check for row in rows}) <= len(rows) == len(set(rows))
+    assert min(shares) < 0.6 and {"1 GiB"} == {
+        row.sample.size for row in rows[: len({r.check for r in rows})]
+    }
 
 
 def test_the_share_is_the_slowest_ranks() -> None:
@@ -84,7 +103,7 @@ def test_the_share_is_the_slowest_ranks() -> None:
     report = slower(fleet(1), "nccl.intra_node", "ip-10-0-0-11", 0.5)
     _, beside = judged(report)
     rows = [row for row in bandwidth_rows(sweeps(report), beside.expected) if row.check == "nccl.intra_node"]
-    last = largest(rows)[0]
+    last = telling(rows)[0]
 
     assert pytest.approx(0.5 * 0.97, rel=0.03) == last.of_expected
     assert said_of(last).endswith(f"so {last.of_expected:.2f} of it")
@@ -98,8 +117,8 @@ def test_a_panel_draws_its_expectation_inside_its_box() -> None:
     heights = [float(place.split(" ")[1]) for place in panel.expected[1:].split("L")]
 
     assert heights and all(16 <= y <= 212 for y in heights)
-    assert all(16 <= dot.y <= 212 for dot in panel.dots)
-    assert min(heights) < min(dot.y for dot in panel.dots)
+    assert all(16 <= y <= 212 for _, y in panel.dots)
+    assert min(heights) < min(y for _, y in panel.dots)
     assert panel.source
 
 

@@ -1,10 +1,8 @@
-"""Every node of any fleet is on the page: the worst in full, the others as tiles; what each node has to answer for."""
+"""Every node of any fleet is on the page: the worst in full, the others as tiles."""
 
 from __future__ import annotations
 
-from checks.model import Level
 from tasks.render.views.node_grid import FEW, LINES, grid
-from tasks.render.views.node_tables import MACHINES, NODES, by_node, machines
 from tasks.render.views.nodes import State
 from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
 from tests.tasks.render.fleets import fleet, judged, silent, unable
@@ -57,66 +55,3 @@ def test_a_node_that_never_reported_does_not_spread_the_columns() -> None:
     assert State.UNKNOWN is lost.cells[-1]
     assert State.PASS is well.cells[-1]
     assert "nccl.all_reduce" in [column.planned.check for column in made.merged]
-
-
-def test_a_node_has_its_own_findings_and_both_ends_have_a_links() -> None:
-    """The worst node first; a rank is named below its node."""
-    report = wrong_sums(healthy(6, 2), "node-1/rank-3")
-    report = with_metric(report, "system.clock", "node-2", "synchronised", False)
-    report = with_metric(report, "network.pairs", "node-3", "bandwidth_gbps", (0.01, 4.0, 4.0, 4.0, 4.0))
-    found, more = by_node(verdict_of(report))
-    first = {node.name: node.findings[0] for node in found}
-
-    assert (["node-0", "node-1", "node-3", "node-2"], 0) == ([node.name for node in found], more)
-    assert ("rank-3", "collective.all_reduce") == (first["node-1"].where, first["node-1"].check)
-    assert first["node-0"] == first["node-3"]
-
-
-def test_more_nodes_with_findings_than_fit_are_counted() -> None:
-    """None vanishes."""
-    report = healthy(NODES + 7, 1)
-    for place, name in enumerate(report.declared.node_names):
-        report = with_metric(report, "compute.gemm", f"{name}/rank-{place}", "wrong_elements", place + 1)
-    found, more = by_node(verdict_of(report))
-
-    assert (NODES, 7) == (len(found), more)
-    assert ["node-0", "node-1", "node-2"] == [node.name for node in found[:3]]
-
-
-def test_nodes_with_the_same_findings_share_a_row() -> None:
-    """In natural order; three of them have a row each."""
-    report = healthy(40, 1)
-    for place in (9, 10, 2, 30):
-        report = with_metric(report, "system.clock", f"node-{place}", "synchronised", False)
-    (row,), more = by_node(verdict_of(report))
-    few, _ = by_node(verdict_of(with_metric(report, "system.clock", "node-9", "synchronised", True)))
-
-    assert ("4 nodes: node-2 ... node-30", 0) == (row.name, more)
-    assert ("node-2", "node-9", "node-10", "node-30") == row.names
-    assert ["node-2", "node-10", "node-30"] == [node.name for node in few]
-
-
-def test_a_go_has_no_nodes_with_findings() -> None:
-    """Nothing to answer for."""
-    verdict = verdict_of(healthy())
-
-    assert (Level.PASS, ((), 0)) == (verdict.level, by_node(verdict))
-
-
-def test_what_all_machines_share_is_said_once() -> None:
-    """And of those beyond the page it is said how many they are."""
-    report = healthy(MACHINES + 5, 1, network=False)
-    made = machines(report, [node.name for node in report.nodes])
-
-    assert {"driver": "570.1"} == dict(made.alike)
-    assert (MACHINES, 5) == (len(made.shown), made.hidden)
-    assert {"host", "boot_id"} == set(dict(made.shown[0].own))
-
-
-def test_a_machine_that_never_reported_is_not_known() -> None:
-    """It is listed all the same, and shares nothing."""
-    report = without_node(healthy(3, 1), "node-1")
-    made = machines(report, report.declared.node_names)
-
-    assert ["node-1"] == [machine.name for machine in made.shown if not machine.known]
-    assert (2, "570.1") == (made.reported, dict(made.alike)["driver"])
