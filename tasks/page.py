@@ -44,7 +44,6 @@ from tasks.paging.content import (
     unreleased_page,
 )
 from tasks.paging.preflight import check_secrets
-from tasks.publish import add_picture
 from tasks.store.base import Store
 from tasks.store.layout import run_notification_key
 from tasks.text.redact import redact
@@ -95,7 +94,6 @@ def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
             more = deliver(*_receivers(session), page)
             told = replace(more, told=(*told.told, *more.told), failed=(*told.failed, *more.failed))
         return told
-    made = _with_picture(session, outcome, made)
     loud = made.kind is Kind.OVERRIDDEN or bool(session.unreleased)
     also = [side for side in Audience if loud and side is not made.audience]
     return deliver(*_receivers(session), made, *also)
@@ -104,7 +102,7 @@ def send_notification(session: Session, outcome: Outcome) -> DeliveryResult:
 def _after_go(session: Session, outcome: Outcome, made: Notification) -> Iterator[Notification]:
     if session.refused is not None:
         refused = replace(outcome, decision=Decision.REFUSED, judged=session.refused)
-        yield _with_picture(session, refused, _made(session, refused))
+        yield _made(session, refused)
     if session.unreleased:
         yield unreleased_page(made, tuple(session.unreleased))
 
@@ -145,13 +143,6 @@ def _made(session: Session, outcome: Outcome) -> Notification:
         bare = _bare(session, outcome.gate_id, f"gate {session.setting.gate.name}: {outcome.reason}", error)
         audience, severity = audience_of(outcome, kind), severity_of(outcome, kind)
         return replace(bare, kind=kind, audience=audience, severity=severity)
-
-
-def _with_picture(session: Session, outcome: Outcome, made: Notification) -> Notification:
-    try:
-        return add_picture(session, outcome, made)
-    except Exception as error:  # noqa: BLE001 - a page without its picture says the same
-        return replace(made, no_picture=f"the picture could not be drawn ({type(error).__name__})")
 
 
 def _bare(session: Session, gate_id: str, title: str, error: Exception) -> Notification:

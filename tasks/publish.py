@@ -1,7 +1,7 @@
 """Keeps the report and the verdict in the store, and then shows them in Prefect's UI.
 
 Nothing is launched before both are in the store, because a verdict that nobody can read again is worth nothing. What is shown
-with them only for people (the trend of earlier gates, the picture) may fail: the failure is logged and changes nothing else. The
+with them only for people (the trend of earlier gates) may fail: the failure is logged and changes nothing else. The
 same is true of the index, which gets a row after the store has the verdict's record.
 
 The merged report is also written where the engine's other tools look for it, with the tables that they read. If that fails, it
@@ -26,19 +26,17 @@ from checks.documents.report import dump, dump_plain
 from checks.runner.deadline import limited
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext
-from tasks.gate.outcome import JudgedReport, Outcome
+from tasks.gate.outcome import JudgedReport
 from tasks.gate.progress import Progress, report_progress
 from tasks.gate.record.end import end_marks
 from tasks.gate.session import Session
 from tasks.launchers.base import LaunchError
-from tasks.notifiers.base import Notification
 from tasks.orchestration import artifacts
 from tasks.render.context import Past, VerdictContext, typed
 from tasks.render.findings import gathered, verdict_json
 from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
 from tasks.render.markdown import escape, fenced, markdown
-from tasks.render.picture import PictureUnavailable, picture
 from tasks.render.seed_report import with_seed_tables
 from tasks.render.views.finding_table import finding_rows
 from tasks.render.views.node_grid import node_rows
@@ -51,7 +49,6 @@ from tasks.store.index import IndexFailed
 from tasks.store.layout import (
     fleet_key,
     html_key,
-    picture_key,
     policy_key,
     report_key,
     summary_key,
@@ -112,11 +109,10 @@ def index_record(session: Session, record: Record, rows: GateNodes | None = None
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find the pages; `picture` and `fleet` are "" if there is none. `past` is what the page shows of earlier gates."""
+    """Where people find the pages; `fleet` is "" if there is none. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
-    picture: str = ""
     past: Past | None = None
     fleet: str = ""
 
@@ -134,7 +130,6 @@ class StoredReport:
 
     published: PublishedReport
     context: VerdictContext
-    png: bytes = b""
 
 
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
@@ -156,8 +151,6 @@ async def publish_report(session: Session, judged: JudgedReport) -> PublishedRep
     )
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
     await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
-    if kept.png:
-        await artifacts.show_picture(f"gate-picture-{cluster}", kept.png, said)
     host, of_gate = session.keeper.lease.owner.host, f"Report of {session.gate_id}"
     await artifacts.show_place(f"gate-report-{cluster}", published.html, host, of_gate)
     if published.fleet:
@@ -249,7 +242,7 @@ def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: V
 
 
 def store_report(session: Session, judged: JudgedReport) -> StoredReport:
-    """Store report, verdict, record, nodes, HTML, summary and picture, and their rows in the index. Raises StoreError."""
+    """Store report, verdict, record, nodes, HTML and summary, and their rows in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
     kept.put(policy_key(gate_id), dump_plain(session.setting.policy))
@@ -261,15 +254,13 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     rows = keep_nodes(session, judged, record)
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.setting, gate_id, judged, shown)
-    png = _picture(judged, name)
-    drawn = _kept_picture(session, png)
     index_record(session, record, rows)
     fleet = keep_fleet_page(session)
     _link_from_previous(session, judged, shown)
     places = PublishedReport(
-        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), drawn, shown.past, fleet
+        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past, fleet
     )
-    return StoredReport(places, shown, png)
+    return StoredReport(places, shown)
 
 
 def keep_fleet_page(session: Session) -> str:
@@ -318,26 +309,6 @@ def _past(session: Session, judged: JudgedReport) -> Past:
         return Past(problems=(said,), unknown=said)
 
 
-def _picture(judged: JudgedReport, name: str) -> bytes:
-    try:
-        return picture(judged.report, judged.verdict, name)
-    except PictureUnavailable as error:
-        LOG.info("the report has no picture: %s", error)
-        return b""
-
-
-def _kept_picture(session: Session, png: bytes) -> str:
-    key = picture_key(session.gate_id)
-    if not png:
-        return ""
-    try:
-        session.setting.store.put(key, png)
-    except StoreError as error:
-        LOG.warning("the picture could not be stored: %s", error)
-        return ""
-    return session.setting.store.place(key)
-
-
 async def export_report(session: Session, judged: JudgedReport) -> None:
     """Write the merged report beside the job that wrote it, and log it in MLflow if the gate file says so; a reused report is there
     already.
@@ -371,15 +342,3 @@ def _hand_out(session: Session, judged: JudgedReport) -> None:
         return
     if where:
         LOG.info("the report is also at %s", where)
-
-
-def add_picture(session: Session, outcome: Outcome, page: Notification) -> Notification:
-    """The notification with its picture, if one of the notifiers can show one."""
-    notify, judged = session.setting.gate.notify, outcome.judged
-    if judged is None or not {"slack", "apprise"} & set(notify.notifiers):
-        return page
-    try:
-        drawn = picture(judged.report, judged.verdict, session.setting.gate.name)
-    except PictureUnavailable as error:
-        return replace(page, no_picture=str(error))
-    return replace(page, picture=drawn)

@@ -16,7 +16,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 environment=${RUNNER_TEMP:-/tmp}/prelaunch-environment
 
 if [[ ! $extras =~ ^([a-z]+(,[a-z]+)*)?$ ]]; then
-    echo "prelaunch: extras are names with commas between them, such as torch,picture" >&2
+    echo "prelaunch: extras are names with commas between them, such as torch,kubernetes" >&2
     exit 2
 fi
 if [[ -n $package && -n $extras ]]; then

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tasks.gate_file.people import AppriseTable
@@ -23,7 +23,7 @@ from tasks.notifiers.log import body_text, clipped
 from tasks.text.redact import REMOVED, redact
 
 if TYPE_CHECKING:
-    from apprise import AppriseAsset, AppriseAttachment, NotifyBase, NotifyType
+    from apprise import AppriseAsset, NotifyType
 
 TOTAL_S = 20.0
 # What these write may repeat a URL's path, which is where webhooks have their secrets.
@@ -42,7 +42,7 @@ class Address:
 
 
 class AppriseNotifier:
-    """Sends the notification's text, and its picture if the service accepts attachments."""
+    """Sends the notification's text."""
 
     name = "apprise"
 
@@ -127,7 +127,6 @@ def _notify(url: str, page: Notification) -> bool:
             title=title,
             notify_type=_type(page.severity),
             body_format=NotifyFormat.TEXT,
-            attach=_picture(page, service, asset),
         )
     )
 
@@ -140,18 +139,6 @@ def _asset() -> AppriseAsset:
         plugin_paths=[], storage_mode=PersistentStoreMode.MEMORY, app_id="Prelaunch", app_desc="Prelaunch", app_url="",
         image_url_mask="", image_url_logo="", secure_logging=True, pgp_autogen=False, pem_autogen=False,
     )  # fmt: skip
-
-
-def _picture(page: Notification, service: NotifyBase, asset: AppriseAsset) -> AppriseAttachment | None:
-    if not page.picture or not service.attachment_support:
-        return None
-    from apprise import AppriseAttachment
-    from apprise.attachment.memory import AttachMemory
-
-    made = AppriseAttachment(asset=asset)
-    memory: Any = AttachMemory  # it has no types
-    made.add(memory(content=page.picture, name="report.png", mimetype="image/png"))
-    return made
 
 
 def _type(severity: Severity) -> NotifyType:

@@ -6,7 +6,7 @@ NotifyError         the notification could not be sent; the next notifier is tri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -126,8 +126,7 @@ class Notification:
     """A message to people. `title` is one line, `text` is the whole message in plain words; nothing here is a secret.
 
     `gate` is the gate file's name, `url` the report ("" for none). `culprits` are the nodes (or "cluster") that are to
-    blame, () if nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `picture` is a PNG,
-    b"" if none could be drawn, and then `no_picture` says why ("" if none was wanted). `said` lists the notifiers that
+    blame, () if nobody is. `facts` are pairs for people (coverage, placement ...); `costs` lines. `said` lists the notifiers that
     failed before. `answered` says who decided what, and why (None if nobody was asked).
     `measured_s` is when its report was measured, in Unix seconds (0 without a report).
     `about` are the nodes, or the check, of which evidence is missing, or the node whose log says why the training failed: nobody is
@@ -150,8 +149,6 @@ class Notification:
     costs: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     question: PendingQuestion | None = None
-    picture: bytes = field(default=b"", repr=False)
-    no_picture: str = ""
     said: tuple[str, ...] = ()
     answered: AnswerLine | None = None
     measured_s: float = 0.0

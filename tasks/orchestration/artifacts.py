@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import time
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from uuid import UUID
 
 import httpx
 from prefect.artifacts import (
-    acreate_image_artifact,
     acreate_link_artifact,
     acreate_markdown_artifact,
     acreate_progress_artifact,
@@ -30,8 +28,6 @@ SAID = "Health checks"
 MARKDOWN_CHARACTERS = 200_000
 ROWS = 2000
 CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
-# A picture is carried within its row; one that is larger is in the store alone.
-PICTURE_BYTES = 1 << 20
 # A path that is cut leads nowhere: Linux has none that are longer (PATH_MAX).
 PLACE = 4096 + 256
 
@@ -81,16 +77,6 @@ async def show_table(key: str, rows: list[dict[str, object]], description: str) 
     with warn_on_failure(key):
         shown = [{name: _cell(value) for name, value in row.items()} for row in rows[:ROWS]]
         await acreate_table_artifact(shown, key=key, description=inert(description))
-
-
-async def show_picture(key: str, png: bytes, description: str) -> None:
-    """Show a picture, which is contained in the artifact, so that a browser needs no other request."""
-    if len(png) > PICTURE_BYTES:
-        LOG.warning("the artifact %s was left out: the picture has %d bytes", key, len(png))
-        return
-    url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    with warn_on_failure(key):
-        await acreate_image_artifact(image_url=url, key=key, description=inert(description))
 
 
 async def show_place(key: str, place: str, host: str, text: str) -> None:

@@ -55,11 +55,6 @@ def summary_key(gate_id: str) -> str:
     return f"{GATES}/{gate_id}/summary.md"
 
 
-def picture_key(gate_id: str) -> str:
-    """The key of the picture of a gate's report."""
-    return f"{GATES}/{gate_id}/picture.png"
-
-
 def outcome_key(gate_id: str) -> str:
     """The key of the end of a gate."""
     return f"{GATES}/{gate_id}/outcome.json"

@@ -97,7 +97,6 @@ EXPRESSIONS = {
     "tasks/notifiers/slack/messages.py": "the id of a Slack user",
     "tasks/render/findings.py": "the nouns of a remedy, which are said of several nodes",
     "tasks/render/markdown.py": "Markdown's marks, which are made inert",
-    "tasks/render/picture.py": "the colours of the style sheet",
     "tasks/render/remedy_commands.py": "the number in the label of a GPU",
 }
 

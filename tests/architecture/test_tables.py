@@ -33,7 +33,7 @@ FOLDERS = {
 }
 # Files of a gate that have the same name nowhere else: a key that ends so is one of a store.
 FILES = {
-    *(layout.VERDICT_FILE, "report.html", "summary.md", "picture.png", "outcome.json", "request.json"),
+    *(layout.VERDICT_FILE, "report.html", "summary.md", "outcome.json", "request.json"),
     *("preflight.json", "slack.json", "disagreement.json"),
 }
 STORE_METHODS = {"place", "put", "put_if_absent", "replace_if", "delete_if", "get", "list", "delete"}

@@ -1,4 +1,4 @@
-"""The figures of a verdict in Prefect's own pages, in a real browser: the tables, and the picture without a request for it."""
+"""A verdict in Prefect's own pages, in a real browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from prefect import flow
 from tasks.orchestration import artifacts
 from tasks.render.headline import headline
 from tasks.render.markdown import markdown
-from tasks.render.picture import picture
 from tasks.render.views.finding_table import finding_rows
 from tests.browser.test_report_page import FLAGS
 from tests.tasks.render.fleets import cut_off, fleet, judged
@@ -53,7 +52,6 @@ async def _published(cluster: str) -> str:
     said = headline(verdict, cluster)
     await artifacts.show_markdown(f"gate-verdict-{cluster}", markdown(report, verdict, cluster, beside), said)
     await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
-    await artifacts.show_picture(f"gate-picture-{cluster}", picture(report, verdict, cluster), said)
     return said
 
 
@@ -63,21 +61,19 @@ def _page_of(world: World, prefix: str, key: str) -> str:
     return f"{prefix}/artifacts/artifact/{world.api.post('/artifacts/filter', json=chosen).json()[0]['id']}"
 
 
-def _open(browser: Browser, world: World, path: str) -> tuple[Page, list[str]]:
-    """A page of the UI, kept from asking anybody but the server; what it asked others for."""
+def _open(browser: Browser, world: World, path: str) -> Page:
+    """A page of the UI, kept from asking anybody but the server."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    others: list[str] = []
 
     def only_here(route: Route) -> None:
         if route.request.url.startswith((world.ui_url, "data:")):
             route.continue_()
         else:
-            others.append(route.request.url)
             route.abort()
 
     page.route("**/*", only_here)
     page.goto(world.ui_url + path)
-    return page, others
+    return page
 
 
 def _shot(page: Page, name: str) -> None:
@@ -85,33 +81,12 @@ def _shot(page: Page, name: str) -> None:
         page.screenshot(path=str(Path(KEPT) / f"{name}.png"), full_page=True)
 
 
-def _shown(world: World, prefix: str, cluster: str) -> None:
-    with _chromium() as browser:
-        page, others = _open(browser, world, _page_of(world, prefix, f"gate-picture-{cluster}"))
-        image = page.locator("img[src^='data:image/png']").first
-        image.wait_for(state="visible", timeout=30_000)
-        page.wait_for_function("e => e.complete && e.naturalWidth", arg=image.element_handle())
-        _shot(page, f"picture{prefix.replace('/', '-')}")
-
-        assert [1200, 900] == image.evaluate("e => [e.naturalWidth, e.naturalHeight]")
-        assert [] == [url for url in others if "amplitude" not in url]
-        page.close()
-
-
-@pytest.mark.long
-def test_the_picture_is_shown_and_nobody_is_asked_for_it(served: World) -> None:
-    """It stands in the artifact itself; Prefect's first UI."""
-    asyncio.run(_published("pictured"))
-
-    _shown(served, "", "pictured")
-
-
 @pytest.mark.long
 def test_the_findings_are_a_table_that_begins_with_the_worst(served: World) -> None:
     """Level, where, message and remedy are columns; the verdict's page begins with its answer."""
     said = asyncio.run(_published("tabled"))
     with _chromium() as browser:
-        page, _ = _open(browser, served, _page_of(served, "", "gate-findings-tabled"))
+        page = _open(browser, served, _page_of(served, "", "gate-findings-tabled"))
         page.get_by_text("Check its NIC").first.wait_for(timeout=30_000)
         _shot(page, "findings")
         text = page.locator("body").inner_text()
@@ -122,11 +97,3 @@ def test_the_findings_are_a_table_that_begins_with_the_worst(served: World) -> N
         assert "ip-10-0-0-13" in text and "slow to and from every peer" in text
         assert said[:40] in page.locator("body").inner_text()
         page.close()
-
-
-@pytest.mark.long
-def test_the_picture_is_shown_in_the_second_ui(served: World) -> None:
-    """Whose pages ask amplitude.com, which is refused here."""
-    asyncio.run(_published("second"))
-
-    _shown(served, "/v2", "second")

@@ -1,4 +1,4 @@
-"""What a gate publishes: figures as artifacts, a picture in the store, and a trend; none of it decides anything."""
+"""What a gate publishes: pages and tables as artifacts, and a trend; none of it decides anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tasks import publish
 from tasks.gate.outcome import Decision, JudgedReport
 from tasks.orchestration import artifacts
 from tasks.render.context import VerdictContext
-from tasks.render.picture import PictureUnavailable
 from tasks.render.remedy_commands import Place
 from tasks.store import node_rows
 from tasks.store.folder import FolderStore
@@ -42,7 +41,7 @@ def _gates(folder: Path) -> list[Path]:
 def test_the_figures_are_artifacts_under_stable_keys(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Findings, bandwidths, pairs and the picture, which stands in its artifact and in the store alike.
+    """The verdict, the tables of findings and nodes, and where the report is.
 
     The verdict for people is the newest of them, and what programs read the oldest. The gate file is named from the root, because
     nobody who reads the page knows the folder of the process.
@@ -64,19 +63,13 @@ def test_the_figures_are_artifacts_under_stable_keys(
             return {a.key: a for a in found}
 
     found = asyncio.run(read())
-    (gate,) = _gates(tmp_path)
 
-    assert {
-        f"gate-{what}-test" for what in ("verdict", "findings", "nodes", "pairs", "picture", "report")
-    } <= set(found)
+    assert {f"gate-{what}-test" for what in ("verdict", "findings", "nodes", "report")} <= set(found)
     assert ("gate-verdict-test", "gate-run-test") == (next(iter(found)), list(found)[-1])
     top, _, _ = str(found["gate-verdict-test"].data).partition("## Findings")
     assert top.startswith("**NO-GO test: ") and "node-1" in top
     assert "report.html (a file of " in unescape(top) and "Gate file: /" in top and "gate.toml" in top
     assert '"level": "FAIL"' in str(found["gate-findings-test"].data)
-    assert str(found["gate-picture-test"].data).startswith("data:image/png;base64,iVBOR")
-    kept = (gate / "picture.png").read_bytes()
-    assert kept.startswith(b"\x89PNG") and len(kept) > 5000
 
 
 def test_a_node_s_name_is_no_markup_in_prefect_s_pages() -> None:
@@ -131,14 +124,9 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
 def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Picture, trend, page of all nodes, node rows, index, and a tracking server that is not there: the training is launched, the page
+    """Trend, page of all nodes, node rows, index, and a tracking server that is not there: the training is launched, the page
     or the log says what is missing, and the list has the gate all the same.
     """
-
-    def none(*_: object) -> bytes:
-        raise PictureUnavailable("Pillow is not installed")
-
-    monkeypatch.setattr(publish, "picture", none)
     for broken in ("past_of", "read_fleet", "rows_of"):
         monkeypatch.setattr(publish, broken, lambda *of, **more: 1 / 0)
     (tmp_path / "store" / FILE).mkdir(parents=True)
@@ -150,7 +138,7 @@ def test_what_cannot_be_shown_or_kept_beside_it_changes_no_verdict(
     store = FolderStore(tmp_path / "store")
 
     assert Decision.LAUNCHED is outcome.decision
-    assert not (gate / "picture.png").exists() and not (tmp_path / "store" / "fleet").exists()
+    assert not (tmp_path / "store" / "fleet").exists()
     assert "The trend could not be made: ZeroDivisionError" in (gate / "report.html").read_text()
     assert () == node_rows.kept(store)
     assert [outcome.gate_id] == [

@@ -137,20 +137,6 @@ class SlackWeb:
             raise self._failed(method, channel, error) from None
         return sent.data if isinstance(sent.data, dict) else {}
 
-    def upload(self, channel: str, thread_ts: str, name: str, data: bytes, alt: str) -> None:
-        """Upload a file to a thread. Raises what `call` raises."""
-        try:
-            self._deadline.limit(self._client)
-            self._client.files_upload_v2(
-                filename=name, content=data, alt_txt=alt, title=name, channel=channel, thread_ts=thread_ts
-            )
-        except (
-            SlackClientError,
-            ValueError,
-            *TRANSIENT,
-        ) as error:  # ValueError: Slack named no address to upload to
-            raise self._failed("files.completeUploadExternal", channel, error) from None
-
     def _failed(self, method: str, channel: str, error: Exception) -> NotifyError:
         """The error with its meaning. Of Slack's answer and the request it has only Slack's error name."""
         if isinstance(error, SlackApiError):

@@ -230,10 +230,6 @@ def _facts(page: Notification) -> list[Block]:
 def _tail(page: Notification) -> list[Block]:
     """The end of a message, which stays however long the message is."""
     blocks = [small(f"Other notifiers failed: {'; '.join(page.said)}")] if page.said else []
-    if page.no_picture:
-        blocks.append(
-            small(f"No picture in the thread: {one_line(page.no_picture, 300)} The report shows it.")
-        )
     blocks += _links((*page.links, *_report(page)))
     return [*blocks, *(question_blocks(page.gate_id, page.question) if page.question else ())]
 

@@ -15,7 +15,6 @@ from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import (
     answer_message,
     diagnoses,
-    first_line,
     mention_message,
     notification_message,
     status_message,
@@ -134,19 +133,12 @@ class SlackNotifier:
 
 
 def _thread(run: SlackRun, channel: str, page: Notification) -> None:
-    """Post diagnostics and the picture to the thread. A failure is reported; the notification itself has been sent."""
+    """Post diagnostics to the thread. A failure is reported; the notification itself has been sent."""
     name = _name(page)
     for number, message in enumerate(diagnoses(page)):
         said = "the diagnostics are not all in the thread"
         if not _try(run, said, partial(run.reply, channel, f"diagnostics {number} {name}", message)):
             break
-    if page.picture:
-        alt = first_line(page)
-        _try(
-            run,
-            "the picture is not in the thread",
-            partial(run.upload, channel, f"picture {name}", page.picture, alt),
-        )
 
 
 def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> bool:

@@ -126,19 +126,6 @@ class SlackRun:
         self._say("chat.postMessage", message, channel=posted.channel, thread_ts=posted.ts, **more)
         self._did(channel, name)
 
-    def upload(self, channel: str, name: str, data: bytes, alt: str) -> None:
-        """The picture into the thread, once. Raises NotifyError."""
-        posted = self.record.messages[channel]
-        if name in posted.done:
-            return
-        self._web.upload(posted.channel, posted.ts, f"{self._gate_id}.png", data, alt)
-        self._did(channel, name)
-
-    def has(self, channel: str, name: str) -> bool:
-        """Whether the effect was had."""
-        posted = self.record.messages.get(channel)
-        return posted is not None and name in posted.done
-
     def ask(self, channel: str, key: str, message: Message) -> None:
         """Remember the message with the question, so that the process that gets the answer can remove its buttons."""
         blocks = json.dumps(without_question(message.blocks))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.fakes.slack.blockkit import JSON_CHARACTERS, faults
-from tests.fakes.slack.workspace import BOT_USER, Message, Refusal, Upload, Workspace
+from tests.fakes.slack.workspace import BOT_USER, Message, Refusal, Workspace
 
 Arguments = Mapping[str, Any]
 Method = Callable[[Workspace, Arguments], dict[str, Any]]
@@ -71,44 +71,6 @@ def permalink(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     }
 
 
-def upload_url(workspace: Workspace, given: Arguments) -> dict[str, Any]:
-    """files.getUploadURLExternal: announce a file."""
-    name, length = str(given.get("filename") or ""), int(given.get("length") or 0)
-    if not name or length <= 0:
-        raise Refusal("invalid_arguments")
-    made = Upload(f"F0{workspace.number():06d}", name, length, alt=str(given.get("alt_txt") or ""))
-    workspace.uploads[made.id] = made
-    return {"upload_url": f"/upload/v1/{made.id}", "file_id": made.id}
-
-
-def complete_upload(workspace: Workspace, given: Arguments) -> dict[str, Any]:
-    """files.completeUploadExternal: share what was uploaded; once."""
-    files = given.get("files")
-    files = json.loads(files) if isinstance(files, str) else files
-    if not files:
-        raise Refusal("invalid_arguments")
-    uploads = []
-    for file in files:
-        upload = workspace.uploads.get(file["id"])
-        if upload is None or upload.data is None or upload.completed:
-            raise Refusal("file_not_found")
-        upload.title = str(file.get("title") or upload.name)
-        uploads.append(upload)
-    named = given.get("channel_id") or given.get("channels")
-    if named:
-        channel = workspace.found(named, by_name=False)
-        thread = str(given.get("thread_ts") or "")
-        if thread:
-            workspace.message(channel.id, thread)
-        text = str(given.get("initial_comment") or "")
-        workspace.messages.append(
-            Message(channel.id, workspace.stamp(), text, [], thread_ts=thread, files=uploads)
-        )
-    for upload in uploads:
-        upload.completed = True
-    return {"files": [{"id": upload.id, "title": upload.title} for upload in uploads]}
-
-
 def open_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     """views.open: a trigger opens one modal."""
     view = _view(given)
@@ -140,8 +102,6 @@ METHODS: dict[str, tuple[str, Method]] = {
     "chat.update": ("chat:write", update),
     "chat.postEphemeral": ("chat:write", post_ephemeral),
     "chat.getPermalink": ("", permalink),
-    "files.getUploadURLExternal": ("files:write", upload_url),
-    "files.completeUploadExternal": ("files:write", complete_upload),
     "views.open": ("", open_view),
     "views.update": ("", update_view),
 }

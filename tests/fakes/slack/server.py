@@ -22,7 +22,6 @@ from tests.fakes.slack.methods import METHODS, Method
 from tests.fakes.slack.workspace import RESPONSES_A_URL, Message, Refusal, Response, Workspace
 
 ANY = "*"
-UPLOAD = "upload"
 
 
 class Failure(Enum):
@@ -137,20 +136,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Calls are kept in `calls`."""
 
     def do_POST(self) -> None:
-        """Every method, every upload, every response_url."""
+        """Every method, every response_url."""
         slack, path = self.server.slack, self.path.partition("?")[0]
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.close_connection = True  # slack_sdk opens one for each call
-        upload = path.startswith("/upload/v1/")
-        method = (
-            UPLOAD if upload else path.removeprefix("/api/") if path.startswith("/api/") else "response_url"
-        )
-        given = {"bytes": len(body)} if upload else self._arguments(body)
+        method = path.removeprefix("/api/") if path.startswith("/api/") else "response_url"
+        given = self._arguments(body)
         failure = self._dialled(method, given)
         if failure is not None and failure is not Failure.LOST_ANSWER:
             return
         with slack.lock:
-            answer = self._upload(path, body) if upload else self._answer(path, method, given)
+            answer = self._answer(path, method, given)
             said = "ok" if answer.get("ok") else str(answer.get("error"))
             slack.calls.append(Call(method, given, time.monotonic(), said))
         if failure is Failure.LOST_ANSWER:
@@ -187,13 +183,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
-    def _upload(self, path: str, body: bytes) -> dict[str, Any]:
-        upload = self.server.slack.uploads.get(path.rpartition("/")[2])
-        if upload is None or upload.length != len(body):
-            return {"ok": False, "error": "file_not_found"}
-        upload.data = body
-        return {"ok": True}
-
     def _answer(self, path: str, method: str, given: dict[str, Any]) -> dict[str, Any]:
         slack = self.server.slack
         try:
@@ -206,8 +195,6 @@ class _Handler(BaseHTTPRequestHandler):
             answer = function(slack, given)
         except Refusal as error:
             return {"ok": False, "error": error.error, **error.more}
-        if str(answer.get("upload_url", "")).startswith("/"):
-            answer["upload_url"] = slack.origin + answer["upload_url"]
         return {"ok": True, **answer}
 
     def _authorise(self, method: str, scope: str) -> None:

@@ -1,4 +1,4 @@
-"""What the stand-in of Slack remembers: channels, messages, threads, files, modals. Nothing of it talks to anybody."""
+"""What the stand-in of Slack remembers: channels, messages, threads, modals. Nothing of it talks to anybody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BOT_USER = "U0PRELAUNCH"
-BOT_SCOPES = ("chat:write", "files:write", "commands")
+BOT_SCOPES = ("chat:write", "commands")
 RESPONSES_A_URL = 5  # https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 
 
@@ -33,19 +33,6 @@ class Channel:
 
 
 @dataclass
-class Upload:
-    """A file: announced, then uploaded, then completed (shared into a thread, or private)."""
-
-    id: str
-    name: str
-    length: int
-    alt: str = ""
-    title: str = ""
-    data: bytes | None = None
-    completed: bool = False
-
-
-@dataclass
 class Message:
     """A message as a reader sees it now; `edits` counts its updates, `past` are the texts that it had before."""
 
@@ -56,7 +43,6 @@ class Message:
     user: str = BOT_USER
     thread_ts: str = ""
     broadcast: bool = False
-    files: list[Upload] = field(default_factory=list)
     edits: int = 0
     past: list[str] = field(default_factory=list)
 
@@ -96,7 +82,6 @@ class Workspace:
         self.channels: dict[str, Channel] = {}
         self.messages: list[Message] = []
         self.ephemerals: list[dict[str, Any]] = []
-        self.uploads: dict[str, Upload] = {}
         self.views: dict[str, dict[str, Any]] = {}
         self.triggers: dict[str, bool] = {}
         self.response_urls: dict[str, int] = {}
@@ -155,10 +140,6 @@ class Workspace:
         """The replies to a message, oldest first."""
         with self.lock:
             return [m for m in self.messages if (m.channel, m.thread_ts) == (message.channel, message.ts)]
-
-    def pictures(self, message: Message) -> list[Upload]:
-        """The files in a message's thread."""
-        return [file for reply in self.thread(message) for file in reply.files]
 
 
 def _texts(value: object) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +16,6 @@ from tests.tasks.notifiers.means import means_in, page
 
 # Apprise imports every plug-in that it has; one of them brings a module that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 TOKEN = "q8Wd71kLmTokenOfTheHook"
 NotifierFor = Callable[..., AppriseNotifier]
 
@@ -63,21 +57,17 @@ def mail_url(post: MailServer) -> str:
     return f"mailto://127.0.0.1:{post.port}?from=gate@corp.test&to=oncall@corp.test"
 
 
-def test_a_mail_holds_the_page_and_its_picture(notifier: NotifierFor, post: MailServer) -> None:
-    """The title as its subject, the text, what failed before it, and the picture as a file."""
-    where = notifier(mail_url(post)).send(page(picture=PNG, said=("slack: no answer",)))
+def test_a_mail_holds_the_page(notifier: NotifierFor, post: MailServer) -> None:
+    """The title as its subject, the text, what failed before it, and no file."""
+    where = notifier(mail_url(post)).send(page(said=("slack: no answer",)))
     (mail,) = post.mails
-    body, picture = mail.get_body(), next(iter(mail.iter_attachments()))
+    body = mail.get_body()
 
     assert "env:APPRISE_URLS (mailto)" == where
     assert "NO-GO p5-prod: node-1, GPU 5 has 3 uncorrected errors in its memory" == mail["Subject"]
     assert body is not None and "text/plain" == body.get_content_type()
     assert ["All of it.", "", "Delivery failed: slack: no answer"] == body.get_content().splitlines()
-    assert ("report.png", "image/png", PNG) == (
-        picture.get_filename(),
-        picture.get_content_type(),
-        picture.get_content(),
-    )
+    assert [] == list(mail.iter_attachments())
 
 
 @pytest.mark.parametrize(
@@ -204,7 +194,7 @@ def test_nothing_is_written_to_a_home_folder(
     home.mkdir()
     for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home))
-    notifier(hook_url(hook)).send(replace(page(), picture=PNG))
+    notifier(hook_url(hook)).send(page())
 
     assert ([], 1) == (list(home.rglob("*")), len(hook.posted))
 

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from tasks.render.picture import STYLE, light
+from tasks.render.html import HERE
 
+STYLE = HERE / "report.css"
 Colour = tuple[float, float, float]
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (IEEE TVCG 2009),
 # the matrices of severity 1.0, for linear RGB.
@@ -59,6 +60,13 @@ def contrast(one: str, other: str) -> float:
         sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), _linear(x), strict=True)) for x in (one, other)
     )
     return (high + 0.05) / (low + 0.05)
+
+
+def light() -> dict[str, str]:
+    """The colours of the light scheme by name, such as "fail-fill" and "fail-ink"."""
+    return dict(
+        re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", STYLE.read_text("utf-8").partition("@media")[0])
+    )
 
 
 def dark() -> dict[str, str]:

@@ -116,7 +116,7 @@ def item(number: int, **more: Any) -> Item:
         pytest.param(replace(REFUSED, links=(Link("l", "https://x/" + "y" * 400),) * 30), id="30 links"),
         pytest.param(replace(QUESTION, items=tuple(item(n, said="m" * 2900) for n in range(9))), id="a question"),
         pytest.param(replace(REFUSED, title="", items=(item(1, said="", check="", remedy=""),)), id="nothing said"),
-        pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000), no_picture="n" * 9000), id="long words of people"),
+        pytest.param(replace(REFUSED, answered=AnswerLine("a" * 9000)), id="long words of people"),
     ],
 )  # fmt: skip
 def test_every_limit_is_kept(page: Notification) -> None:
@@ -167,7 +167,7 @@ def test_hostile_text_is_inert() -> None:
     hostile = Item("FAIL", "HARDWARE", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
     page = replace(
         REFUSED, title=f"NO-GO {HOSTILE}: {HOSTILE}", items=(hostile,), gate=HOSTILE, cluster=HOSTILE, costs=(HOSTILE,),
-        facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE), no_picture=HOSTILE,
+        facts=((HOSTILE, HOSTILE),), links=(Link(HOSTILE, "https://x/<>|"),), answered=AnswerLine(HOSTILE),
         measured_s=0.0,
     )  # fmt: skip
 

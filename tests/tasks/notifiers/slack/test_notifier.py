@@ -78,25 +78,10 @@ def test_a_refusal_calls_in_the_thread_and_the_channel(slack: SlackServer, setup
 
 def test_the_same_page_again_calls_nobody_again(slack: SlackServer, setup: NotifierSetup) -> None:
     """A run that is resumed, or a process that starts again, goes on in the same message."""
-    page = replace(REFUSED, picture=b"\x89PNG")
-    setup.notifier.send(page)
-    setup.notifier.send(page)
+    setup.notifier.send(REFUSED)
+    setup.notifier.send(REFUSED)
 
-    assert len(slack.thread(slack.only())) == 3
-    assert [file.data for file in slack.pictures(slack.only())] == [b"\x89PNG"]
-
-
-def test_the_picture_is_in_the_thread(slack: SlackServer, setup: NotifierSetup) -> None:
-    """With a text for whoever cannot see it; without one the message says why and links."""
-    setup.notifier.send(replace(REFUSED, picture=b"\x89PNG"))
-    setup.notifier.send(
-        replace(REFUSED, gate_id="p5-2", no_picture="Pillow is missing: pip install 'prelaunch[picture]'.")
-    )
-
-    first, second = slack.posted()
-    assert [(file.name, file.alt) for file in slack.pictures(first)] == [("p5-1.png", HEAD)]
-    assert slack.pictures(second) == []
-    assert "No picture in the thread: Pillow is missing" in second.shown
+    assert len(slack.thread(slack.only())) == 2
 
 
 def test_a_go_calls_nobody(slack: SlackServer, setup: NotifierSetup) -> None:

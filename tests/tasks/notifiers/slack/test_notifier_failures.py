@@ -151,7 +151,7 @@ def test_the_token_is_kept_nowhere(
     notifier = setup.notifier
 
     notifier.show(STATUS)
-    said = notifier.send(replace(REFUSED, picture=b"png"))
+    said = notifier.send(REFUSED)
 
     everything = f"{setup.store}{caplog.text}{said}{notifier!r}{vars(notifier)}"
     assert slack.token not in everything
@@ -193,32 +193,6 @@ def test_a_message_that_cannot_be_updated_still_calls(slack: SlackServer, setup:
 
     assert slack.thread(slack.only())[0].text.startswith("NO-GO p5-prod")
     assert "the message is not up to date: Slack refuses chat.update: missing_scope" in said
-
-
-def test_an_odd_answer_about_a_picture_costs_the_picture_alone(
-    slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The notification was posted: it must not be sent a second time by another way."""
-
-    def nowhere(*_: object, **__: object) -> None:
-        raise ValueError("unknown url type: 'None'")
-
-    monkeypatch.setattr("slack_sdk.WebClient.files_upload_v2", nowhere)
-
-    said = setup.notifier.send(replace(REFUSED, picture=b"png"))
-
-    assert "the picture is not in the thread" in said and "ValueError" in said
-    assert slack.only().text == REFUSED.title
-
-
-def test_a_picture_that_is_refused_is_said(slack: SlackServer, setup: NotifierSetup) -> None:
-    """The page has been sent all the same, with the scope that is missing."""
-    slack.scopes.remove("files:write")
-
-    said = setup.notifier.send(replace(REFUSED, picture=b"png"))
-
-    assert len(slack.thread(slack.only())) == 2
-    assert "the picture is not in the thread" in said and "the scope files:write" in said
 
 
 def test_a_call_that_fails_is_a_failure(slack: SlackServer, setup: NotifierSetup) -> None:

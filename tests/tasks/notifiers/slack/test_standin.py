@@ -85,20 +85,6 @@ def test_who_may_not_is_refused(slack: SlackServer) -> None:
     assert refusal(inside) == "token_revoked"
 
 
-def test_a_file_is_announced_uploaded_and_shared_once(slack: SlackServer) -> None:
-    """It stands in the thread; a second completion finds nothing."""
-    channel = slack.channel("gates")
-    posted = client(slack).chat_postMessage(channel=channel, text="one")
-
-    done = client(slack).files_upload_v2(
-        filename="a.png", content=b"png", channel=channel, thread_ts=posted["ts"]
-    )
-    with pytest.raises(SlackApiError, match="file_not_found"):
-        client(slack).files_completeUploadExternal(files=[{"id": done["file"]["id"], "title": "a"}])
-
-    assert [(file.name, file.data) for file in slack.pictures(slack.only())] == [("a.png", b"png")]
-
-
 def test_a_modal_needs_a_fresh_trigger(slack: SlackServer) -> None:
     """A trigger opens one modal; views.update knows the modals that are open."""
     view = {"type": "modal", "title": {"type": "plain_text", "text": "Why?"}, "blocks": [section("x")]}
