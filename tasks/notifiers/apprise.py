@@ -19,8 +19,9 @@ from urllib.parse import unquote
 
 from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, Severity, Status
-from tasks.notifiers.log import body_text, clipped
+from tasks.notifiers.log import body_text
 from tasks.text.redact import REMOVED, redact
+from tasks.text.wording import excerpt
 
 if TYPE_CHECKING:
     from apprise import AppriseAsset, NotifyType
@@ -102,7 +103,7 @@ def _send(address: Address, page: Notification) -> str:
     if done:
         return ""
     said = "; ".join(dict.fromkeys(heard)) or "the service did not accept it"
-    return hidden(clipped(said.rstrip("."), 400), address.url)
+    return hidden(excerpt(said.rstrip("."), 400), address.url)
 
 
 def _notify(url: str, page: Notification) -> bool:
@@ -117,10 +118,10 @@ def _notify(url: str, page: Notification) -> bool:
         service.notify_format = NotifyFormat.TEXT
     sender = Apprise(asset=asset)
     sender.add(service)
-    title = clipped(page.title, service.title_maxlen) if service.title_maxlen > 0 else page.title
+    title = excerpt(page.title, service.title_maxlen) if service.title_maxlen > 0 else page.title
     # Without a place for a title Apprise puts it in front of the text, and both have to fit.
     room = service.body_maxlen - (0 if service.title_maxlen > 0 else len(page.title) + 2)
-    body = clipped(body_text(page), max(1, room)) if service.body_maxlen > 0 else body_text(page)
+    body = excerpt(body_text(page), max(1, room)) if service.body_maxlen > 0 else body_text(page)
     return bool(
         sender.notify(
             body=body,

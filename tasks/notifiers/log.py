@@ -28,14 +28,6 @@ def said_lines(page: Notification) -> tuple[str, ...]:
     return ("", *(f"Delivery failed: {line}" for line in page.said)) if page.said else ()
 
 
-def clipped(text: str, most: int, more: str = "the rest is in the report") -> str:
-    """The text, truncated to `most` characters, with a note that it was truncated."""
-    if len(text) <= most:
-        return text
-    mark = f" [cut: {more}]"
-    return text[: most - len(mark)].rstrip() + mark if most > len(mark) else text[:most]
-
-
 def keep_and_say(page: Notification, keep: Keep, stream: TextIO | None = None) -> str:
     """Store the text, and write one line about it to the stream (default stderr); returns where the text is.
 

@@ -20,8 +20,8 @@ from email.utils import parsedate_to_datetime
 from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
 from tasks.notifiers.incidents import Incident, forget, opened, remember
-from tasks.notifiers.log import clipped
 from tasks.text.redact import REMOVED, redact
+from tasks.text.wording import excerpt, plural
 
 SUMMARY = 1024
 DEDUP = 255
@@ -73,7 +73,7 @@ def dedup_key(page: Notification) -> str:
 
 def summary_of(page: Notification) -> str:
     """What a telephone shows."""
-    return clipped(page.title, SUMMARY, "all of it is in the details")
+    return excerpt(page.title, SUMMARY, "all of it is in the details")
 
 
 def _event(page: Notification, routing_key: str, items: list[dict[str, object]]) -> Event:
@@ -109,21 +109,21 @@ def _details(page: Notification, items: list[dict[str, object]]) -> dict[str, ob
     left_out = len(page.items) - len(items) + page.more_items
     # PagerDuty links only to what a browser opens, and shows the details in this order.
     details: dict[str, object] = {"report": page.url or "none was made"}
-    details |= {key: clipped(value, FIELD) for key, value in page.facts}
-    details |= {"findings": items} if items else {"said": clipped(page.text, FIELD)}
+    details |= {key: excerpt(value, FIELD) for key, value in page.facts}
+    details |= {"findings": items} if items else {"said": excerpt(page.text, FIELD)}
     details |= {"findings left out": f"{left_out} more are in the report"} if left_out else {}
-    details |= {"cost": [clipped(line, FIELD) for line in page.costs]} if page.costs else {}
-    details |= {"failed deliveries": [clipped(line, FIELD) for line in page.said]} if page.said else {}
+    details |= {"cost": [excerpt(line, FIELD) for line in page.costs]} if page.costs else {}
+    details |= {"failed deliveries": [excerpt(line, FIELD) for line in page.said]} if page.said else {}
     return details | {"gate": page.gate, "gate id": page.gate_id}
 
 
 def _item(item: Item) -> dict[str, object]:
     what = str(item)
-    said: dict[str, object] = {"what": clipped(what, FIELD)}
-    said |= {"remedy": clipped(item.remedy, FIELD)} if item.remedy else {}
+    said: dict[str, object] = {"what": excerpt(what, FIELD)}
+    said |= {"remedy": excerpt(item.remedy, FIELD)} if item.remedy else {}
     # A command that is cut does something else: whole, or left to the report.
     said |= {"type": [command for command in item.commands if len(command) <= FIELD]} if item.commands else {}
-    return said | ({"evidence": clipped(item.evidence, FIELD)} if item.evidence else {})
+    return said | ({"evidence": excerpt(item.evidence, FIELD)} if item.evidence else {})
 
 
 def _word(kind: Kind) -> str:
@@ -201,7 +201,7 @@ class PagerDutyNotifier:
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
             )
-        said = [f"{done} incident{'' if done == 1 else 's'} resolved"] if done else []
+        said = [f"{plural(done, 'incident')} resolved"] if done else []
         said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         said += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
         return ", ".join(said)

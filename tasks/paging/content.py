@@ -25,7 +25,6 @@ from tasks.notifiers.base import (
     PendingQuestion,
     Severity,
 )
-from tasks.notifiers.log import clipped
 from tasks.render.context import VerdictContext, advice, earlier_said
 from tasks.render.findings import Group, followed, gathered, independent
 from tasks.render.headline import coverage_text, culprits, explanation_before, lacking, sentence
@@ -34,6 +33,7 @@ from tasks.store.base import Store
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
 from tasks.text.redact import redact
+from tasks.text.wording import excerpt
 
 ITEMS = 20
 EVIDENCE = 2000
@@ -45,23 +45,11 @@ SEEN_TO_RUN = (JobState.RUNNING, JobState.SUCCEEDED)
 
 def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """The notification about a gate's end; `links` are more places to look at. It contains no secret."""
-    gate, judged = session.setting.gate, outcome.judged
-    kind = kind_of(outcome)
-    base = Notification(
-        outcome.gate_id,
-        gate.cluster.name,
-        title_of(outcome, gate.name),
-        "",
-        _address(outcome.html or "", judged),
-        gate=gate.name,
-        kind=kind,
-        audience=audience_of(outcome, kind),
-        severity=severity_of(outcome, kind),
-        links=(*links, *_kept(session.setting.store, outcome)),
-        about=about_of(outcome, kind),
-        trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
-        answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
+    judged, kind = outcome.judged, kind_of(outcome)
+    page = _about_end(
+        session.setting, outcome, kind, audience_of(outcome, kind), severity_of(outcome, kind), links
     )
+    page = _judged(page, judged) if judged is not None else replace(page, facts=_meaning(kind))
     facts = (
         ("training", training_of(outcome)),
         *((PAID, said) for said in session.unreleased),
@@ -70,20 +58,36 @@ def page_of(session: Session, outcome: Outcome, links: tuple[Link, ...] = ()) ->
         # Where that file is, and the report of a store that is a folder.
         ("gate ran on", session.keeper.lease.owner.host),
     )
-    base = _judged(base, judged) if judged is not None else replace(base, facts=_meaning(kind))
-    return finish_page(replace(base, facts=(*base.facts, *facts)), outcome.reason)
+    page = replace(
+        page,
+        facts=(*page.facts, *facts),
+        about=about_of(outcome, kind),
+        trained=outcome.training is not None and outcome.training.state in SEEN_TO_RUN,
+        answered=_answer_hidden(outcome.answer.parts) if outcome.answer is not None else None,
+    )
+    return finish_page(page, outcome.reason)
 
 
 def cancelled_page(setting: GateContext, outcome: Outcome, links: tuple[Link, ...] = ()) -> Notification:
     """What the messages of a gate say that somebody cancelled. Nobody is notified: whoever cancelled it knows."""
-    gate, judged = setting.gate, outcome.judged
-    base = Notification(
-        outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", judged),
-        gate=gate.name, kind=Kind.CANCELLED, audience=Audience.OWNER, severity=Severity.WARNING,
-        facts=(("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file))),
-        links=(*links, *_kept(setting.store, outcome)),
+    page = _about_end(setting, outcome, Kind.CANCELLED, Audience.OWNER, Severity.WARNING, links)
+    facts = (("training", training_of(outcome)), ("gate file", os.path.abspath(setting.file)))
+    return finish_page(replace(page, facts=facts), outcome.reason)
+
+
+def _about_end(
+    setting: GateContext,
+    outcome: Outcome,
+    kind: Kind,
+    audience: Audience,
+    severity: Severity,
+    links: tuple[Link, ...],
+) -> Notification:
+    gate = setting.gate
+    return Notification(
+        outcome.gate_id, gate.cluster.name, title_of(outcome, gate.name), "", _address(outcome.html or "", outcome.judged),
+        gate=gate.name, kind=kind, audience=audience, severity=severity, links=(*links, *_kept(setting.store, outcome)),
     )  # fmt: skip
-    return finish_page(base, outcome.reason)
 
 
 def _address(page: str, judged: JudgedReport | None) -> str:
@@ -277,7 +281,7 @@ def _meaning(kind: Kind) -> tuple[tuple[str, str], ...]:
 def _item(group: Group, verdict: Verdict, context: VerdictContext) -> Item:
     remedy, commands = advice(group, verdict, context.place)
     # A secret that a cut went through would not be known any more.
-    evidence = clipped(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
+    evidence = excerpt(_hidden(clean(group.evidence[0][1])), EVIDENCE) if group.evidence else ""
     return Item(
         group.word,
         group.cause.value,

@@ -21,6 +21,7 @@ from checks.policy import Policy
 from checks.value_types import natural
 from tasks.render.views.finding_table import ranged
 from tasks.text.inert import one_line
+from tasks.text.wording import plural
 
 ROWS = 40
 # Judgement: below it, two runs of one healthy machine differ as well.
@@ -72,11 +73,11 @@ class Changes:
         moved = sum(bool(row.by) for row in self.rows) + self.hidden
         worse = sum(row.is_worse for row in self.rows)
         single = "" if worse or not moved else WITHIN
-        things = (
-            f"{whole - moved} thing{'s were' if whole - moved != 1 else ' was'} replaced or set differently"
+        were = "was" if whole - moved == 1 else "were"
+        things = f"{plural(whole - moved, 'thing')} {were} replaced or set differently"
+        return (
+            f"{things}, {plural(moved, 'value')} moved{f' ({worse} for the worse)' if worse else ''}{single}"
         )
-        values = f"{moved} value{'s' if moved != 1 else ''} moved"
-        return f"{things}, {values}{f' ({worse} for the worse)' if worse else ''}{single}"
 
 
 def changes(

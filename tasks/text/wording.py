@@ -1,6 +1,8 @@
-"""How a count is said, and how a long text is cut (pure)."""
+"""How a count is said, how a long text is cut, and how rows become a table of plain text (pure)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def plural(count: int, noun: str) -> str:
@@ -18,3 +20,9 @@ def excerpt(text: str, most: int, more: str = "the rest is in the report") -> st
     kept = text[: most - len(mark)].rstrip()
     whole = kept.rpartition("\n")[0]
     return (whole if len(whole) > most // 2 else kept) + mark
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row, each column as wide as its longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.text.inert import clean, one_line
+from tasks.text.wording import excerpt
 
 Block = dict[str, Any]
 BLOCKS, BLOCKS_CHARACTERS = 50, 12_000
@@ -45,22 +46,22 @@ def header(line: str) -> Block:
 
 def plain(text: str, most: int = SECTION) -> Block:
     """Lines in which Slack parses nothing, truncated with a note."""
-    return {"type": "section", "text": _plain(cut(clean(text), most) or "-")}
+    return {"type": "section", "text": _plain(excerpt(clean(text), most) or "-")}
 
 
 def small(text: str) -> Block:
     """Small grey lines in which Slack parses nothing."""
-    return {"type": "context", "elements": [_plain(cut(clean(text), CONTEXT) or "-")]}
+    return {"type": "context", "elements": [_plain(excerpt(clean(text), CONTEXT) or "-")]}
 
 
 def marked(text: str) -> Block:
     """Markup of our own; whatever comes from elsewhere went through `escape`. Cut at a line's end."""
-    return {"type": "section", "text": _mrkdwn(cut(text, SECTION))}
+    return {"type": "section", "text": _mrkdwn(excerpt(text, SECTION))}
 
 
 def small_marked(text: str) -> Block:
     """The same as `marked`, small and grey."""
-    return {"type": "context", "elements": [_mrkdwn(cut(text, CONTEXT))]}
+    return {"type": "context", "elements": [_mrkdwn(excerpt(text, CONTEXT))]}
 
 
 def code(text: str, most: int = SECTION) -> Block:
@@ -68,21 +69,11 @@ def code(text: str, most: int = SECTION) -> Block:
     lines = clean(text).splitlines()
     more = len(lines) - CODE_LINES
     body = "\n".join(lines[:CODE_LINES] + ([f"... and {more} more lines in the report"] if more > 0 else []))
-    element = {"type": "text", "text": cut(body, most) or "-"}
+    element = {"type": "text", "text": excerpt(body, most) or "-"}
     return {
         "type": "rich_text",
         "elements": [{"type": "rich_text_preformatted", "elements": [element]}],
     }
-
-
-def cut(text: str, most: int) -> str:
-    """The text, or as many of its lines as fit with a note that it was truncated."""
-    said = "\n... cut here, all of it is in the report"
-    if len(text) <= most:
-        return text
-    kept = text[: most - len(said)]
-    whole = kept.rpartition("\n")[0]
-    return (whole if len(whole) > most // 2 else kept) + said
 
 
 def link(text: str, url: str) -> str:

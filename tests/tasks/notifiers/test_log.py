@@ -10,7 +10,7 @@ import pytest
 
 from tasks.gate_file.people import Notify, PagerDutyTable
 from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Status
-from tasks.notifiers.log import LogNotifier, clipped
+from tasks.notifiers.log import LogNotifier
 from tasks.notifiers.registry import guarded, notifier_for, notifiers_for, send_first
 from tasks.text.redact import redact, remember_secret
 from tests.tasks.notifiers.means import means_in
@@ -177,8 +177,3 @@ def test_a_secret_that_was_resolved_is_taken_out() -> None:
     remember_secret("go")
 
     assert "[removed] says go" == redact(f"{SECRET} says go", {})
-
-
-def test_a_cut_is_stated() -> None:
-    """And fits."""
-    assert ("short", "xxxx [cut: more]") == (clipped("short", 16, "more"), clipped("x" * 99, 16, "more"))

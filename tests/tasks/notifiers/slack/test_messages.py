@@ -139,7 +139,7 @@ def test_a_cut_is_stated() -> None:
     written = sum(shown(message).count("FAIL HARDWARE") for message in diagnoses(many))
     assert f"and {100 - written} more findings in the report" in shown(diagnoses(many)[-1])
     assert "... and 70 more lines in the report" in shown(diagnoses(long)[0])
-    assert "... cut here, all of it is in the report" in shown(diagnoses(wide)[0])
+    assert "[cut: the rest is in the report]" in shown(diagnoses(wide)[0])
 
 
 def test_links_are_whole_or_left_out() -> None:
