@@ -28,7 +28,7 @@ NO_FINDING = "nothing: every planned check was observed on every subject and is 
 
 @dataclass(frozen=True)
 class FindingRow:
-    """One row: `who` is short, `names` are all subjects (for a filter), `anchor` is that of the first finding."""
+    """One row: `who` is short, `anchor` is that of the first finding."""
 
     state: State
     word: str
@@ -36,7 +36,6 @@ class FindingRow:
     said: str
     check: str
     anchor: str
-    names: tuple[str, ...]
 
 
 def finding_anchor(item: Group) -> str:
@@ -92,10 +91,8 @@ def ranged(subjects: Sequence[str]) -> str:
 
 
 def _row(item: Group, subjects: Sequence[str], message: str) -> FindingRow:
-    names = tuple(one_line(subject, 120) for subject in sorted(set(subjects), key=natural))
-    return FindingRow(
-        finding_state(item), item.word, ranged(subjects), one_line(message, 400), item.where, finding_anchor(item), names
-    )  # fmt: skip
+    who, said = ranged(subjects), one_line(message, 400)
+    return FindingRow(finding_state(item), item.word, who, said, item.where, finding_anchor(item))
 
 
 def _kind(item: Group) -> tuple[object, ...]:
