@@ -21,7 +21,7 @@ from tasks.gate_file.people import AppriseTable
 from tasks.notifiers.base import Audience, Notification, NotifierAccess, NotifyError, Severity, Status
 from tasks.notifiers.log import body_text
 from tasks.text.redact import REMOVED, redact
-from tasks.text.wording import excerpt
+from tasks.text.tables import excerpt
 
 if TYPE_CHECKING:
     from apprise import AppriseAsset, NotifyType

@@ -21,7 +21,7 @@ from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
 from tasks.notifiers.incidents import Incident, forget, opened, remember
 from tasks.text.redact import REMOVED, redact
-from tasks.text.wording import excerpt, plural
+from tasks.text.tables import counted, excerpt
 
 SUMMARY = 1024
 DEDUP = 255
@@ -201,7 +201,7 @@ class PagerDutyNotifier:
             raise NotifyError(
                 f"{len(failed)} incidents are still open; resolve them by hand unless a later GO does: {'; '.join(failed[:3])}"
             )
-        said = [f"{plural(done, 'incident')} resolved"] if done else []
+        said = [f"{counted(done, 'incident')} resolved"] if done else []
         said += [f"{others} left open, because other gates' routing keys opened them"] if others else []
         said += [f"{len(stay)} about a training that failed left open until a training runs"] if stay else []
         return ", ".join(said)

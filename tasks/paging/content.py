@@ -33,7 +33,7 @@ from tasks.store.base import Store
 from tasks.store.layout import html_key, logs_folder
 from tasks.text.inert import browsable, clean, one_line
 from tasks.text.redact import redact
-from tasks.text.wording import excerpt
+from tasks.text.tables import excerpt
 
 ITEMS = 20
 EVIDENCE = 2000

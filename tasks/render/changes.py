@@ -21,7 +21,7 @@ from checks.policy import Policy
 from checks.value_types import natural
 from tasks.render.views.finding_table import ranged
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 ROWS = 40
 # Judgement: below it, two runs of one healthy machine differ as well.
@@ -74,9 +74,9 @@ class Changes:
         worse = sum(row.is_worse for row in self.rows)
         single = "" if worse or not moved else WITHIN
         were = "was" if whole - moved == 1 else "were"
-        things = f"{plural(whole - moved, 'thing')} {were} replaced or set differently"
+        things = f"{counted(whole - moved, 'thing')} {were} replaced or set differently"
         return (
-            f"{things}, {plural(moved, 'value')} moved{f' ({worse} for the worse)' if worse else ''}{single}"
+            f"{things}, {counted(moved, 'value')} moved{f' ({worse} for the worse)' if worse else ''}{single}"
         )
 
 

@@ -24,7 +24,7 @@ from tasks.render.views.cost import cost_line, is_worth_showing
 from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 
 class EndMark(StrEnum):
@@ -148,7 +148,7 @@ class Past:
         words = (*ANSWER_WORDS.values(), *(mark.value for mark in EndMark))
         counts = {word.lower(): found[word.lower()] for word in words}
         parts = [f"{count} {word}" for word, count in counts.items() if count]
-        return ", ".join([plural(len(self.gates), "gate"), *parts])
+        return ", ".join([counted(len(self.gates), "gate"), *parts])
 
 
 TYPED_SUBJECTS = 3

@@ -28,7 +28,7 @@ from checks.model import (
 )
 from checks.model_details import Unmeasured
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 NAMED = 6
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
@@ -81,7 +81,7 @@ class Group:
     @property
     def where(self) -> str:
         """Short: "gpu.memory", "gpu.memory and 9 more checks"."""
-        more = f" and {plural(len(self.also), 'more check')}" if self.also else ""
+        more = f" and {counted(len(self.also), 'more check')}" if self.also else ""
         return f"{one_line(self.check, 80)}{more}"
 
     @property

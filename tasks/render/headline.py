@@ -24,7 +24,7 @@ from checks.model_details import Images, image_digest
 from tasks.render.findings import Group, failed_everywhere, gathered
 from tasks.render.views.nodes import places
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 # What findings about a node's whole report have for a check.
 REPORT = "report"
@@ -60,7 +60,7 @@ def _what(verdict: Verdict) -> str:
     if groups and verdict.answer is Answer.GO:
         first, count = groups[0], sum(len(item.subjects) for item in groups)
         many = count > len(first.subjects)
-        return f"{plural(count, 'warning')}{', first' if many else ':'} {_short(first)}"
+        return f"{counted(count, 'warning')}{', first' if many else ':'} {_short(first)}"
     return _reason(verdict, groups) if groups else ""
 
 
@@ -126,7 +126,7 @@ def explanation(verdict: Verdict) -> str:
         )
         return f"The gate cannot tell: {lacks}. This does not mean that any machine is broken."
     if verdict.suspect_policy:
-        count = plural(len(verdict.condemned), "node")
+        count = counted(len(verdict.condemned), "node")
         return (
             f"{count} failed: suspect the image or the policy before the machines. Replace none of them yet."
         )
@@ -146,7 +146,7 @@ def time_before(judged_s: float | None, measured_s: float | None) -> str:
         return ""
     apart = judged_s - measured_s
     size, unit = (DAY_S, "day") if apart >= 2 * DAY_S else (3600.0, "hour")
-    return plural(round(apart / size), unit)
+    return counted(round(apart / size), unit)
 
 
 def measured_before(judged_s: float | None, measured_s: float | None) -> str:
@@ -207,7 +207,7 @@ def _short(item: Group) -> str:
 def _reason(verdict: Verdict, groups: tuple[Group, ...]) -> str:
     culprits = deciding(verdict)
     more = sum(not item.follows for item in groups) - 1
-    rest = f" (and {plural(more, 'more finding')})" if more else ""
+    rest = f" (and {counted(more, 'more finding')})" if more else ""
     if verdict.suspect_policy:
         share = f"{len(verdict.condemned)} of {verdict.coverage.nodes.required} nodes fail"
         return f"suspect image or policy: {share}, first {sentence(culprits[0])}{rest}"

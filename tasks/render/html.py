@@ -35,7 +35,7 @@ from tasks.render.views.nodes import Line, State, check_lines, finding_state, pl
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.render.views.timeline import left_out, timeline
 from tasks.text.inert import clean, one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -132,7 +132,7 @@ def _template() -> Template:
         state=finding_state,
         anchor=finding_anchor,
         ranged=ranged,
-        plural=plural,
+        plural=counted,
         past_tone=lambda gate: _TONES[gate.answer] if gate.end is None else _END_TONES[gate.end],
         past_sign=lambda gate: _SIGNS[gate.answer] if gate.end is None else _END_SIGNS[gate.end],
     )

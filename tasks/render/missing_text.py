@@ -9,7 +9,7 @@ from tasks.render.findings import Group, followed, in_number, independent
 from tasks.render.headline import sentence
 from tasks.render.views.nodes import CheckLine, State
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 # As many causes are shown like other findings: in the table, with remedy and evidence.
 MOST_WHOLE = 3
@@ -62,7 +62,7 @@ def _line(item: Group) -> str:
     """Such as "41 checks on node-1 were not measured: its process exited 7"."""
     if item.unmeasured and item.also:
         reasons = "; ".join(dict.fromkeys(each.reason for each in item.unmeasured))
-        return f"{plural(len(item.checks), 'check')} on {item.who} were not measured: {reasons}"
+        return f"{counted(len(item.checks), 'check')} on {item.who} were not measured: {reasons}"
     return sentence(item, names=True)
 
 
@@ -75,6 +75,6 @@ def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
     if sum(map(len, found.values())) <= MOST_ROWS:
         return ()
     return tuple(
-        f"cannot tell, {seen} observed, {plural(len(names), 'check')}: {', '.join(names)}"
+        f"cannot tell, {seen} observed, {counted(len(names), 'check')}: {', '.join(names)}"
         for seen, names in found.items()
     )

@@ -1,4 +1,4 @@
-"""Counts, short lists and tables of cells as text (pure)."""
+"""Counts, short lists, excerpts and tables of cells as text (pure)."""
 
 from __future__ import annotations
 
@@ -30,3 +30,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+
+
+def excerpt(text: str, most: int, more: str = "the rest is in the report") -> str:
+    """The text, cut to `most` characters with a note that it was; at a line's end where one is in the second half."""
+    if len(text) <= most:
+        return text
+    mark = f" [cut: {more}]"
+    if most <= len(mark):
+        return text[:most]
+    kept = text[: most - len(mark)].rstrip()
+    whole = kept.rpartition("\n")[0]
+    return (whole if len(whole) > most // 2 else kept) + mark

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.text.inert import clean, one_line
-from tasks.text.wording import excerpt
+from tasks.text.tables import excerpt
 
 Block = dict[str, Any]
 BLOCKS, BLOCKS_CHARACTERS = 50, 12_000

@@ -35,7 +35,7 @@ from tasks.notifiers.slack.blocks import (
     when,
 )
 from tasks.text.inert import browsable, clean, one_line
-from tasks.text.wording import excerpt, plural
+from tasks.text.tables import counted, excerpt
 
 APPROVE, REFUSE, RECHECK = "prelaunch_approve", "prelaunch_refuse", "prelaunch_recheck"
 ACTIONS = (APPROVE, REFUSE, RECHECK)
@@ -148,7 +148,7 @@ def notification_message(page: Notification) -> Message:
         blocks += _finding(item)
     more = len(page.items) + page.more_items - ITEMS_SHOWN
     blocks += (
-        [small(f"and {plural(more, 'more finding')}: see the thread and the report")] if more > 0 else []
+        [small(f"and {counted(more, 'more finding')}: see the thread and the report")] if more > 0 else []
     )
     blocks += [plain("\n".join(page.costs))] if page.costs else []
     tail = _tail(page)
@@ -185,7 +185,7 @@ def diagnoses(page: Notification) -> tuple[Message, ...]:
         messages[-1] = fit(wider, CUT)
         left -= 1
     left += page.more_items
-    end = [small(f"and {plural(left, 'more finding')} in the report"), *end] if left else end
+    end = [small(f"and {counted(left, 'more finding')} in the report"), *end] if left else end
     last = [*messages[-1], *end]
     messages[-1:] = [last] if fit(last, CUT) == last else [messages[-1], fit(end, CUT)]
     line = escape(f"Diagnostics: {first_line(page)}", FALLBACK)
@@ -245,7 +245,7 @@ def _links(links: Sequence[Link]) -> list[Block]:
     for text, url in ((text, url) for text, url in found if opens(url)):
         wider = f"{shown}  |  {link(text, url)}" if shown else link(text, url)
         shown, left = (wider, left) if len(wider) < CONTEXT - 100 else (shown, left + 1)
-    shown += f"  |  and {plural(left, 'more link')} in the report" if left else ""
+    shown += f"  |  and {counted(left, 'more link')} in the report" if left else ""
     others = "\n".join(
         f"{text}: {url}{f' ({ELSEWHERE})' if is_local(url) else ''}"
         for text, url in found

@@ -11,7 +11,7 @@ from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.culprits.pattern_findings import Reading
 from tasks.render.views.table import Table, table
 from tasks.text.inert import one_line
-from tasks.text.wording import plural
+from tasks.text.tables import counted
 
 NAMED = 30
 SUSPECTS_HEAD = ("Suspect", "Probability", "Bad tests", "Of the usual", "In", "Next likeliest")
@@ -66,7 +66,7 @@ def said_of(shown: Sequence[DecodedMatrix]) -> str:
     """One sentence about all of them, also if there is no suspect."""
     named = {(s.kind, s.subject) for one in shown for s in _named(one)}
     if named:
-        return f"{plural(len(named), 'suspect')}, the likeliest first"
+        return f"{counted(len(named), 'suspect')}, the likeliest first"
     answers = {one.decoded.answer for one in shown}
     if Answer.FABRIC in answers:
         return "Nearly all tests are bad, so no single part is to blame. Suspect the configuration before any machine"
@@ -108,7 +108,7 @@ def _matrix(one: DecodedMatrix) -> tuple[str, ...]:
     no_unit, word = blind or not matrix.unit, "below" if matrix.better is Better.HIGHER else "above"
     return (
         f"{one_line(one.check, 80)}: {one_line(one.title, 120)}",
-        plural(len(one.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
+        counted(len(one.decoded.suspects), "suspect") if answer is Answer.NAMED else answer.value,
         f"{len(one.decoded.bad)} of {len(matrix.values)}",
         "" if no_unit else wording.number(noise.usual, matrix.unit),
         "" if no_unit else f"{word} {wording.number(noise.line, matrix.unit)}",

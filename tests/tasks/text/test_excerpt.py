@@ -1,16 +1,10 @@
-"""How a count is said, how a long text is cut, and how rows become a table."""
+"""How a long text is cut."""
 
 from __future__ import annotations
 
 import pytest
 
-from tasks.text.wording import aligned, excerpt, plural
-
-
-@pytest.mark.parametrize(("count", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
-def test_a_count_is_right_in_number(count: int, said: str) -> None:
-    """Only one is singular."""
-    assert said == plural(count, "node")
+from tasks.text.tables import excerpt
 
 
 @pytest.mark.parametrize(
@@ -29,10 +23,3 @@ def test_a_cut_is_stated_and_fits(text: str, most: int, said: str) -> None:
     found = excerpt(text, most, "more")
 
     assert (said, True) == (found, len(found) <= most)
-
-
-def test_the_columns_of_a_table_stand_below_each_other() -> None:
-    """No line ends in blanks."""
-    assert ["node    state", "node-1  go", "n       no-go  x"] == aligned(
-        [("node", "state", ""), ("node-1", "go", ""), ("n", "no-go", "x")]
-    )
