@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.judge.reachability import PAIRS, REACHABILITY, judge
+from checks.judge.rules.wording import spoken
 from checks.model import (
     CLUSTER,
     EVIDENCE_BYTES,
@@ -225,6 +226,7 @@ def test_a_peer_that_nobody_reaches_is_named_whatever_it_left(left: str) -> None
 
     assert (Cause.EVIDENCE, "node-3") in reached
     assert {"node-3"} == {subject for _, subject in reached}
+    assert all(spoken(one).startswith("node-3 did not answer") for one in found if one.check == REACHABILITY)
 
 
 def test_hostile_rows_do_not_crash() -> None:

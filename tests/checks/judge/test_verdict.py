@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.culprit import topology
-from checks.judge.verdict import NOTHING, conclude, decide, unreadable, unstored
+from checks.judge.verdict import NOTHING, conclude, decide, failed_nodes, unreadable, unstored
 from checks.model import (
     CLUSTER,
     Answer,
@@ -307,3 +307,17 @@ def test_a_node_without_a_switch_is_in_the_verdict(switches: str | None) -> None
     verdict = verdict_of(replace(report, nodes=nodes))
 
     assert (switches == "") is any(finding.check == topology.CHECK for finding in verdict.findings)
+
+
+def test_only_nodes_failed_and_a_bad_link_has_two_ends() -> None:
+    """The cluster is no node, and what could not be told is no failure."""
+    subjects = {
+        "node-0/rank-1": Cause.HARDWARE, "node-2<->node-3": Cause.HARDWARE, CLUSTER: Cause.HARDWARE, "node-1": Cause.EVIDENCE,
+    }  # fmt: skip
+    findings = tuple(
+        Finding(Level.FAIL, cause, "toy", subject, "is bad") for subject, cause in subjects.items()
+    )
+
+    assert {"node-0", "node-2", "node-3"} == set(
+        failed_nodes(replace(verdict_of(healthy()), findings=findings))
+    )

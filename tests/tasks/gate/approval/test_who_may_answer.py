@@ -75,3 +75,11 @@ def test_an_answer_of_more_than_a_mebibyte_is_not_read(tmp_path: Path, size: int
 
     with nullcontext() if is_read else pytest.raises(DecodeError):
         assert read_answer(store, LAUNCH.gate_id, LAUNCH.key) == LAUNCH
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"), [("a short run", "launch-anyway: a short run"), ("", "launch-anyway")]
+)
+def test_an_answer_is_said_with_its_reason(reason: str, line: str) -> None:
+    """Where there is one."""
+    assert f"answered {line}" == replace(LAUNCH, reason=reason).parts.said
