@@ -61,6 +61,8 @@ MANY = (2, 64)
 GATES = ROOT / "deployments" / "gates"
 # 64 nodes start on two CPUs one after the other.
 PATIENT = {"network_s": 300.0, "stage_s": 300.0, "max_runtime_minutes": 20.0}
+# What 64 nodes on two CPUs cannot answer in time, or what costs them minutes: none of it is part of what is measured.
+SKIPPED = ["mounts.responsive", "network.pairs", "network.mtu", "network.counters"]
 PLACEMENTS = {
     "local": ("in_job", "pinned"),
     "slurm": ("in_job", "pinned"),
@@ -125,6 +127,8 @@ def gate_s(launcher: str, placement: str, nodes: int) -> float:
             text = path.read_text()
             for name, seconds in PATIENT.items():
                 text = re.sub(rf"\n{name} = [0-9.]+", f"\n{name} = {seconds:g}", text)
+            if nodes > FEW:
+                text = text.replace("[checks]\n", f"[checks]\nskip = {json.dumps(SKIPPED)}\n")
             path.write_text(text)
             argv = (
                 sys.executable,
