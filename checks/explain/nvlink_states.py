@@ -42,7 +42,8 @@ def read(text: str, asked: ReadOptions) -> Reading:
         elif gpu and (found := _LINK.match(line)):
             links[gpu][found[1]] = not found[2]
             link = f"{gpu} link {found[1]}"
-            counters[link] |= {found["counter"]} - {None}
+            if found["counter"]:
+                counters[link].add(found["counter"])
             if found["count"] and int(found["count"]) and not _HARMLESS.match(found["counter"]):
                 counted.append(f"{link}: {found['counter']} {found['count']}")
         elif gpu and _STATES.match(line):

@@ -43,7 +43,7 @@ def run_to_deadline(arguments: Sequence[str], deadline_s: float) -> ToolResult:
 
 def _after_interruption(result: ToolResult) -> str:
     """What became of the diagnostic in the host engine."""
-    ends = time.monotonic() + GRACE_S
+    ends = time.monotonic() + (0.0 if result.killed else GRACE_S)  # a dcgmi that was killed stops nothing
     while (running := _diagnostics()) and time.monotonic() < ends:
         time.sleep(POLL_S)
     if not (running or result.killed):

@@ -34,10 +34,13 @@ def _smi(links: int = 18, gpus: int = 8, down: tuple[int, ...] = (), form: str =
     return "\n".join(lines) + "\n"
 
 
+COUNTERS = ("Replay Errors", "Recovery Errors", "CRC Errors")
+
+
 def _counters(
     faulty: str = "",
     count: int = 0,
-    names: tuple[str, ...] = ("Replay Errors", "Recovery Errors", "CRC Errors"),
+    names: tuple[str, ...] = COUNTERS,
 ) -> str:
     lines = []
     for gpu in range(8):
@@ -68,6 +71,10 @@ NVLINKS = {
     "nvidia-smi nvlink -s, a GPU is missing": (_smi(gpus=7), Answer.CANNOT_TELL, ""),
     "nvidia-smi nvlink -e, healthy": (_counters(), Answer.GO, ""),
     "nvidia-smi nvlink -e, B200": (_counters(names=BLACKWELL), Answer.GO, ""),
+    "nvidia-smi nvlink -e, one link inactive": (
+        _counters().replace("".join(f"\t Link 4: {name}: 0\n" for name in COUNTERS), "\t Link 4: <inactive>\n", 1),
+        Answer.NO_GO, "links 4",
+    ),
     "nvidia-smi nvlink -e, CRC": (_counters("CRC Errors", 812), Answer.CANNOT_TELL, "GPU 3 link 7: CRC Errors 812"),
     "nvidia-smi nvlink -e, recovery": (_counters("Recovery Errors", 1), Answer.CANNOT_TELL, "GPU 3 link 7"),
     "nvidia-smi nvlink -e, failed events": (
