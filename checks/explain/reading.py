@@ -22,7 +22,6 @@ class Kind(str, Enum):
 
     NCCL_TESTS = "nccl-tests"
     NCCL_LOG = "nccl-log"
-    NCCL_RAS = "nccl-ras"
     DCGMI = "dcgmi"
     KERNEL_LOG = "kernel-log"
     NVIDIA_SMI = "nvidia-smi"
@@ -31,9 +30,6 @@ class Kind(str, Enum):
     FI_INFO = "fi-info"
     FI_PINGPONG = "fi-pingpong"
     NEURON_LS = "neuron-ls"
-    NCCOM_TEST = "nccom-test"
-    FIO = "fio"
-    STRESS_NG = "stress-ng"
     MATRIX = "matrix"
     REPORT = "report"
 

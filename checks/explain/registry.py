@@ -15,7 +15,6 @@ from checks.explain.unread_lines import only, sentence, unread_lines
 # A report is not the output of a tool: `prelaunch judge` reads it.
 MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.collectives.explain": (Kind.NCCL_TESTS, Kind.NCCL_LOG),
-    "checks.probes.collectives.ras.explain": (Kind.NCCL_RAS,),
     "checks.probes.dcgm.explain": (Kind.DCGMI,),
     "checks.probes.kernel.explain": (Kind.KERNEL_LOG,),
     "checks.probes.gpu.explain": (Kind.NVIDIA_SMI,),
@@ -23,8 +22,6 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
     "checks.probes.infiniband.explain": (Kind.IBSTAT,),
     "checks.probes.efa.explain": (Kind.FI_INFO, Kind.FI_PINGPONG),
     "checks.probes.neuron.explain": (Kind.NEURON_LS,),
-    "checks.probes.neuron.explain_nccom": (Kind.NCCOM_TEST,),
-    "checks.probes.host.explain": (Kind.FIO, Kind.STRESS_NG),
     "checks.explain.matrix": (Kind.MATRIX,),
 }
 
@@ -50,7 +47,9 @@ REMEDIES = {
     re.compile(
         r"^Traceback \(most recent call last\):", re.MULTILINE
     ): f"The log of a program says nothing about the machine: {_LOG}, or what a tool printed.",
-    re.compile(r"NVRM: |SXid|kernel: "): AS_LINES,
+    re.compile(
+        r'NVRM: |SXid|kernel: |"dmesg"\s*:|"MESSAGE"\s*:|__REALTIME_TIMESTAMP=|Linux version '
+    ): AS_LINES,
 }
 _JSON = re.compile(r"\{|\[\s*(?:[{\[\"]|$)")
 STUMBLED = "the reader failed:"

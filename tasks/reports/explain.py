@@ -22,13 +22,6 @@ from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation
 from tasks.reports import seed_report
 from tasks.reports.gate_folder.decision import KeptBeside
-from tasks.reports.large_log import (
-    LargeLog,
-    open_large_log,
-    require_kernel_log,
-    require_unpacked,
-    search_large_log,
-)
 from tasks.reports.read import (
     InputError,
     default_policy_of,
@@ -39,8 +32,17 @@ from tasks.text.inert import clean, one_line
 
 INPUT_BYTES = 64 << 20
 # The shipped policy that holds output of this kind where no type is declared.
-OF_KIND = {Kind.NEURON_LS: "neuron.toml", Kind.NCCOM_TEST: "neuron.toml"}
+OF_KIND = {Kind.NEURON_LS: "neuron.toml"}
 OTHERWISE = "nvidia.toml"
+# How files begin that hold a log, and are none (file(1) knows them by the same bytes).
+PACKED = {
+    b"\x1f\x8b": "compressed: gunzip it",
+    b"\x28\xb5\x2f\xfd": "compressed: unzstd it",
+    b"\xfd7zXZ\0": "compressed: unxz it",
+    b"BZh": "compressed: bunzip2 it",
+    b"PK\x03\x04": "an archive: unzip it",
+    b"LPKSHHRH": "a journal: print it with journalctl --file, -k and -o short-iso",
+}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _REPORT = re.compile(r'\s*\{\s*"(attempt|declared)"\s*:')
 LINES = 12
@@ -71,13 +73,8 @@ class Explanation:
 
 def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions) -> Explanation:
     """What the input is, and the verdict on it. Raises InputError if it cannot be read, or nothing can judge it."""
-    with open_large_log(file, INPUT_BYTES) as found_large:
-        if found_large is not None and kind is not Kind.REPORT:
-            head = _text(found_large.head)
-            if kind is not None or not head.lstrip().startswith("{"):  # a report is held as a whole
-                return _explained_large(file, found_large, head, kind, policy, asked)
     name, data = read_input(file)
-    text = _text(data)
+    text = _text(data if data.lstrip()[:1] == b"{" else data[: INPUT_BYTES + 1])
     if (kind is Kind.REPORT and not seed_report.detect(text)) or (kind is None and is_report(text)):
         found = judge_data(file, name, data, policy)
         title = "a report of Prelaunch"
@@ -92,7 +89,7 @@ def explain_text(
     file: str, name: str, data: bytes, kind: Kind | None, policy: Policy | None, asked: ReadOptions
 ) -> Explanation:
     """The same for a tool's output that was read already. Raises InputError if no policy can be had."""
-    text, parts, told = _text(data), tuple[Part, ...](), tuple[DecodedTable, ...]()
+    text, parts, told = _text(data[: INPUT_BYTES + 1]), tuple[Part, ...](), tuple[DecodedTable, ...]()
     is_seed = kind in (None, Kind.REPORT) and seed_report.detect(text)
     found = kind = Kind.REPORT if is_seed else kind
     try:
@@ -118,57 +115,23 @@ def explain_text(
     )
 
 
-def _explained_large(
-    file: str, found: LargeLog, head: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions
-) -> Explanation:
-    """The same for a kernel's log that is too large to be held. The digest is of its size and of what was looked at."""
-    facts = builtin()
-    with search_large_log(found) as reading:
-        rules, chosen = _policy(policy, Kind.KERNEL_LOG, asked)
-        try:
-            require_kernel_log(found, head, kind)
-            read_of_it, seen = reading()
-        except ExplainError as error:
-            judged = unread(_why(error, kind), rules, facts, found.head, error.remedy)
-            title = f"{kind.value} that cannot be read" if kind else "unreadable input"
-            return Explanation(file, file, kind, title, judged.verdict, policy=chosen)
-        if any(part.check.startswith("neuron.") for part in read_of_it.parts):
-            rules, chosen = _policy(policy, Kind.NEURON_LS, asked)
-        judged = judge(read_of_it, rules, facts, asked, seen)
-    title = one_line(read_of_it.title)
-    return Explanation(
-        file,
-        file,
-        read_of_it.kind,
-        title,
-        judged.verdict,
-        judged.held,
-        judged.left_out,
-        chosen,
-        parts=read_of_it.parts,
-    )
-
-
 def is_report(text: str) -> bool:
     """Whether it is a report of ours, or the beginning of one."""
     return _REPORT.match(text) is not None or ('"schema_version"' in text and '"gate_id"' in text)
 
 
 def _text(data: bytes) -> str:
-    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go, and so do
-    the separators of JSON text sequences (RFC 7464).
-    """
-    return _COLOUR.sub(
-        "", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n").replace("\x1e", "")
-    )
+    """Bytes that are no UTF-8 are written out as \\\\xff: a reader stumbles over them only where they matter. Colours go."""
+    return _COLOUR.sub("", data.decode("utf-8-sig", "backslashreplace").replace("\r\n", "\n"))
 
 
 def _require_text(data: bytes, text: str, kind: Kind | None) -> None:
-    require_unpacked(data)
+    for begins, said in PACKED.items():
+        if data.startswith(begins):
+            raise Broken(f"it is {said}, and explain what comes out", "")
     if len(data) > INPUT_BYTES:
         raise Broken(
-            f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Cut out the part in question, or name a file: "
-            "a kernel's log is searched where it lies.",
+            f"it has more than the {INPUT_BYTES >> 20} MiB that are read. Give the part in question, or the last day of a log.",
             "",
         )
     # A crash leaves zeros in a log; its reader says what they cost.

@@ -67,10 +67,9 @@ KNOWN = {
     "checks/probes/dcgm/diag_json.py": 1,
     "checks/probes/dcgm/diag_text.py": 1,
     "checks/probes/dcgm/diagnosis.py": 1,
-    "checks/probes/kernel/explain.py": 5,
-    "checks/probes/kernel/hardware.py": 2,
-    "checks/probes/kernel/log_excerpt.py": 1,
-    "checks/probes/kernel/log_source.py": 5,
+    "checks/probes/kernel/explain.py": 4,
+    "checks/probes/kernel/hardware.py": 3,
+    "checks/probes/kernel/log_source.py": 4,
     "checks/probes/kernel/xid.py": 1,
     "tasks/launchers/sagemaker/errors.py": 3,  # AWS's own words for a remedy: which quota, which action, whose policy
 }

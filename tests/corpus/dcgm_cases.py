@@ -106,8 +106,6 @@ DIAG = [
     _healthy("dcgm 4 level 2", diagnosed("diag_4_r2.json")),
     _healthy("dcgm 4 level 3", diagnosed("diag_4_r3.json", level=3)),
     _healthy("dcgm 3.3", diagnosed("diag_33_r2.json")),
-    _healthy("dcgm 3.1", diagnosed("diag_31_r2.json")),
-    _healthy("dcgm 2.4", diagnosed("diag_24_r2.json")),
     _faulty("dcgm 4 memory", diagnosed("diag_4_r2_memory_fail.json", FAILED), "GPU 5: memory: error 4"),
     _faulty("dcgm 4 exit code 0 all the same", diagnosed("diag_4_r2_memory_fail.json"), "GPU 5: memory"),
     _faulty("dcgm 4 nvlink down", diagnosed("diag_4_r2_nvlink.json", FAILED), "GPU 3: pcie: error 14"),
@@ -120,10 +118,6 @@ DIAG = [
         "dcgm 3.3 row remap",
         diagnosed("diag_33_r2_row_remap.json", FAILED),
         "GPU 2: Page Retirement/Row Remap",
-    ),
-    _faulty("dcgm 3.1 memory", diagnosed("diag_31_r2_memory_fail.json", FAILED), "GPU 7: memory: error 52"),
-    _faulty(
-        "dcgm 2.4 upper case FAIL", diagnosed("diag_24_r2_pcie_fail.json", FAILED), "GPU 1: pcie: error 45"
     ),
     _faulty(
         "persistence mode off warns",
@@ -139,6 +133,9 @@ DIAG = [
     _unmeasurable("everything skipped", diagnosed("diag_4_r2_all_skip.json")),
     _unmeasurable("not run on one GPU", diagnosed("diag_4_r2_not_run.json")),
     _unmeasurable("a word that no version has", diagnosed("diag_4_r2_new_word.json")),
+    _unmeasurable(
+        "a version before 3.3", run(diag.diag, [Reply(text_of("diag_33_r2.json").replace("3.3.7", "3.1.8"))])
+    ),
     _unmeasurable("a newer version", diagnosed("diag_5_r2.json")),
     _unmeasurable("level 1 where 2 was asked for", diagnosed("diag_4_r1.json")),
     _unmeasurable("level 2 where 3 was asked for", diagnosed("diag_33_r2.json", level=3)),
@@ -233,8 +230,6 @@ RECORDINGS: list[Recording] = [
     _recorded("diag_4_r1_persistence.json", Level.WARN),
     _recorded("diag_4_runtime_error.json", Level.FAIL),
     _recorded("diag_33_r2.json", Level.PASS, P5, JSON_SAYS_TWICE),
-    _recorded("diag_24_r2.json", Level.PASS, P5, {r'^"category"': JSON_SAYS_TWICE[r'^"category"']}),
-    _recorded("diag_31_r2_memory_fail.json", Level.FAIL),
     _recorded("diag_33_r2.txt", Level.PASS, P5, TABLE),
     _recorded("diag_33_r2_partial_fail.txt", Level.FAIL, P5),
     _recorded("diag_33_r2_thermal.txt", Level.FAIL, P5),
@@ -244,13 +239,6 @@ RECORDINGS: list[Recording] = [
     _recorded("health_ok.json", Level.PASS),
     _recorded("health_nvlink.json", Level.FAIL),
     _recorded("health_thermal.json", Level.WARN),
-    _recorded(
-        "health_ok.txt",
-        Level.PASS,
-        "",
-        {r"^\+-+\+-+\+$": TABLE[r"^\+-+\+-+\+$"], r"^\+=+\+=+\+$": TABLE[r"^\+=+\+=+\+$"]},
-    ),
-    _recorded("health_memory.txt", Level.FAIL),
     _recorded(
         "policy_none.json",
         Level.PASS,

@@ -326,13 +326,6 @@ COMMON = {
     r"nThread": "without it the footer's average tells that every row is there, and the bandwidths how many ranks",
 }
 # The header of each rank, and what was asked for, is told by the rest: sizes by the rows, ranks by the bandwidths.
-WRITTEN = {
-    r'^"(?:start_time|nccl_version|env)"': "when, and under which NCCL, it ran",
-    r'^"(?:-\w|\d+|out\.json)",?$': "arguments, which the config repeats",
-    r'^"(?:group|device_hex|device_info)"': "where a rank's GPU sits",
-    r'^"(?:count|type|root|time|actual_iterations|experiment_name)"': "of a row size, bandwidths and wrong elements tell all",
-    r'^"(?:warmup_iters|iterations|aggregated_iterations|graph|blocking_collectives|per_iter_timing|parallel_init)"': "how it was run",
-}
 LOGGED = {
     r"SOURCE": "the recording's own header",
     r"cudaDriverVersion|NCCL version|Initializing aws-ofi-nccl|Using Libfabric": "versions, of which no rule speaks here",
@@ -382,8 +375,6 @@ RECORDINGS = [
     printed_by("wrong_2.16.txt", Level.FAIL),
     printed_by("unverified_2.16.txt", Level.FAIL),
     printed_by("one_rank_2.16.txt", Level.FAIL),
-    printed_by("written.json", Level.PASS, irrelevant=WRITTEN),
-    printed_by("written_wrong.json", Level.FAIL),
     Recording("nccl/log_efa.txt", Kind.NCCL_LOG, Level.PASS, "p5.4xlarge", 2, LOGGED),
     Recording("nccl/log_nvlink.txt", Kind.NCCL_LOG, Level.PASS, "p5.48xlarge", 1, NVLINK),
     Recording("nccl/log_socket.txt", Kind.NCCL_LOG, Level.FAIL, "p5.4xlarge", 2),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from checks.explain.reading import Kind
 from checks.model import Level
 from tests.corpus.case import Case, Recording
-from tests.corpus.dcgm_cases import JSON_4, JSON_SAYS_TWICE
+from tests.corpus.dcgm_cases import JSON_4
 from tests.corpus.neuron_cases import SAYS_NOTHING
 
 P5, TRN1 = "p5.48xlarge", "trn1.32xlarge"
 CASES: list[Case] = []
-CATEGORY = {r'^"category"': JSON_SAYS_TWICE[r'^"category"']}
-DRIVER = {r'^"Driver Version Detected"': "the driver is gpu.inventory's to judge"}
 LIMITED = {r'^"Monitor the power conditions': "half of a sentence of a remark: a GPU at its power limit"}
 LISTED = {
     **SAYS_NOTHING,
@@ -23,7 +21,6 @@ WORDS = {
     r"^\*\*\*\* Non-homogenous": "it is printed always",
 }
 REFUSED = (
-    "dcgm/diag_24_r2_pcie_fail.json",
     "dcgm/diag_33_r2_row_remap.json",
     "dcgm/diag_4_r2_all_skip.json",
     "dcgm/diag_4_r2_alloc_pass.json",
@@ -39,7 +36,6 @@ REFUSED = (
 )
 RECORDINGS = [
     *(Recording(path, Kind.DCGMI, Level.FAIL, P5) for path in REFUSED),
-    Recording("dcgm/diag_31_r2.json", Kind.DCGMI, Level.PASS, P5, irrelevant=CATEGORY | DRIVER),
     Recording("dcgm/diag_4_r1.json", Kind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
     Recording("dcgm/diag_4_r3.json", Kind.DCGMI, Level.PASS, P5, irrelevant=JSON_4),
     Recording("dcgm/health_power.json", Kind.DCGMI, Level.PASS, P5, irrelevant=LIMITED),

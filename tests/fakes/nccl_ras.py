@@ -49,7 +49,6 @@ class FakeJob:
 
     ranks: list[FakeRank]
     also: list[Sequence[int]] = field(default_factory=list)
-    no_comma: bool = False
     uninitialised: bool = False
 
     def step(self, *without: int, operation: str = "AllReduce", times: int = 1) -> None:
@@ -76,8 +75,7 @@ class FakeJob:
             "communicators": communicators,
             "ras": {"collection_time_sec": 0.001, "timeouts_count": 0},
         }
-        text = json.dumps(document, indent=2) + "\n"
-        return text.replace('"nvml_dev": 3,\n', '"nvml_dev": 3\n') if self.no_comma else text
+        return json.dumps(document, indent=2) + "\n"
 
     def _communicator(self, place: int, group: Sequence[int]) -> dict[str, object]:
         mine = [one for one in self.ranks if one.rank in group]
@@ -92,55 +90,6 @@ class FakeJob:
             "ranks": [_answering(one, numbers[one.rank], counted=not place) for one in there],
             "missing_ranks": [_missing(one, numbers[one.rank]) for one in missing],
         }
-
-    def as_text(self) -> str:
-        """The answer to VERBOSE STATUS: the table, and the one communicator's silent ranks and counts."""
-        silent = [one for one in self.ranks if one.unresponsive or one.dead]
-        there = [one for one in self.ranks if not one.missing]
-        counts = {name: {one.counts[name] for one in there} for name in OPERATIONS}
-        apart = [name for name in OPERATIONS if len(counts[name]) > 1]
-        said = ",".join(["INCOMPLETE"] * bool(silent) + ["MISMATCH"] * bool(apart)) or "OK"
-        lines = [
-            f"NCCL version {VERSION} compiled with CUDA 13.0", "CUDA runtime version 13000, driver version 13000", "",
-            "Job summary", "===========", "", "  Nodes  Processes         GPUs  Processes     GPUs",
-            "(total)   per node  per process    (total)  (total)",
-            f"{1:7d}  {len(self.ranks):9d}  {1:11d}  {len(self.ranks):9d}  {len(self.ranks):7d}", "",
-            "Communicators... (0.00s)", "=============", "",
-            "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors",
-            "    #  in group  per comm  per node  per comm  in group",
-            f"{0:5d}  {1:8d}  {1:8d}  {8:8d}  {len(self.ranks):8d}  {len(self.ranks):8d}  {'RUNNING':>8}  {said:>6}", "",
-            "Errors", "======", "",
-        ]  # fmt: skip
-        for head, wanted in (("INCOMPLETE", False), ("DEAD", True)):
-            some = [one for one in silent if one.dead is wanted]
-            if some:
-                are = "es are" if len(some) > 1 else " is"
-                what = f"{len(some)} job process{are} considered dead (unreachable via the RAS network)"
-                lacks = (
-                    f"Missing communicator data from {len(some)} job process{'es' if len(some) > 1 else ''}"
-                )
-                lines += [head, f"  {what if wanted else lacks}"]
-                lines += [
-                    f"  Process {one.process['pid']} on node {one.host} managing GPU {one.rank % 8}"
-                    for one in some
-                ]
-                lines.append("")
-        if silent:
-            lines += [
-                "#0-0 (00000000000000a1) INCOMPLETE",
-                f"  Missing communicator data from {len(silent)} ranks",
-            ]
-            lines += [f"  Rank {one.rank} -- {_where(one)}" for one in silent]
-            lines.append("")
-        lines += ["Warnings", "========", ""]
-        if apart:
-            lines.append("#0-0 (00000000000000a1) MISMATCH")
-        for name in apart:
-            lines.append(f"  Communicator ranks have different {name} operation counts")
-            for count in sorted(counts[name], reverse=True):
-                lines += _group([one for one in there if one.counts[name] == count], count, len(self.ranks))
-            lines.append("")
-        return "\n".join(lines) + "\n"
 
 
 def job_of(ranks: int, *also: Sequence[int]) -> FakeJob:
@@ -171,17 +120,6 @@ def _missing(one: FakeRank, number: int) -> dict[str, object]:
         **one.process,
         "status": {"unresponsive": one.unresponsive or one.dead, "considered_dead": one.dead},
     }
-
-
-def _where(one: FakeRank) -> str:
-    return f"GPU {one.rank % 8} managed by process {one.process['pid']} on node {one.host}"
-
-
-def _group(ranks: Sequence[FakeRank], count: int, of: int) -> list[str]:
-    if len(ranks) == 1:
-        return [f"  Rank {ranks[0].rank} has launched up to operation {count} -- {_where(ranks[0])}"]
-    named = [f"  Rank {one.rank} -- {_where(one)}" for one in ranks] if 2 * len(ranks) < of else []
-    return [f"  {len(ranks)} ranks have launched up to operation {count}", *named]
 
 
 @dataclass
@@ -222,7 +160,7 @@ class FakeRas:
                 made.sendall(b"OK\n")
             elif command.startswith("MONITOR ") and self.monitor_known:
                 made.sendall(f"ERROR: Invalid event group '{command[8:]}'\n".encode())
-            elif command in ("STATUS", "VERBOSE STATUS"):
+            elif command == "STATUS":
                 self.asked += 1
                 self._answer(made, form)
                 return
@@ -246,7 +184,7 @@ class FakeRas:
 
 def answering(job: FakeJob) -> FakeRas:
     """A RAS that answers for the job."""
-    return FakeRas(lambda form: job.as_json() if form == "json" else job.as_text())
+    return FakeRas(lambda form: job.as_json())
 
 
 @contextmanager

@@ -171,11 +171,6 @@ OUTPUTS = (
         explained(replaced("dcgm/diag_4_r2_memory_fail.json", r'("error_severity" : )2', r"\g<1>6")), NO_GO, "error 4",
     ),
     Defect(
-        "dcgmi diag 3.1, JSON: GPU 7 fails",
-        GCM, "looks at GPU 0 alone, PASS",
-        explained(recording("dcgm/diag_31_r2_memory_fail.json")), NO_GO, "GPU 7",
-    ),
-    Defect(
         "dcgmi diag: every test `Skip`",
         GCP, "ignored",
         explained(recording("dcgm/diag_4_r2_all_skip.json")), CANNOT_TELL, "did not pass",

@@ -204,10 +204,6 @@ GATES = (
         explained(recording("dcgm/diag_4_r2_seven_gpus.json"), P5), NO_GO, "lacks 1 GPU",
     ),
     Defect(
-        "`ncclras -v` of a job that hangs: every count is equal", "NVIDIA/nccl/issues/1730", "RUNNING, OK",
-        explained(recording("nccl_ras/ok.txt")), CANNOT_TELL, "one output does not show whether the job goes on",
-    ),
-    Defect(
         "a node whose report ends before its checks did", "IBM/autopilot/issues/68", "counts as healthy",
         gate(lambda report: replace(report, nodes=(replace(report.nodes[0], complete=False), *report.nodes[1:]))),
         CANNOT_TELL, "ends before the last check",
@@ -293,7 +289,7 @@ GATES = (
         explained(recording("nccl/unverified_2.16.txt")), CANNOT_TELL, "unverified rows",
     ),
     Defect(
-        "dcgmi diag 3.1, JSON, of eight healthy GPUs", "GoogleCloudPlatform/cluster-health-scanner",
-        "another root key, every node is bad", explained(recording("dcgm/diag_31_r2.json")), GO,
+        "dcgmi diag 3.3, JSON, of eight healthy GPUs", "GoogleCloudPlatform/cluster-health-scanner",
+        "another root key, every node is bad", explained(recording("dcgm/diag_33_r2.json")), GO,
     ),
 )  # fmt: skip

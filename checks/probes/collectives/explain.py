@@ -1,4 +1,4 @@
-"""`prelaunch explain` for the output of nccl-tests (text of every generation, -J) and for NCCL's own log."""
+"""`prelaunch explain` for the text that nccl-tests print, of every generation, and for NCCL's own log."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
-from checks.explain.unread_lines import lines_matching, lines_of_json
+from checks.explain.unread_lines import lines_matching
 from checks.facts.instances import Instance
 from checks.model import Value
-from checks.probes.collectives import nccl_log, nccl_tests_json, nccl_tests_result, nccl_tests_text
+from checks.probes.collectives import nccl_log, nccl_tests_result, nccl_tests_text
 from checks.probes.collectives.nccl_log import Line, Log
 from checks.probes.collectives.nccl_tests_result import Run, faults
 from checks.probes.collectives.transport import crosses, evidence, measured, other_networks
@@ -51,8 +51,7 @@ _TRAINING = re.compile(
 def detect(text_: str) -> bool:
     """Whether this is the output of nccl-tests, or a log of NCCL."""
     return (
-        nccl_tests_json.recognised(text_)
-        or nccl_tests_text.recognised(text_)
+        nccl_tests_text.recognised(text_)
         or any(True for _ in nccl_log.lines_of(text_))
         or _WATCHDOG.search(text_) is not None
     )
@@ -65,13 +64,6 @@ HEADER = "Give the output from its header on: the lines that begin with # and na
 
 def read(text_: str, asked: ReadOptions) -> Reading:
     """What nccl.tests, nccl.inter_node and nccl.transport would have measured. Raises NotRecognised, Broken."""
-    if nccl_tests_json.recognised(text_):
-        try:
-            run = nccl_tests_json.read(text_)
-        except nccl_tests_json.IncompleteFile as error:
-            raise Broken(f"this is a file of nccl-tests -J, but it cannot be read: {error}") from error
-        made = _of_runs((run,), nccl_log.read(""), asked, "-J")
-        return replace(made, understood=lines_of_json(text_))
     found = nccl_log.read(text_)
     if nccl_tests_text.recognised(text_):
         runs = nccl_tests_text.read(text_)
@@ -86,7 +78,7 @@ def read(text_: str, asked: ReadOptions) -> Reading:
                 "the program ended early or the output was truncated",
             )
             raise Broken(f"the output of nccl-tests has no row of results: {why}")
-        made = _of_runs(tuple(run for run in runs if run.rows), found, asked, "text")
+        made = _of_runs(tuple(run for run in runs if run.rows), found, asked)
         return replace(made, understood=nccl_tests_text.understood(text_) | nccl_log.understood(text_))
     told = (found.begun, found.channels, found.networks, found.warnings, found.versions, found.errors)
     if any(told) or _WATCHDOG.search(text_):
@@ -97,7 +89,7 @@ def read(text_: str, asked: ReadOptions) -> Reading:
     raise NotRecognised("the text is neither output of nccl-tests nor a log of NCCL")
 
 
-def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> Reading:
+def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions) -> Reading:
     unread = [_fault(run, why) for run in runs for why in faults(run)]
     if asked.declared and any(not nccl_tests_result.collective_of(run) for run in runs):
         unread.append(UNNAMED)
@@ -120,7 +112,9 @@ def _of_runs(runs: Sequence[Run], found: Log, asked: ReadOptions, form: str) -> 
     ranks = {nccl_tests_result.ranks_of(run) for run in runs}
     said = f"nccl-tests {runs[0].version}".strip()
     names = ", ".join(dict.fromkeys(_named(run) for run in runs))
-    title = f"{said}, {form}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    title = (
+        f"{said}: {names}, {'/'.join(map(str, sorted(ranks)))} ranks, {sum(len(r.rows) for r in runs)} sizes"
+    )
     return Reading(Kind.NCCL_TESTS, f"{title}{_carrier(found)}", tuple(parts), tuple(dict.fromkeys(unread)))
 
 

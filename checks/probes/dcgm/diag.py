@@ -54,8 +54,7 @@ def diag(context: Context) -> Measurement | Skipped:
     except ToolMissing as missing:
         return Skipped(Skip.TOOL_MISSING, str(missing))
     diagnosis = read(said)
-    gpus = diagnosis.gpus or range(_discovered())  # DCGM 2 does not name the GPUs at level 1
-    metrics = metrics_of(diagnosis, level, tuple(gpus), context.declared.gpus_per_node)
+    metrics = metrics_of(diagnosis, level, diagnosis.gpus, context.declared.gpus_per_node)
     return Measurement(metrics, f"{account(diagnosis)}\n{said.account()}")
 
 
@@ -78,10 +77,6 @@ def _explains(diagnosis: Diagnosis, code: int) -> bool:
     if found - {Meaning.HINT, Meaning.CONFIGURATION}:
         return True
     return code == A_TEST_FAILED and any(result.status is Status.FAIL for result in diagnosis.results)
-
-
-def _discovered() -> int:
-    return gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=20.0).stdout)
 
 
 def gpus_discovered(text: str) -> int:

@@ -1,9 +1,8 @@
-"""`dcgmi diag -j` of DCGM 2.x, 3.0 to 3.2, 3.3 and 4.x -> Diagnosis (pure).
+"""`dcgmi diag -j` of DCGM 3.3 and 4.x -> Diagnosis (pure).
 
-Shapes, from dcgmi/Diag.cpp and nvvs of those versions: the root key was renamed in 4.0; a result names its GPUs by
-`gpu_ids` ("0,1", to 3.2), `gpu_id` ("0", 3.3) or `entity_group` and `entity_id` (4.x), or not at all (tests of
-the node); `warnings` is a string to 3.2, then a list of objects whose message is
-`warning` (of a test of the node before 4.0: `warnings`). Text may stand before and after the document.
+Shapes, from dcgmi/Diag.cpp and nvvs of those versions: the root key was renamed in 4.0; a result names its GPU by `gpu_id` ("0", 3.3)
+or `entity_group` and `entity_id` (4.x), or not at all (tests of the node); the message of a warning is `warning` (of a test of the
+node before 4.0: `warnings`). Text may stand before and after the document.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from checks.value_types import DecodeError
 
 ROOT_4, ROOT_3 = "DCGM Diagnostic", "DCGM GPU Diagnostic"
 MAX_BYTES = 8 << 20
-NOT_STATED = "2.0"
 MOST_GPUS = 4096
 # The keys that a result has. A result under a key that this module does not know would be missed.
 _TELLING = frozenset(("status", "error_id", "error_severity", "warning", "warnings"))
@@ -59,13 +57,12 @@ def parse(text: str) -> Diagnosis:
         raise DiagnosisError(f"a document of DCGM {version} has another root key")
     if said := root.get("runtime_error", whole.get("runtime_error")):
         raise DiagnosisError(f"nothing was tested: {said}")
-    lines = _status_lines(text, whole)
-    results = tuple(_results(root, version, lines))
+    results = tuple(_results(root, major_of(version), _status_lines(text, whole)))
     if not results:
         raise DiagnosisError("the document has no test result")
     named = {result.gpu for result in results if result.gpu is not None}
     listed = set(_listed(whole))
-    if not named <= listed and major_of(version) >= 3:
+    if not named <= listed:
         raise DiagnosisError(
             f"the document lists {len(listed)} GPUs but has results of {len(named | listed)}"
         )
@@ -73,16 +70,12 @@ def parse(text: str) -> Diagnosis:
 
 
 def _versions(whole: Mapping[str, object], root: Mapping[str, object]) -> tuple[str, str]:
-    """The versions of DCGM and of the driver. DCGM 2 prints none: its document must have the shape of such a version."""
+    """The versions of DCGM and of the driver."""
     places = [place for place in (whole.get("metadata"), whole, root) if isinstance(place, dict)]
     version = next((place["version"] for place in places if isinstance(place.get("version"), str)), None)
     driver = next((str(p["Driver Version Detected"]) for p in places if "Driver Version Detected" in p), "")
     if version is None:
-        if ROOT_4 in whole or "gpu_id" in _keys(root) or "error_severity" in _keys(root):
-            raise DiagnosisError(
-                "the document lacks DCGM's version, without which its numbers have no meaning"
-            )
-        return NOT_STATED, driver
+        raise DiagnosisError("the document lacks DCGM's version, without which its numbers have no meaning")
     return str(version), driver
 
 
@@ -110,7 +103,7 @@ def _listed(whole: Mapping[str, object]) -> Iterator[int]:
     yield from range(len(ids) if isinstance(ids, list) else 0)
 
 
-def _results(root: Mapping[str, object], version: str, lines: Mapping[int, int]) -> Iterator[Result]:
+def _results(root: Mapping[str, object], major: int, lines: Mapping[int, int]) -> Iterator[Result]:
     _require_read(root, "the document", "test_categories")
     for category in _list(root, "test_categories", "the document"):
         _require_read(_mapping(category, "a category"), "a category", "tests")
@@ -121,31 +114,29 @@ def _results(root: Mapping[str, object], version: str, lines: Mapping[int, int])
             title = named.get("name")
             if not isinstance(title, str):
                 raise DiagnosisError("a test has no name")
-            yield from _of_test(dcgm_facts().canonical(title), named, version, lines)
+            yield from _of_test(dcgm_facts().canonical(title), named, major, lines)
 
 
-def _of_test(
-    name: str, test: Mapping[str, object], version: str, lines: Mapping[int, int]
-) -> Iterator[Result]:
+def _of_test(name: str, test: Mapping[str, object], major: int, lines: Mapping[int, int]) -> Iterator[Result]:
     rows = [_mapping(row, name) for row in _list(test, "results", name)]
     _require_read(test, name, "results", "test_summary")
     seen: set[int | None] = set()
     told: set[str] = set()
     statuses: set[Status] = set()
     for row in rows:
-        for result in _of_row(name, row, version, lines.get(id(row), 0)):
-            if result.gpu in seen:
-                raise DiagnosisError(f"{name} has two results for {_who(result.gpu)}")
-            seen.add(result.gpu)
-            told.update(problem.message for problem in result.problems)
-            statuses.add(result.status)
-            yield result
+        result = _of_row(name, row, major, lines.get(id(row), 0))
+        if result.gpu in seen:
+            raise DiagnosisError(f"{name} has two results for {_who(result.gpu)}")
+        seen.add(result.gpu)
+        told.update(problem.message for problem in result.problems)
+        statuses.add(result.status)
+        yield result
     summary = test.get("test_summary")
     if not isinstance(summary, dict):
-        if major_of(version) >= 4:
+        if major >= 4:
             raise DiagnosisError(f"{name} has no test_summary")
         return
-    whole = _result(name, None, summary, version, lines.get(id(summary), 0))
+    whole = _result(name, None, summary, lines.get(id(summary), 0))
     # The summary repeats the worst result of its GPUs (and from 4.5 on their messages); everything else in it is about the node.
     more = tuple(problem for problem in whole.problems if problem.message not in told)
     said_by_rows = whole.status in statuses or (whole.status is not Status.FAIL and statuses - {Status.PASS})
@@ -153,25 +144,21 @@ def _of_test(
         yield replace(whole, problems=more)
 
 
-def _of_row(name: str, row: Mapping[str, object], version: str, line: int) -> Iterator[Result]:
-    gpus: list[int | None]
+def _of_row(name: str, row: Mapping[str, object], major: int, line: int) -> Result:
+    gpu: int | None
     if "entity_id" in row or "entity_group" in row:
-        entity = _number(row.get("entity_id"), name)
+        gpu = _number(row.get("entity_id"), name)
         if not isinstance(row.get("entity_group"), str):
             raise DiagnosisError(f"a result of {name} does not name its entity")
         if row["entity_group"] != "GPU":
-            yield _result(f"{name} ({row['entity_group']} {entity})", None, row, version, line)
-            return
-        gpus = [entity]
-    elif major_of(version) < 4 and dcgm_facts().is_deployment(name):
-        gpus = [_blamed(row.get("gpu_id"))]
-    elif "gpu_id" in row or "gpu_ids" in row:
-        said = str(row.get("gpu_id", row.get("gpu_ids")))
-        gpus = [_number(part.strip(), name) for part in said.split(",")]
+            return _result(f"{name} ({row['entity_group']} {gpu})", None, row, line)
+    elif major < 4 and dcgm_facts().is_deployment(name):
+        gpu = _blamed(row.get("gpu_id"))
+    elif "gpu_id" in row:
+        gpu = _number(row["gpu_id"], name)
     else:
         raise DiagnosisError(f"a result of {name} names no GPU")
-    for gpu in gpus:
-        yield _result(name, gpu, row, version, line)
+    return _result(name, gpu, row, line)
 
 
 def _blamed(gpu: object) -> int | None:
@@ -179,25 +166,18 @@ def _blamed(gpu: object) -> int | None:
     return gpu if isinstance(gpu, int) and not isinstance(gpu, bool) and 0 <= gpu < MOST_GPUS else None
 
 
-def _result(name: str, gpu: int | None, row: Mapping[str, object], version: str, line: int) -> Result:
+def _result(name: str, gpu: int | None, row: Mapping[str, object], line: int) -> Result:
     _require_read(row, name, "warnings", "info")
     word = row.get("status")
     if not isinstance(word, str):
         raise DiagnosisError(f"a result of {name} for {_who(gpu)} has no status")
-    return Result(name, gpu, status_of(word), word, tuple(_problems(row.get("warnings"), version)), line)
+    return Result(name, gpu, status_of(word), word, tuple(_problems(row.get("warnings"))), line)
 
 
-def _problems(warnings: object, version: str) -> Iterator[Problem]:
-    if isinstance(warnings, str):
-        if warnings.strip():
-            yield Problem(" ".join(warnings.split()))
-        return
+def _problems(warnings: object) -> Iterator[Problem]:
     if warnings is not None and not isinstance(warnings, list):
         raise DiagnosisError(f"the warnings have an unknown form: {warnings!r:.80}")
     for warning in warnings or []:
-        if isinstance(warning, str):
-            yield Problem(" ".join(warning.split()))
-            continue
         said = _mapping(warning, "a warning")
         number, category, severity = (
             said.get(key) for key in ("error_id", "error_category", "error_severity")
@@ -205,7 +185,7 @@ def _problems(warnings: object, version: str) -> Iterator[Problem]:
         yield Problem(
             " ".join(str(said.get("warning", said.get("warnings", ""))).split()) or "no message",
             number if isinstance(number, int) and number > 0 else None,
-            severity_of(severity, version) if isinstance(severity, int) else "",
+            severity_of(severity) if isinstance(severity, int) else "",
             category if isinstance(category, int) else None,
         )
 

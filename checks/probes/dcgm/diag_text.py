@@ -26,7 +26,7 @@ from checks.probes.dcgm.error_table import dcgm_facts
 
 LINK_DOWN = 14  # dcgm_errors.h, DCGM_FR_NVLINK_DOWN
 HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
-# A status of 2.x and 3.x with its GPUs, which is enough to recognise an excerpt without its header.
+# A status of 3.x with its GPUs, which is enough to recognise an excerpt without its header.
 SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
 _ROW = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
 _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
@@ -163,7 +163,7 @@ def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
     gpus = tuple(sorted(named | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
     return Diagnosis(
-        version or "3.0",
+        version or "3.3",
         reader.about.get(_DRIVER, ""),
         "text",
         gpus,

@@ -87,11 +87,11 @@ class Diagnosis:
 
     @property
     def major(self) -> int:
-        """2, 3 or 4."""
+        """3 or 4."""
         return major_of(self.version)
 
 
-# Text tables and DCGM 2 print no error id, so the messages are matched with those of dcgm_errors.h.
+# Text tables print no error id, so the messages are matched with those of dcgm_errors.h.
 _BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (number, re.compile(pattern, re.IGNORECASE))
     for number, pattern in (
@@ -126,6 +126,8 @@ _BY_MESSAGE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
         (117, r"test .* (?:was|is) skipped"),
     )
 )
+# DCGM 3.3 renumbered the severities, so that the numbers of earlier versions have another meaning.
+OLDEST = (3, 3)
 _HARDWARE_CATEGORIES = range(9, 16)
 # For these, ISOLATE or RESET also means a faulty part: performance, Xids, and NVIDIA's own field diagnostic (EUD).
 _ISOLATING_CATEGORIES = (1, 2, 5, 7)
@@ -144,21 +146,19 @@ def status_of(word: str) -> Status:
 
 def major_of(version: str) -> int:
     """The first number of "3.3.5". Raises DiagnosisError for a version that this program does not know."""
-    found = re.fullmatch(r"(\d+)\.\d+(?:\.\d+)*(?:[-+~].*)?", version.strip())
-    major = int(found[1]) if found else 0
-    if not 2 <= major <= dcgm_facts().newest_major:
-        newest = dcgm_facts().newest_major
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*(?:[-+~].*)?", version.strip())
+    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    newest = dcgm_facts().newest_major
+    if not OLDEST <= number < (newest + 1, 0):
         raise DiagnosisError(
-            f"DCGM version {version!r} is not one of 2 to {newest}, so the meaning of its output is unknown"
+            f"DCGM version {version!r} is not one of 3.3 to {newest}, so the meaning of its output is unknown"
         )
-    return major
+    return number[0]
 
 
-def severity_of(number: int, version: str) -> str:
-    """The name of a severity. DCGM 3.3 renumbered the severities, so the same number had another meaning before."""
-    minor = int(version.split(".")[1]) if version.count(".") else 0
-    old = (major_of(version), minor) < (3, 3)
-    names = dcgm_facts().severities_before_3_3 if old else dcgm_facts().severities
+def severity_of(number: int) -> str:
+    """The name of a severity."""
+    names = dcgm_facts().severities
     return names[number] if 0 <= number < len(names) else "unknown"
 
 

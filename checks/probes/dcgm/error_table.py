@@ -25,7 +25,6 @@ class DcgmFacts:
 
     newest_major: int
     severities: tuple[str, ...]
-    severities_before_3_3: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]]
     optional: tuple[str, ...]
     deployment_before_4: tuple[str, ...]
@@ -110,7 +109,6 @@ def dcgm_facts() -> DcgmFacts:
     return DcgmFacts(
         newest_major=file.versions["newest_major"].value,
         severities=lists["severities"],
-        severities_before_3_3=lists["severities_before_3_3"],
         levels={level: row.names for level, row in file.levels.items()},
         optional=lists["optional"],
         deployment_before_4=lists["deployment_before_4"],

@@ -1,4 +1,4 @@
-"""Reads what dcgmi printed: diag (JSON and table), health -c (JSON and table), policy --get (JSON)."""
+"""Reads what dcgmi printed: diag (JSON and table), health -c and policy --get (JSON)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from checks.probes.dcgm.diagnosis import (
 )
 from checks.probes.dcgm.error_table import dcgm_facts
 
-KIND = Kind.DCGMI
 # These must be where dcgmi itself prints them: a text that only mentions dcgmi is not its output.
 _JSON_ROOT = re.compile(rf'"(?:{diag_json.ROOT_4}|{diag_json.ROOT_3})"\s*:')
 _SAID = re.compile(
@@ -85,9 +84,7 @@ def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
     declared = asked.declared.gpus_per_node if asked.declared and diagnosis.gpus else None
     unread = [diagnosis.broken] if diagnosis.broken else []
     if asked.declared and declared is None:
-        unread.append(
-            "the output names no GPU (as level 1 of DCGM 2), so the number of tested GPUs is unknown"
-        )
+        unread.append("the output names no GPU, so the number of tested GPUs is unknown")
     metrics = diag.metrics_of(diagnosis, level, diagnosis.gpus, declared)
     lines = _diag_lines(text.splitlines(), diagnosis)
     plural = "" if len(diagnosis.gpus) == 1 else "s"
@@ -97,7 +94,7 @@ def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
     )
     part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))
     understood = (diagnosis.lines or lines_of_json(text)) | lines_matching(text, _SAID)
-    return Reading(KIND, title, (part,), tuple(unread), understood=understood)
+    return Reading(Kind.DCGMI, title, (part,), tuple(unread), understood=understood)
 
 
 def _diag_lines(text: list[str], diagnosis: Diagnosis) -> dict[str, str]:
@@ -137,10 +134,9 @@ def _health(text: str, asked: ReadOptions) -> Reading:
         if incident.line:
             quoted.setdefault(health.metric_of(incident), []).append(incident.line)
     lines = {name: _quoted(text.splitlines(), numbers) for name, numbers in quoted.items()}
-    title = f"dcgmi health -c, {report.form}: {report.overall}, {len(report.incidents)} incidents"
+    title = f"dcgmi health -c: {report.overall}, {len(report.incidents)} incidents"
     part = Part("dcgm.health", metrics, lines, "\n".join(map(health.words_of, report.incidents)))
-    unread = (report.broken,) if report.broken else ()
-    return Reading(KIND, title, (part,), unread, understood=report.lines or lines_of_json(text))
+    return Reading(Kind.DCGMI, title, (part,), understood=lines_of_json(text))
 
 
 def _policy(text: str) -> Reading:
@@ -156,7 +152,7 @@ def _policy(text: str) -> Reading:
     }
     part = Part("dcgm.policy", metrics, lines, "")
     understood = lines_of_json(text) | lines_matching(text, _AROUND_POLICY)
-    return Reading(KIND, "dcgmi policy --get, JSON", (part,), understood=understood)
+    return Reading(Kind.DCGMI, "dcgmi policy --get, JSON", (part,), understood=understood)
 
 
 def _lines_with(text: str, words: str) -> list[int]:

@@ -1,17 +1,15 @@
 """dcgm.health: DCGM's background watches, which are set at the start of the run and read after the rank checks.
 
-`dcgmi health` prints which watches are set (-f) and what they saw (-c), as JSON or as a table; reading that is pure. The shapes are
-those of dcgmi/Health.cpp and DcgmiOutput.cpp: JSON is {"header": [...], "body": {"GPU": {"children": {"3": {... "Errors":
-{"children": {"NVLINK system": {"value": "Failure", "overflow": [message, broken at 54 characters]}}}}}}}}; the table is the same
-tree, with each level indented by three characters. Only entities with incidents are in it.
+`dcgmi health -j` prints which watches are set (-f) and what they saw (-c); reading that is pure. The shape is that of
+dcgmi/Health.cpp and DcgmiOutput.cpp: {"header": [...], "body": {"GPU": {"children": {"3": {... "Errors":
+{"children": {"NVLINK system": {"value": "Failure", "overflow": [message, broken at 54 characters]}}}}}}}}. Only
+entities with incidents are in it.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from checks.check import CheckError, Context, Measurement, Skipped, check
@@ -27,8 +25,6 @@ TITLE = "Health Monitor Report"
 OVERALL = "Overall Health"
 HEALTHY, WARNING, FAILURE = "Healthy", "Warning", "Failure"
 WORDS = (HEALTHY, WARNING, FAILURE)
-_ROW = re.compile(r"^\s*\|(?P<left>.{26,27})\|(?P<right>.*?)\|?\s*$")
-_RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
 
 
 @dataclass(frozen=True)
@@ -45,13 +41,10 @@ class Incident:
 
 @dataclass(frozen=True)
 class Health:
-    """The report; `broken` says where it is truncated, "" if it is complete. `lines` are the numbers of the table's lines."""
+    """The report."""
 
     overall: str
     incidents: tuple[Incident, ...]
-    form: str
-    broken: str = ""
-    lines: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -61,7 +54,6 @@ class _Node:
     value: str = ""
     overflow: list[str] = field(default_factory=list)
     children: dict[str, _Node] = field(default_factory=dict)
-    line: int = 0
 
 
 def watches(text: str) -> dict[str, bool]:
@@ -80,20 +72,14 @@ def watches(text: str) -> dict[str, bool]:
 
 def parse(text: str) -> Health:
     """The report. Raises DiagnosisError if the output is not a report, or contradicts itself."""
-    if "{" in text:
-        whole = document(text)
-        body = whole.get("body")
-        if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
-            raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
-        made = _health({name: _from_json(value) for name, value in body.items()}, "JSON", "")
-        return _with_lines(made, text)
-    if TITLE not in text:
-        raise DiagnosisError(f"the output has no {TITLE!r}: {' '.join(text.split())[:200]!r}")
+    whole = document(text)
+    body = whole.get("body")
+    if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
+        raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
+    report = _health({name: _from_json(value) for name, value in body.items()})
     lines = text.splitlines()
-    tree, broken = _from_table(lines)
-    start = next(index for index, line in enumerate(lines) if TITLE in line)
-    rows = itertools.takewhile(lambda index: lines[index].strip()[:1] in ("|", "+"), range(start, len(lines)))
-    return replace(_health(tree, "text", broken), lines=frozenset(index + 1 for index in rows))
+    incidents = (replace(one, line=_line_of(one, lines)) for one in report.incidents)
+    return Health(report.overall, tuple(incidents))
 
 
 def _from_json(value: object) -> _Node:
@@ -111,42 +97,16 @@ def _text(part: object) -> object:
     return part.get("value", part) if isinstance(part, dict) else part
 
 
-def _from_table(lines: Sequence[str]) -> tuple[dict[str, _Node], str]:
-    start = next(index for index, line in enumerate(lines) if TITLE in line)
-    root = _Node()
-    path = [root]
-    for index in range(start + 1, len(lines)):
-        if _RULE.match(lines[index]):
-            if "=" in lines[index]:
-                continue
-            more = next((at for at in range(index, len(lines)) if _ROW.match(lines[at])), None)
-            return root.children, "" if more is None else f"line {more + 1} is a row after its end"
-        row = _ROW.match(lines[index])
-        if row is None:
-            return root.children, f"line {index + 1} is not a row of the table"
-        left, value = row["left"][1:].rstrip(), row["right"].strip()
-        if not left:
-            path[-1].overflow.append(value)
-            continue
-        level = (len(left) - len(left.lstrip(" ->"))) // 3
-        if level >= len(path):
-            raise DiagnosisError(f"line {index + 1} is indented under a missing row")
-        node = _Node(value, line=index + 1)
-        path[level].children[left.lstrip(" ->")] = node
-        path = [*path[: level + 1], node]
-    return root.children, "its last line is missing"
-
-
-def _health(tree: Mapping[str, _Node], form: str, broken: str) -> Health:
+def _health(tree: Mapping[str, _Node]) -> Health:
     overall = tree[OVERALL].value if OVERALL in tree else ""
     incidents = tuple(_incidents(tree))
     for value in (overall, *(incident.value for incident in incidents)):
         if value not in WORDS:
             raise DiagnosisError(f"{value!r} is none of {', '.join(WORDS)}")
     worst = max((WORDS.index(incident.value) for incident in incidents), default=0)
-    if worst != WORDS.index(overall) and not broken:
+    if worst != WORDS.index(overall):
         raise DiagnosisError(f"the overall health is {overall}, its parts say {WORDS[worst]}")
-    return Health(overall, incidents, form, broken)
+    return Health(overall, incidents)
 
 
 def _incidents(tree: Mapping[str, _Node]) -> Iterator[Incident]:
@@ -159,21 +119,13 @@ def _incidents(tree: Mapping[str, _Node]) -> Iterator[Incident]:
             errors = found.children.get("Errors", _Node()).children
             for system, said in errors.items():
                 message = " ".join(" ".join(said.overflow).split()) or "no message"
-                yield Incident(group, int(entity), system, said.value, message, said.line)
+                yield Incident(group, int(entity), system, said.value, message)
             if found.value != HEALTHY and not errors:
-                yield Incident(group, int(entity), "", found.value, "no system is named", found.line)
+                yield Incident(group, int(entity), "", found.value, "no system is named")
 
 
-def _with_lines(health: Health, text: str) -> Health:
-    lines = text.splitlines()
-    made = []
-    for incident in health.incidents:
-        words = incident.message[:40]
-        line = next((index for index, said in enumerate(lines, 1) if words in said), 0)
-        made.append(
-            Incident(incident.group, incident.entity, incident.system, incident.value, incident.message, line)
-        )
-    return Health(health.overall, tuple(made), health.form, health.broken)
+def _line_of(incident: Incident, lines: list[str]) -> int:
+    return next((number for number, line in enumerate(lines, 1) if incident.message[:40] in line), 0)
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs

@@ -74,14 +74,14 @@ _BARE = re.compile(r"\[ *\d+\.\d+\]|NVRM: \w|nvidia-nvswitch\d+: ")
 _OTHER_TAG = re.compile(r"\S+ \S+\[\d+\]: ")
 _PROGRAM = re.compile(r" \S+\[\d+\]: ")
 
-# How a line of a log begins, for a search of bytes: a timestamp, the record of /dev/kmsg, the driver's own name, a note of journalctl,
-# or the indentation under which a record goes on.
-FORM = (
-    rb"(?:(?:\x1b\[[0-9;]*[mK]|\0)*(?:<\d{1,3}>|[a-z]+\d? *:[a-z]+ *: )?"
-    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[ *(?:\d+(?:\.\d+)?(?: *<[ \d.+]*>| +)?\]|\.\.\.\]|[A-Z][a-z]{2} [A-Z][a-z]{2} )"
-    rb"|(?:1 |[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]|\d{9,10}\.\d{6} "
-    rb"|\d{1,9},\d{1,20},\d{1,20},|NVRM: |nvidia-nvswitch\d|(?: [A-Z_0-9]+=| {10,}|[ \t\0\r]*$)"
-    rb"|--(?:$| (?:Logs begin|Journal begins|Boot|Reboot|No entries))))"
+# How a line of a log begins: a timestamp, the record of /dev/kmsg, the driver's own name, a note of journalctl, or the indentation
+# under which a record goes on.
+FORM = re.compile(
+    r"(?:(?:\x1b\[[0-9;]*[mK]|\0)*(?:<\d{1,3}>|[a-z]+\d? *:[a-z]+ *: )?"
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[ *(?:\d+(?:\.\d+)?(?: *<[ \d.+]*>| +)?\]|\.\.\.\]|[A-Z][a-z]{2} [A-Z][a-z]{2} )"
+    r"|(?:1 |[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]|\d{9,10}\.\d{6} "
+    r"|\d{1,9},\d{1,20},\d{1,20},|NVRM: |nvidia-nvswitch\d|(?: [A-Z_0-9]+=| {10,}|[ \t\0\r]*$)"
+    r"|--(?:$| (?:Logs begin|Journal begins|Boot|Reboot|No entries))))"
 )
 
 
@@ -232,10 +232,11 @@ class Pattern:
 def matching(patterns: Iterable[Pattern]) -> Find:
     """Finds the events of a list of patterns, at most one of each kind per line."""
     known = tuple(patterns)
+    any_form = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", one.form.pattern) for one in known))
 
     def find(lines: Iterable[Line]) -> Iterator[Event]:
         for line in lines:
-            for message in messages(line):
+            for message in filter(any_form.match, messages(line)):
                 seen: set[str] = set()
                 for pattern in known:
                     found = pattern.form.match(message)
@@ -260,6 +261,8 @@ KEPT = 40
 # of them, and cannot be mistaken for seconds since 1970.
 UPTIME_S = 1e10
 SINCE_BOOT_S = UPTIME_S / 2
+# Processors print at the same time, so timestamps may go back by less than this. Text logs have timestamps of whole seconds.
+JITTER_S = 1.0
 # Judgement: no log is that old, but a clock that was not set yet says 1970.
 MOST_AGE_S = 20 * 365 * 86_400.0
 

@@ -45,7 +45,6 @@ RECORD_BYTES = 16 << 10
 BOOT_SLACK_S = 60.0
 # What the kernel and journald print if messages were dropped (kernel/printk, journald-kmsg.c).
 _DROPPED = re.compile(r"(?:\*\* |printk: )(\d{1,9}) (?:printk )?messages (?:suppressed|dropped)")
-NEEDLES = ("ges dropped", "ges suppressed", "Missed ")
 _MISSED = re.compile(r"systemd-journald\[\d+\]: Missed (\d{1,9}) kernel messages")
 
 
@@ -187,11 +186,6 @@ def missed(text: str) -> int:
     """How many kernel lines journald says in this line that it missed."""
     found = _MISSED.search(text)
     return int(found[1]) if found else 0
-
-
-def tells_of_loss(line: Line) -> bool:
-    """Whether the kernel says in this line that it dropped messages."""
-    return _DROPPED.match(line.message) is not None
 
 
 def read(context: Context, find: Find) -> Log | Skipped:

@@ -11,7 +11,6 @@ from checks.probes.kernel import log_source
 from checks.probes.kernel.log_lines import Event, Line, Pattern, account, lines_of, matching
 
 NAME = "neuron.ecc"
-NEEDLES = ("NEURON_HW_ERR",)
 KINDS = ("SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR")
 NODE = "the node"
 MOST_DEVICES = 1024

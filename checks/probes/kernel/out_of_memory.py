@@ -20,7 +20,6 @@ KILL, CGROUP, OWN_JOB, OTHER_JOBS = (
     "oom_kill_own_job",
     "oom_kill_other_jobs",
 )
-NEEDLES = ("oom_memcg=", "result of limit of", "cgroup out of memory")
 _SUMMARY = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*?\boom_memcg=([^,]*),.*,pid=(\d+),uid=\d+")
 _BEFORE_4_19 = re.compile(r"Task in \S+ killed as a result of limit of (\S+)")
 _CHOSEN = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process (\d+)")

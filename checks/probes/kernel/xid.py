@@ -36,8 +36,6 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")
 UNNAMED = "an unnamed GPU"
 NO_GPU = "no GPU"
-# Every line that `find` uses contains one of these. Searches for candidate lines in bytes look for them.
-NEEDLES = ("NVRM:", "SXid", "GPU reset executed", "Linux version")
 
 # The driver prints "NVRM: Xid (PCI:...): <code>, ..."; a line with this tag and no readable code still counts.
 _XID = re.compile(r"NVRM: Xid\b(?: \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,9})\b(?:,\s*(.*))?)?", re.DOTALL)

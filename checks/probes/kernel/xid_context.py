@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checks.probes.kernel import sxid
-from checks.probes.kernel.log_excerpt import JITTER_S
-from checks.probes.kernel.log_lines import SINCE_BOOT_S, Event, Line, pci_id
+from checks.probes.kernel.log_lines import JITTER_S, SINCE_BOOT_S, Event, Line, pci_id
 from checks.probes.kernel.sxid import Severity
 from checks.probes.kernel.xid_catalogue import Need, Since
 

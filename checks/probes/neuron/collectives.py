@@ -30,10 +30,6 @@ _FAILED_ROW = re.compile(r"^\s*(\d+)\s+(\D.*)$")
 _AVERAGE = re.compile(r"^\s*Avg bus bandwidth:\s*(\S+?)\s*GB/s\s*$")
 _ERRORS = re.compile(r"^\s*(\d+) errors? found\b")
 _WRONG = re.compile(r"mismatch|incorrect|wrong|corrupt|(?:check|validation) failed", re.IGNORECASE)
-# Every line that is read.
-KNOWN = re.compile(
-    "|".join(f"(?:{form.pattern})" for form in (_HEADER, _ROW, _FAILED_ROW, _AVERAGE, _ERRORS))
-)
 OPERATIONS = ("allr", "allg", "redsct")
 SIZES = ("1MB", "4MB", "16MB", "64MB")
 GREATEST_BYTES = 64 << 20
@@ -134,7 +130,7 @@ def collectives(context: Context) -> Measurement | Skipped:
     try:
         heard = tool.run(("neuron-ls", "-j"), ASK_S)
         listing = read(heard.stdout, heard.code, heard.account())
-        ranks = sum(device.logical_cores for device in listing.devices)
+        ranks = sum(device.logical_cores for device in listing)
         said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
     except ToolMissing as missing:
         return Skipped(Skip.TOOL_MISSING, str(missing))

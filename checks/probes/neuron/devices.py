@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
 from checks.model import Part, Scope, Skip, Value
-from checks.probes.neuron.neuron_ls import Device, Listing, ListingError, parse
+from checks.probes.neuron.neuron_ls import Device, ListingError, parse
 from checks.process import tool
 from checks.process.tool import ToolMissing
 
@@ -51,11 +51,11 @@ def devices(context: Context) -> Measurement | Skipped:
         if min(counts.values(), default=declared) >= declared:
             raise
         return _fewer(counts, declared, f"{said}\n{error}")
-    counts["ls"] = len(listing.devices)
+    counts["ls"] = len(listing)
     return Measurement(metrics_of(listing, expected, counts), f"{said}\n{heard.account()}")
 
 
-def read(text: str, code: int | None, account: str) -> Listing:
+def read(text: str, code: int | None, account: str) -> tuple[Device, ...]:
     """The listing that neuron-ls printed. Raises CheckError."""
     if code is None:
         raise CheckError(f"neuron-ls did not end within {ASK_S:g} s: {account[:600]}")
@@ -83,9 +83,8 @@ def count_files(root: Path) -> tuple[dict[str, int], str]:
     return counts, "\n".join(said)
 
 
-def metrics_of(listing: Listing, expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
+def metrics_of(found: Sequence[Device], expected_links: int, counts: dict[str, int]) -> dict[str, Value]:
     """The check's metrics; `counts` may be empty, where only the listing is known."""
-    found = listing.devices
     one_way = [
         [other for other in device.connected if not _links_back(found, device, other)] for device in found
     ]

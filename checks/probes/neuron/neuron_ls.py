@@ -1,15 +1,13 @@
-"""Parses what `neuron-ls` lists, JSON (-j) or the table, into a Listing (pure).
+"""Parses the JSON of `neuron-ls -j` (pure).
 
-JSON is a list with one object per device; `nc_count` counts logical cores, each of which is `logical_neuroncore_config`
-physical ones (absent before Trainium 2: 1). `numa_node` is a string, `connected_to` null on a type with one device.
-The table's header has two rows; a row whose first cell is empty holds another process of the device above.
+It is a list with one object per device; `nc_count` counts logical cores, each of which is `logical_neuroncore_config` physical ones
+(absent before Trainium 2: 1). `numa_node` is a string, `connected_to` null on a type with one device.
 
-ListingError        the text is truncated, garbled, or contradicts itself
+ListingError        the text is truncated, garbled, or lists no device
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +15,6 @@ from checks.documents.decode import parse_json
 from checks.value_types import DecodeError
 
 MAX_BYTES = 4 << 20
-_RULE = re.compile(r"^\s*\+(?:-+\+)+\s*$")
-_ROW = re.compile(r"^\s*\|(.*)\|\s*$")
-_LOGICAL = re.compile(r"^\s*logical-neuroncore-config:\s*(\d+)\s*$", re.MULTILINE)
-_NONE = ("", "NA", "N/A")
 
 
 class ListingError(Exception):
@@ -40,27 +34,14 @@ class Device:
     line: int = 0
 
 
-@dataclass(frozen=True)
-class Listing:
-    """All devices, in the order of their numbers."""
-
-    devices: tuple[Device, ...]
-    form: str
-
-
-def parse(text: str) -> Listing:
-    """The listing. Raises ListingError."""
+def parse(text: str) -> tuple[Device, ...]:
+    """All devices, in the order of their numbers. Raises ListingError."""
     start = text.find("[")
-    table = re.search(r"^\s*\|\s*NEURON\s*\|", text, re.MULTILINE)
-    if start >= 0 and table is None:
-        devices, form = tuple(_from_json(text, start)), "JSON"
-    elif table is not None:
-        devices, form = tuple(_from_table(text)), "text"
-    else:
+    if start < 0:
         raise ListingError(
             f"neuron-ls lists no device: {' '.join(text.split())[:200] or 'it printed nothing'}"
         )
-    return Listing(_checked(devices), form)
+    return _checked(tuple(_from_json(text, start)))
 
 
 def _checked(devices: Sequence[Device]) -> tuple[Device, ...]:
@@ -116,83 +97,11 @@ def _device(row: Mapping[str, object], line: int) -> Device:
     )
 
 
-def _from_table(text: str) -> Iterator[Device]:
-    lines = text.splitlines()
-    first = next(index for index, line in enumerate(lines) if _ROW.match(line) and "NEURON" in line)
-    if first + 1 >= len(lines) or not _ROW.match(lines[first + 1]):
-        raise ListingError("the table's header is truncated")
-    titles = [
-        " ".join(" ".join(pair).split())
-        for pair in zip(_cells(lines[first]), _cells(lines[first + 1]), strict=False)
-    ]
-    if "NEURON DEVICE" not in titles or "NEURON CORES" not in titles or "PCI BDF" not in titles:
-        raise ListingError(f"the table has unknown columns: {', '.join(titles)}")
-    found = _LOGICAL.search(text)
-    each = int(found[1]) if found and "LOGICAL NC" not in titles else 1
-    current: Device | None = None
-    ended = False
-    for index in range(first + 2, len(lines)):
-        if _RULE.match(lines[index]):
-            ended = True
-            continue
-        if not _ROW.match(lines[index]):
-            break
-        ended = False
-        cells = dict(zip(titles, _cells(lines[index]), strict=False))
-        if len(_cells(lines[index])) != len(titles):
-            raise ListingError(f"line {index + 1} has {len(_cells(lines[index]))} cells of {len(titles)}")
-        if cells["NEURON DEVICE"]:
-            if current is not None:
-                yield current
-            current = _row(cells, each, index + 1)
-        elif current is None:
-            raise ListingError(f"line {index + 1} continues a device that is not there")
-        else:
-            current = _with_process(current, cells)
-    if not ended:
-        raise ListingError("the table's last line is missing")
-    if current is not None:
-        yield current
-
-
-def _cells(line: str) -> list[str]:
-    row = _ROW.match(line)
-    return [cell.strip() for cell in row[1].split("|")] if row else []
-
-
-def _row(cells: Mapping[str, str], each: int, line: int) -> Device:
-    cores = _count(cells["NEURON CORES"], "NEURON CORES")
-    logical = _count(cells["LOGICAL NC"], "LOGICAL NC") if "LOGICAL NC" in cells else cores
-    links = cells.get("CONNECTED DEVICES", "")
-    connected = tuple(
-        _count(part.strip(), "CONNECTED DEVICES") for part in links.split(",") if part.strip() not in _NONE
-    )
-    index = _count(cells["NEURON DEVICE"], "NEURON DEVICE")
-    made = Device(index, cores * each, logical, cells["PCI BDF"], connected, (), line)
-    return _with_process(made, cells)
-
-
-def _with_process(device: Device, cells: Mapping[str, str]) -> Device:
-    said = cells.get("PID", "")
-    more = () if said in _NONE else (_count(said, "PID"),)
-    return Device(
-        device.index,
-        device.cores,
-        device.logical_cores,
-        device.bdf,
-        device.connected,
-        (*device.processes, *more),
-        device.line,
-    )
-
-
 def _whole(row: Mapping[str, object], key: str) -> int:
     return _count(row.get(key), key)
 
 
 def _count(value: object, name: str) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
         raise ListingError(f"{name} is {value!r:.60}, which is not a number")
     return value

@@ -12,6 +12,7 @@ import pytest
 from checks.explain.reading import ReadOptions
 from checks.model import Answer, Declared, Verdict
 from checks.model_details import DeclaredMachine
+from tasks.reports import explain
 from tasks.reports.explain import explain_text
 from tests.corpus.mutations import mutants
 
@@ -301,3 +302,33 @@ def test_nccl_tests_on_two_nodes_of_a_type_that_no_table_has(
 
     assert answer is verdict.answer, verdict.findings
     assert names in " ".join(finding.message for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("name", ["host/fio_sequential.json", "host/stress_cpu.txt", "neuron/nccom_allr.txt"])
+def test_the_output_of_tools_that_only_checks_run_is_no_go_of_any_kind(name: str) -> None:
+    text = (RECORDINGS / name).read_text(encoding="utf-8")
+
+    assert Answer.CANNOT_TELL is _verdict(text).answer
+    assert Answer.CANNOT_TELL is _verdict(_ibstat() + text).answer
+
+
+@pytest.mark.parametrize("begins", explain.PACKED)
+def test_what_is_packed_is_named(begins: bytes) -> None:
+    """Lines that are compressed hold no fault that anybody could find; what to do is said at once."""
+    found = explain_text("-", "-", begins + b"x\n" * 50, None, None, ReadOptions()).verdict
+
+    assert Answer.CANNOT_TELL is found.answer
+    assert "explain what comes out" in found.findings[0].message
+
+
+@pytest.mark.parametrize("line", ["[  1.0] all well\n", '{"MESSAGE": "x"}\n', "\n"])
+def test_what_is_too_large_is_not_read(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the part that was not read is unknown."""
+    monkeypatch.setattr(explain, "INPUT_BYTES", 1 << 20)
+    path = tmp_path / "log"
+    path.write_text("[  0.0] Linux version 6.1\n" + line * (1 << 20), encoding="utf-8")
+
+    found = explain.explain_input(str(path), None, None, ReadOptions()).verdict
+
+    assert Answer.CANNOT_TELL is found.answer
+    assert "more than the 1 MiB that are read" in found.findings[0].message

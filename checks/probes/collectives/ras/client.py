@@ -43,7 +43,7 @@ class Reach(str, Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """Who is there, and what it answered: JSON, or the text for people."""
+    """Who is there, and what it answered: JSON."""
 
     reach: Reach
     text: str = ""
@@ -67,18 +67,15 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def ask(
-    address: tuple[str, int], until: float, old_too: bool = False, clock: Callable[[], float] = time.monotonic
-) -> Answer:
+def ask(address: tuple[str, int], until: float, clock: Callable[[], float] = time.monotonic) -> Answer:
     """The answer of RAS at `address`; `until` is when `clock` ends the patience. Raises RasError.
 
-    NCCL before 2.29.2 is asked only with `old_too`, because asking it has ended jobs: NCCL issues 1669 and 1718 (2.26), 1762 (up to
-    2.28).
+    NCCL before 2.29.2 is not asked, because asking it has ended jobs: NCCL issues 1669 and 1718 (2.26), 1762 (up to 2.28).
     """
     for _ in range(TRIES):
         try:
             with _connected(address, until, clock) as made:
-                return _asked(_Lines(made, until, clock), old_too)
+                return _asked(_Lines(made, until, clock))
         except ConnectionRefusedError:
             return Answer(Reach.NOBODY)
         except _NotRas:
@@ -99,16 +96,14 @@ def _connected(address: tuple[str, int], until: float, clock: Callable[[], float
         raise RasError(f"it cannot be reached ({error.strerror or error})") from error
 
 
-def _asked(lines: _Lines, old_too: bool) -> Answer:
+def _asked(lines: _Lines) -> Answer:
     _greet(lines)
     try:
         json_known = lines.command(b"SET FORMAT json\n") == b"OK"
         # A version has no command of its own. MONITOR came with 2.29.2, and answers a group of events that does not exist by an error
         # of its own; it changes nothing.
         known = json_known and lines.command(b"MONITOR prelaunch\n").startswith(b"ERROR: Invalid event group")
-        if not known and not old_too:
-            return Answer(Reach.OLD)
-        return Answer(Reach.ANSWERED, lines.rest(b"STATUS\n" if json_known else b"VERBOSE STATUS\n"))
+        return Answer(Reach.ANSWERED, lines.rest(b"STATUS\n")) if known else Answer(Reach.OLD)
     except _NotRas as error:
         raise EndedError("RAS ended the connection before its answer") from error
     except _Silence as error:

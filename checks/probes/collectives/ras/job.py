@@ -8,13 +8,12 @@ from collections.abc import Mapping
 
 from checks.check import CheckError, Context, Measurement, check
 from checks.model import Part, Scope
-from checks.probes.collectives.ras import json_report, text_report
 from checks.probes.collectives.ras.client import Answer, EndedError, RasError, Reach, address_of, ask
 from checks.probes.collectives.ras.progress import METRICS, SILENT_S, followed, measured, nobody, unconfirmed
-from checks.probes.collectives.ras.report import RasReport, ReportError
+from checks.probes.collectives.ras.report import ReportError, read
 
 ADDRESS, WHICH = "NCCL_RAS_ADDR", "PRELAUNCH_NCCL_RAS"
-NEVER, ALWAYS = "never", "always"
+NEVER = "never"
 # RAS waits 5 s for ranks that do not answer, and 10 s at most.
 TIMEOUT_S = 15.0
 # Between an answer that was cut and the next question. The job has ended then, or it answers.
@@ -26,14 +25,13 @@ QUICK_S = 1.0
 def look(context: Context) -> Mapping[str, object]:
     """Asks RAS, and again if a rank is silent that was not so before. Raises CheckError if what listens gives no complete answer."""
     until = time.monotonic() + context.timeout_s - QUICK_S
-    which, before = os.environ.get(WHICH, ""), context.before
-    if which == NEVER:
+    if os.environ.get(WHICH, "") == NEVER:
         return nobody(Reach.OFF, time.monotonic())
     try:
-        seen = _seen(before, which == ALWAYS, until)
+        seen = _seen(context.before, until)
         if unconfirmed(seen) and until - time.monotonic() > SILENT_S + QUICK_S:
             time.sleep(SILENT_S)
-            seen = _again(seen, which == ALWAYS, until)
+            seen = _again(seen, until)
     except (RasError, ReportError) as error:
         raise CheckError(f"NCCL's RAS at {os.environ.get(ADDRESS) or 'localhost:28028'}: {error}") from error
     return seen
@@ -60,20 +58,20 @@ def job(context: Context) -> Measurement:
     return measured(context.look if context.look is not None else look(context))
 
 
-def _seen(before: Mapping[str, object] | None, old_too: bool, until: float) -> dict[str, object]:
+def _seen(before: Mapping[str, object] | None, until: float) -> dict[str, object]:
     """One look. An answer that ends early is asked for again, because a job that ends does not answer then."""
     address = address_of(os.environ.get(ADDRESS, ""))
     try:
-        return _followed(before, ask(address, until, old_too))
+        return _followed(before, ask(address, until))
     except (EndedError, ReportError):
         time.sleep(AGAIN_S)
-        return _followed(before, ask(address, until, old_too))
+        return _followed(before, ask(address, until))
 
 
-def _again(seen: dict[str, object], old_too: bool, until: float) -> dict[str, object]:
+def _again(seen: dict[str, object], until: float) -> dict[str, object]:
     """The second look at silent ranks. Without an answer in time the first one counts, and the next round goes on from it."""
     try:
-        return _seen(seen, old_too, until)
+        return _seen(seen, until)
     except (RasError, ReportError):
         return seen
 
@@ -81,9 +79,4 @@ def _again(seen: dict[str, object], old_too: bool, until: float) -> dict[str, ob
 def _followed(before: Mapping[str, object] | None, answer: Answer) -> dict[str, object]:
     if answer.reach is not Reach.ANSWERED:
         return nobody(answer.reach, time.monotonic())
-    return followed(before, report_of(answer.text), time.monotonic())
-
-
-def report_of(text: str) -> RasReport:
-    """An answer in either form. Raises ReportError."""
-    return json_report.read(text) if text.lstrip().startswith("{") else text_report.read(text)
+    return followed(before, read(answer.text), time.monotonic())

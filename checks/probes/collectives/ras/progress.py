@@ -8,8 +8,7 @@ One look proves nothing about progress: counts differ in every busy job, and RAS
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from checks.check import Measurement
 from checks.model import Value
@@ -28,23 +27,6 @@ Look = Mapping[str, object]
 Entries = Mapping[str, Mapping[str, object]]
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How long a rank has to be as it is before it is named, and how a sentence says for how long it was."""
-
-    silent_s: float = SILENT_S
-    still_s: float = STILL_S
-    said: str = ""
-
-    def still(self, seconds: float) -> str:
-        """Such as "moved for 60 s", after "has not"."""
-        return f"moved {self.said}" if self.said else f"moved for {seconds:.0f} s"
-
-
-# Two saved outputs have no clock in common. That they are two looks at different times is what whoever saved them says.
-SAVED = Pace(0.0, 0.0, "between the two outputs")
-
-
 def nobody(reach: Reach, at: float) -> dict[str, object]:
     """The look at a node on which no job was asked."""
     return {"at": at, "reach": reach.value, "silent": {}, "lags": {}}
@@ -53,7 +35,7 @@ def nobody(reach: Reach, at: float) -> dict[str, object]:
 def followed(before: Look | None, found: RasReport, at: float) -> dict[str, object]:
     """This look, with what the look before already had as it is now."""
     was = before or {}
-    still_launched = found.launched is not None and was.get("launched") == found.launched
+    still_launched = was.get("launched") == found.launched
     return {
         "at": at,
         "reach": Reach.ANSWERED.value,
@@ -76,25 +58,24 @@ def followed(before: Look | None, found: RasReport, at: float) -> dict[str, obje
             for key, lag in ((_key(lag), lag) for lag in found.lags)
         },
         "failed": {one.place.label: one.error for one in found.failed},
-        "unnamed": [*found.unnamed],
     }
 
 
 def unconfirmed(look: Look) -> bool:
     """Whether a rank is silent of which it is not known yet whether it stays so."""
     at = _number(look, "at", 0.0)
-    return any(not _is_lost(one, at, SILENT_S) for one in _entries(look, "silent").values())
+    return any(not _is_lost(one, at) for one in _entries(look, "silent").values())
 
 
-def measured(look: Look, pace: Pace = Pace()) -> Measurement:
+def measured(look: Look) -> Measurement:
     """What the look shows. The lists hold one text "none" and one empty text where no rank is to be named."""
     at = _number(look, "at", 0.0)
     silent = {
         label: f"does not answer{' and is considered dead' if one.get('dead') else ''}"
         for label, one in _entries(look, "silent").items()
-        if _is_lost(one, at, pace.silent_s)
+        if _is_lost(one, at)
     }
-    behind = dict(_behind(look, at, pace))
+    behind = dict(_behind(look, at))
     failed = {label: f"reports NCCL's error {error!r}" for label, error in _texts(look, "failed").items()}
     answered = look.get("reach") == Reach.ANSWERED.value
     metrics: dict[str, Value] = {
@@ -109,20 +90,23 @@ def measured(look: Look, pace: Pace = Pace()) -> Measurement:
     return Measurement(metrics, "\n".join(_evidence(look, at)))
 
 
-def _behind(look: Look, at: float, pace: Pace) -> Iterator[tuple[str, str]]:
+def _behind(look: Look, at: float) -> Iterator[tuple[str, str]]:
     """Each rank that stands still, by its label, with the operation in which it is farthest from the others."""
     lags = sorted(_entries(look, "lags").values(), key=lambda one: -_number(one, "by", 0))
     seen = set()
     for one in lags:
         still_s, label = at - _number(one, "since", at), str(one.get("label"))
-        if label in seen or not one.get("again") or still_s < pace.still_s:
+        if label in seen or not one.get("again") or still_s < STILL_S:
             continue
         seen.add(label)
         by = operations(int(_number(one, "by", 0)), str(one.get("operation")))
         if one.get("ahead"):
-            yield label, f"is ahead of the other ranks by {by}, and none of them has {pace.still(still_s)}"
+            yield (
+                label,
+                f"is ahead of the other ranks by {by}, and none of them has moved for {still_s:.0f} s",
+            )
         else:
-            yield label, f"is behind the other ranks by {by} and has not {pace.still(still_s)}"
+            yield label, f"is behind the other ranks by {by} and has not moved for {still_s:.0f} s"
 
 
 def _evidence(look: Look, at: float) -> Iterator[str]:
@@ -150,8 +134,6 @@ def _evidence(look: Look, at: float) -> Iterator[str]:
             place = "ahead" if one.get("ahead") else "behind"
             by = operations(int(_number(one, "by", 0)), str(one.get("operation")))
             yield f"{one.get('label')}: {place} by {by} in communicator {one.get('communicator')}"
-        found = look.get("unnamed")
-        yield from (str(said) for said in (found if isinstance(found, Sequence) else ()))
 
 
 def _said_of(lag: Lag) -> dict[str, object]:
@@ -175,8 +157,8 @@ def _since(before: Entries, key: str, at: float) -> float:
     return _number(before[key], "since", at) if key in before else at
 
 
-def _is_lost(one: Mapping[str, object], at: float, silent_s: float) -> bool:
-    return bool(one.get("dead")) or at - _number(one, "since", at) >= silent_s
+def _is_lost(one: Mapping[str, object], at: float) -> bool:
+    return bool(one.get("dead")) or at - _number(one, "since", at) >= SILENT_S
 
 
 def _listed(name: str, found: Mapping[str, str]) -> dict[str, Value]:

@@ -67,18 +67,6 @@ def test_without_a_declaration_gpus_are_not_counted() -> None:
     assert 1 == read(text_of("diag_4_r2_seven_gpus.json"), P5).parts[0].metrics["gpus_missing"]
 
 
-def test_gpus_that_are_not_named_are_not_missing() -> None:
-    """Level 1 of DCGM 2 names none: that is unknown, and no hardware's fault."""
-    text = text_of("diag_24_r2.json")
-    lines = text.splitlines()
-    start = next(index for index, line in enumerate(lines) if '"Integration"' in line)
-    level_1 = "\n".join([*lines[: start - 2], "  }]}}"])
-    reading = read(level_1, P5)
-
-    assert "gpus_missing" not in reading.parts[0].metrics
-    assert reading.unread
-
-
 def test_the_level_is_that_of_the_highest_test() -> None:
     """dcgmi does not say which was asked for."""
     assert (1, 2, 3) == tuple(

@@ -9,7 +9,6 @@ import pytest
 from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
 from checks.model import Level
 from checks.probes.kernel import explain
-from checks.probes.kernel.log_lines import Line, Now, read_line
 from tasks.reports.explain import explain_text
 from tests.checks.probes.kernel.world import RECORDINGS, XID
 
@@ -91,42 +90,6 @@ def test_a_line_longer_than_any_of_the_kernels_is_in_doubt() -> None:
         reading = explain.read(f"[ 0.0] Linux version 6.1\n[ 90.0] {'x' * 70000}{said}\n", ReadOptions())
 
         assert "line 2 is longer than any line of the kernel, so it was not read to its end" in reading.unread
-
-
-def test_more_faults_than_can_be_held_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows was not read."""
-    monkeypatch.setattr(explain, "MOST_LINES", 10)
-    reading = explain.read("[ 0.0] Linux version 6.1\n" + f"[ 90.0] {XID}\n" * 20, ReadOptions())
-
-    assert any(
-        "more than 10 lines may report faults, so the text after line 11" in said for said in reading.unread
-    )
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [XID, "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28", "EDAC MC0: 1 UE memory"],
-)
-def test_the_work_on_a_log_of_faults_alone_is_bounded(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times as many lines are no more lines that are taken apart; what was left out is said, and nobody can tell."""
-    taken = []
-
-    def counting(raw: str, now: Now) -> Line | None:
-        taken.append(raw)
-        return read_line(raw, now)
-
-    monkeypatch.setattr(explain, "read_line", counting)
-    monkeypatch.setattr(explain, "MOST_LINES", 2000)
-    counts = []
-    for lines in (4000, 40_000):
-        taken.clear()
-        text = "[ 0.0] Linux version 6.1\n" + "".join(f"[ {at}.0] {fault}\n" for at in range(90, lines))
-        reading = explain.read(text, ReadOptions())
-        counts.append(len(taken))
-        assert any("more than 2000 lines may report faults" in said for said in reading.unread)
-
-    places = (2 * explain.EDGE_BYTES + explain.SAMPLES * explain.SAMPLE_BYTES) // 20
-    assert max(counts) <= 2000 + 1 + places
 
 
 @pytest.mark.parametrize("letters", ["a", "NVRM: Xid ", "[ 1.0] "])

@@ -13,9 +13,9 @@ from checks.probes.collectives.ras.client import EndedError, RasError, Reach, ad
 from tests.fakes.nccl_ras import FakeRas, answering, job_of, serving
 
 
-def asked(ras: FakeRas, patience_s: float = 5.0, old_too: bool = False) -> client.Answer:
+def asked(ras: FakeRas, patience_s: float = 5.0) -> client.Answer:
     with serving(ras) as port:
-        return ask(("127.0.0.1", port), time.monotonic() + patience_s, old_too)
+        return ask(("127.0.0.1", port), time.monotonic() + patience_s)
 
 
 def test_ras_answers_in_json() -> None:
@@ -40,15 +40,6 @@ def test_an_old_nccl_is_not_asked(json_known: bool) -> None:
     assert Reach.OLD is asked(ras).reach
     assert 0 == ras.asked
     assert not [said for said in ras.commands if "STATUS" in said]
-
-
-@pytest.mark.parametrize("json_known", [False, True])
-def test_an_old_nccl_is_asked_if_the_operator_wants_it(json_known: bool) -> None:
-    job = job_of(4)
-    ras = answering(job)
-    ras.format_known, ras.monitor_known = json_known, False
-
-    assert (job.as_json() if json_known else job.as_text()) == asked(ras, old_too=True).text
 
 
 def test_only_commands_that_change_nothing_are_sent() -> None:

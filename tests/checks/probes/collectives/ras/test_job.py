@@ -13,7 +13,7 @@ from checks.check import CheckError, Measurement
 from checks.probes.collectives.ras import client
 from checks.probes.collectives.ras.job import ADDRESS, WHICH, job, look
 from tests.corpus.case import context
-from tests.fakes.nccl_ras import FakeJob, FakeRas, answering, job_of, serving
+from tests.fakes.nccl_ras import answering, job_of, serving
 
 NOTHING = {"silent": ("",), "behind": ("",), "failed": ("",)}
 
@@ -169,44 +169,6 @@ def test_what_gives_no_complete_answer_is_not_measured(
         Node(tmp_path, 3.0).round()
 
 
-def test_another_program_on_the_port_is_no_finding(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(FakeRas(lambda form: "", greeting=b"220 mail.example ESMTP\r\n")) as port:
-        at(monkeypatch, port)
-        made = node.round()
-
-    assert (NOTHING, 0) == (found(made), made.metrics["answered"])
-    assert "another program" in made.evidence
-
-
-def test_an_old_nccl_is_not_asked_and_that_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    ras = answering(job_of(16))
-    ras.format_known = ras.monitor_known = False
-    with serving(ras) as port:
-        at(monkeypatch, port)
-        made = node.round()
-
-    assert (0, 0) == (made.metrics["answered"], ras.asked)
-    assert "before 2.29.2, which is not asked" in made.evidence
-
-
-def test_an_old_nccl_is_asked_in_text_if_the_operator_wants_it(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running: FakeJob = job_of(16)
-    running.step(5, times=2)
-    ras = answering(running)
-    ras.format_known = ras.monitor_known = False
-    monkeypatch.setenv(WHICH, "always")
-    with serving(ras) as port:
-        at(monkeypatch, port)
-        node.round()
-        made = node.round(30)
-
-    assert ("is behind the other ranks by 2 all-reduces and has not moved for 30 s",) == made.metrics[
-        "behind"
-    ]
-
-
 def test_no_job_is_asked_if_the_operator_wants_none(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WHICH, "never")
     with serving(ras := answering(job_of(16))) as port:
@@ -215,10 +177,3 @@ def test_no_job_is_asked_if_the_operator_wants_none(node: Node, monkeypatch: pyt
 
     assert [] == ras.commands
     assert "no job is asked" in made.evidence
-
-
-def test_an_unknown_address_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ADDRESS, "nowhere")
-
-    with pytest.raises(CheckError, match="HOST:PORT"):
-        node.round()

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from checks.model import Value
-from checks.probes.collectives.ras import json_report
 from checks.probes.collectives.ras.client import Reach
 from checks.probes.collectives.ras.progress import followed, measured, nobody, unconfirmed
-from checks.probes.collectives.ras.report import RasReport
+from checks.probes.collectives.ras.report import RasReport, read
 from tests.fakes.nccl_ras import FakeJob, job_of
 
 
@@ -22,7 +21,7 @@ class Watching:
         self.job, self.last = job, None  # type: FakeJob, Mapping[str, object] | None
 
     def look(self, at: float, found: RasReport | None = None) -> Mapping[str, Value]:
-        made = followed(self.last, found or json_report.read(self.job.as_json()), at)
+        made = followed(self.last, found or read(self.job.as_json()), at)
         self.last = json.loads(json.dumps(made))
         return measured(self.last).metrics
 
@@ -55,7 +54,7 @@ def test_ok_is_no_proof_of_health() -> None:
     """NCCL issue 1730: RAS says OK while the job hangs. The look says that nothing moves, and judges nothing."""
     watching = Watching(job_of(16))
     watching.look(0)
-    made = measured(followed(watching.last, json_report.read(watching.job.as_json()), 60))
+    made = measured(followed(watching.last, read(watching.job.as_json()), 60))
 
     assert "no rank has launched anything for 60 s: the job is idle, or it hangs" in made.evidence
 
@@ -170,7 +169,7 @@ def test_a_look_that_is_none_is_not_compared_with(before: Mapping[str, object]) 
     job = job_of(8)
     job.step(3)
 
-    assert NOTHING == named(measured(followed(before, json_report.read(job.as_json()), 60)).metrics)
+    assert NOTHING == named(measured(followed(before, read(job.as_json()), 60)).metrics)
 
 
 @pytest.mark.parametrize("reach", [reach for reach in Reach if reach is not Reach.ANSWERED])
