@@ -24,190 +24,91 @@ DEADLINE_S: Mapping[Profile, float] = {
     Profile.DEEP: 4260.0,
 }
 
-SWEEP_OF_GLOO: Mapping[Profile, Mapping[str, float]] = {
-    Profile.QUICK: {"min_bytes": 1024, "max_bytes": 8 * MIB, "budget_s": 1.5},
-    Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 64 * MIB, "budget_s": 6.0},
-    Profile.DEEP: {"min_bytes": 1024, "max_bytes": 512 * MIB, "budget_s": 30.0},
-}
-SWEEP_OF_NCCL: Mapping[Profile, Mapping[str, float]] = {
-    Profile.QUICK: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 1.0},
-    Profile.STANDARD: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 3.0},
-    Profile.DEEP: {"min_bytes": 1024, "max_bytes": LARGE, "budget_s": 12.0},
-}
-EXCHANGE_OF_NCCL: Mapping[Profile, Mapping[str, float]] = {
-    Profile.QUICK: {"min_bytes": 1024, "max_bytes": COMPARED, "budget_s": 1.5},
-    Profile.STANDARD: {"min_bytes": 1024, "max_bytes": 256 * MIB, "budget_s": 3.0},
-    Profile.DEEP: {"min_bytes": 1024, "max_bytes": 1024 * MIB, "budget_s": 12.0},
-}
+Numbers = Mapping[Profile, Mapping[str, float]]
+
+
+def _by_profile(**numbers: tuple[float | None, float, float]) -> Numbers:
+    """Each number in profile quick, standard and deep; None where a profile lacks the check."""
+    made: dict[Profile, dict[str, float]] = {}
+    for place, profile in enumerate((Profile.QUICK, Profile.STANDARD, Profile.DEEP)):
+        values = ((name, of_profiles[place]) for name, of_profiles in numbers.items())
+        made[profile] = {name: value for name, value in values if value is not None}
+    return made
+
+
+SWEEP_OF_GLOO = _by_profile(
+    min_bytes=(1024, 1024, 1024), max_bytes=(8 * MIB, 64 * MIB, 512 * MIB), budget_s=(1.5, 6.0, 30.0)
+)
+SWEEP_OF_NCCL = _by_profile(
+    min_bytes=(1024, 1024, 1024), max_bytes=(LARGE, LARGE, LARGE), budget_s=(1.0, 3.0, 12.0)
+)
+EXCHANGE_OF_NCCL = _by_profile(
+    min_bytes=(1024, 1024, 1024), max_bytes=(COMPARED, 256 * MIB, 1024 * MIB), budget_s=(1.5, 3.0, 12.0)
+)
 # All pairs of 64 nodes take 63 rounds between them, of 10 to 100 ms each. repeat_s: judgement: what a second sweep of 64 nodes takes
 # at the least, and more where there is more time.
-PAIRS: Mapping[Profile, Mapping[str, float]] = {
-    Profile.QUICK: {"all_pairs_nodes": 64, "matchings": 12, "pings": 10, "budget_s": 10.0, "repeat_s": 3.0},
-    Profile.STANDARD: {
-        "all_pairs_nodes": 256,
-        "matchings": 20,
-        "pings": 20,
-        "budget_s": 30.0,
-        "repeat_s": 8.0,
-    },
-    Profile.DEEP: {"all_pairs_nodes": 512, "matchings": 20, "pings": 40, "budget_s": 60.0, "repeat_s": 16.0},
+PAIRS: Mapping[str, tuple[float, float, float]] = {
+    "all_pairs_nodes": (64, 256, 512),
+    "matchings": (12, 20, 20),
+    "pings": (10, 20, 40),
+    "budget_s": (10.0, 30.0, 60.0),
+    "repeat_s": (3.0, 8.0, 16.0),
 }
 
-OPTIONS: Mapping[str, Mapping[Profile, Mapping[str, float]]] = {
-    "cpu.stress": {
-        Profile.STANDARD: {"seconds": 5.0},
-        Profile.DEEP: {"seconds": 60.0},
-    },
-    "memory.stress": {
-        Profile.STANDARD: {"seconds": 5.0, "share": 0.1, "max_bytes": 1024 * MIB},
-        Profile.DEEP: {"seconds": 60.0, "share": 0.4, "max_bytes": 65536 * MIB},
-    },
-    "disk.io": {
-        Profile.STANDARD: {"size_bytes": 256 * MIB, "seconds": 2.0},
-        Profile.DEEP: {"size_bytes": 4096 * MIB, "seconds": 15.0},
-    },
-    "compute.gemm": {
-        Profile.QUICK: {"seconds": 0.5, "warmup_s": 0.1},
-        Profile.STANDARD: {"seconds": 2.0, "warmup_s": 0.5},
-        # The first one or two seconds run at boost clocks, with rates that no training reaches.
-        Profile.DEEP: {"seconds": 6.0, "warmup_s": 2.0},
-    },
-    "compute.sdc": {
-        Profile.QUICK: {"seconds": 0.2, "seeds": 1},
-        Profile.STANDARD: {"seconds": 2.0, "seeds": 2},
-        Profile.DEEP: {"seconds": 40.0, "seeds": 4},
-    },
-    "compute.memory_bandwidth": {
-        # Three buffers per rank: larger than the caches of a rank's share of the CPU, and small compared with the minimum of
-        # system.resources.
-        Profile.QUICK: {"seconds": 0.03, "cpu_mib": 16, "gpu_mib": 1024},
-        Profile.STANDARD: {"seconds": 0.5, "cpu_mib": 32, "gpu_mib": 1024},
-        Profile.DEEP: {"seconds": 5.0, "cpu_mib": 48, "gpu_mib": 2048},
-    },
-    "compute.transfer": {
-        Profile.QUICK: {"seconds": 0.05, "buffer_mib": 64},
-        Profile.STANDARD: {"seconds": 0.2, "buffer_mib": 128},
-        Profile.DEEP: {"seconds": 1.0, "buffer_mib": 256},
-    },
-    "compute.overlap": {
-        Profile.QUICK: {"rounds": 6},
-        Profile.STANDARD: {"rounds": 40},
-        Profile.DEEP: {"rounds": 200},
-    },
-    "training.step": {
-        Profile.QUICK: {"steps": 8},
-        Profile.STANDARD: {"steps": 20},
-        Profile.DEEP: {"steps": 100},
-    },
-    "gpu.clocks": {
-        Profile.QUICK: {"seconds": 1.0},
-        Profile.STANDARD: {"seconds": 2.0},
-        Profile.DEEP: {"seconds": 10.0},
-    },
-    "gpu.thermal": {
-        Profile.QUICK: {"seconds": 1.0},
-        Profile.STANDARD: {"seconds": 2.0},
-        Profile.DEEP: {"seconds": 10.0},
-    },
-    "gpu.pcie": {
-        Profile.QUICK: {"seconds": 1.0},
-        Profile.STANDARD: {"seconds": 2.0},
-        Profile.DEEP: {"seconds": 3.0},
-    },
-    "dcgm.diag": {
-        Profile.QUICK: {"level": 1, "deadline_s": 60.0},
-        Profile.STANDARD: {"level": 2, "deadline_s": 900.0},
-        Profile.DEEP: {"level": 3, "deadline_s": 2700.0},
-    },
-    "dcgm.health": {
-        Profile.QUICK: {"watch_s": 60.0},
-        Profile.STANDARD: {"watch_s": 60.0},
-        Profile.DEEP: {"watch_s": 60.0},
-    },
-    "dcgm.policy": {
-        Profile.QUICK: {"listen_s": 1.0},
-        Profile.STANDARD: {"listen_s": 2.0},
-        Profile.DEEP: {"listen_s": 10.0},
-    },
-    "neuron.collectives": {
-        Profile.STANDARD: {"operations": 1, "deadline_s": 300.0},
-        Profile.DEEP: {"operations": 3, "deadline_s": 1200.0},
-    },
-    "network.pairs": {
-        Profile.QUICK: {"seconds": 0.05, "max_bytes": 8 * MIB, "pings": 20},
-        Profile.STANDARD: {"seconds": 0.2, "max_bytes": 64 * MIB, "pings": 100},
-        Profile.DEEP: {"seconds": 0.7, "max_bytes": 512 * MIB, "pings": 1000},
-    },
-    "network.mtu": {
-        Profile.QUICK: {"stall_s": 2.0},
-        Profile.STANDARD: {"stall_s": 3.0},
-        Profile.DEEP: {"stall_s": 5.0},
-    },
-    "network.names": {
-        Profile.QUICK: {"lookup_s": 1.0},
-        Profile.STANDARD: {"lookup_s": 5.0},
-        Profile.DEEP: {"lookup_s": 10.0},
-    },
-    "efa.devices": {
-        Profile.QUICK: {"settle_s": 5.0},
-        Profile.STANDARD: {"settle_s": 30.0},
-        Profile.DEEP: {"settle_s": 60.0},
-    },
-    "efa.loopback": {
-        Profile.QUICK: {"each_s": 5.0},
-        Profile.STANDARD: {"each_s": 10.0},
-        Profile.DEEP: {"each_s": 20.0},
-    },
-    "efa.pingpong": {
-        Profile.QUICK: {"devices": 1, "each_s": 10.0, "wait_s": 20.0},
-        Profile.STANDARD: {"devices": 4, "each_s": 10.0, "wait_s": 20.0},
-        Profile.DEEP: {"devices": 64, "each_s": 10.0, "wait_s": 30.0},
-    },
-    **dict.fromkeys(
-        (
-            "collective.all_reduce",
-            "collective.all_gather",
-        ),
-        SWEEP_OF_GLOO,
+GLOO_SWEPT = ("collective.all_reduce", "collective.all_gather")
+NCCL_SWEPT = (
+    "nccl.all_reduce",
+    "nccl.all_gather",
+    "nccl.reduce_scatter",
+    "nccl.intra_node",
+    "nccl.inter_node",
+)
+NCCL_EXCHANGED = ("nccl.alltoall", "nccl.sendrecv")
+OPTIONS: Mapping[str, Numbers] = {
+    "cpu.stress": _by_profile(seconds=(None, 5.0, 60.0)),
+    "memory.stress": _by_profile(
+        seconds=(None, 5.0, 60.0), share=(None, 0.1, 0.4), max_bytes=(None, 1024 * MIB, 65536 * MIB)
     ),
-    **dict.fromkeys(
-        (
-            "nccl.all_reduce",
-            "nccl.all_gather",
-            "nccl.reduce_scatter",
-            "nccl.intra_node",
-            "nccl.inter_node",
-        ),
-        SWEEP_OF_NCCL,
+    "disk.io": _by_profile(size_bytes=(None, 256 * MIB, 4096 * MIB), seconds=(None, 2.0, 15.0)),
+    # The first one or two seconds run at boost clocks, with rates that no training reaches.
+    "compute.gemm": _by_profile(seconds=(0.5, 2.0, 6.0), warmup_s=(0.1, 0.5, 2.0)),
+    "compute.sdc": _by_profile(seconds=(0.2, 2.0, 40.0), seeds=(1, 2, 4)),
+    # Three buffers per rank: larger than the caches of a rank's share of the CPU, and small compared with the minimum of
+    # system.resources.
+    "compute.memory_bandwidth": _by_profile(
+        seconds=(0.03, 0.5, 5.0), cpu_mib=(16, 32, 48), gpu_mib=(1024, 1024, 2048)
     ),
-    **dict.fromkeys(
-        (
-            "nccl.alltoall",
-            "nccl.sendrecv",
-        ),
-        EXCHANGE_OF_NCCL,
+    "compute.transfer": _by_profile(seconds=(0.05, 0.2, 1.0), buffer_mib=(64, 128, 256)),
+    "compute.overlap": _by_profile(rounds=(6, 40, 200)),
+    "training.step": _by_profile(steps=(8, 20, 100)),
+    "gpu.clocks": _by_profile(seconds=(1.0, 2.0, 10.0)),
+    "gpu.thermal": _by_profile(seconds=(1.0, 2.0, 10.0)),
+    "gpu.pcie": _by_profile(seconds=(1.0, 2.0, 3.0)),
+    "dcgm.diag": _by_profile(level=(1, 2, 3), deadline_s=(60.0, 900.0, 2700.0)),
+    "dcgm.health": _by_profile(watch_s=(60.0, 60.0, 60.0)),
+    "dcgm.policy": _by_profile(listen_s=(1.0, 2.0, 10.0)),
+    "neuron.collectives": _by_profile(operations=(None, 1, 3), deadline_s=(None, 300.0, 1200.0)),
+    "network.pairs": _by_profile(
+        seconds=(0.05, 0.2, 0.7), max_bytes=(8 * MIB, 64 * MIB, 512 * MIB), pings=(20, 100, 1000)
     ),
-    "nccl.tests": {
-        Profile.STANDARD: {"programs": 1, "min_bytes": 1 * MIB, "max_bytes": 1024 * MIB},
-        Profile.DEEP: {"programs": 5, "min_bytes": 1024, "max_bytes": 4096 * MIB},
-    },
+    "network.mtu": _by_profile(stall_s=(2.0, 3.0, 5.0)),
+    "network.names": _by_profile(lookup_s=(1.0, 5.0, 10.0)),
+    "efa.devices": _by_profile(settle_s=(5.0, 30.0, 60.0)),
+    "efa.loopback": _by_profile(each_s=(5.0, 10.0, 20.0)),
+    "efa.pingpong": _by_profile(devices=(1, 4, 64), each_s=(10.0, 10.0, 10.0), wait_s=(20.0, 20.0, 30.0)),
+    **dict.fromkeys(GLOO_SWEPT, SWEEP_OF_GLOO),
+    **dict.fromkeys(NCCL_SWEPT, SWEEP_OF_NCCL),
+    **dict.fromkeys(NCCL_EXCHANGED, EXCHANGE_OF_NCCL),
+    "nccl.tests": _by_profile(
+        programs=(None, 1, 5), min_bytes=(None, 1 * MIB, 1024), max_bytes=(None, 1024 * MIB, 4096 * MIB)
+    ),
     # A machine without accelerators sweeps again for a second at most, so that its gate takes hardly longer.
-    "collective.pairs": {
-        Profile.QUICK: {**PAIRS[Profile.QUICK], "repeat_s": 1.0, "max_bytes": MIB},
-        Profile.STANDARD: {**PAIRS[Profile.STANDARD], "max_bytes": 16 * MIB},
-        Profile.DEEP: {**PAIRS[Profile.DEEP], "max_bytes": 64 * MIB},
-    },
-    "nccl.pairs": PAIRS,
-    "training.smoke": {
-        Profile.QUICK: {"steps": 30, "batch": 32},
-        Profile.STANDARD: {"steps": 100, "batch": 32},
-        Profile.DEEP: {"steps": 500, "batch": 32},
-    },
-    "training.ddp": {
-        Profile.QUICK: {"steps": 20, "batch": 32},
-        Profile.STANDARD: {"steps": 100, "batch": 32},
-        Profile.DEEP: {"steps": 500, "batch": 32},
-    },
+    "collective.pairs": _by_profile(
+        **{**PAIRS, "repeat_s": (1.0, 8.0, 16.0), "max_bytes": (MIB, 16 * MIB, 64 * MIB)}
+    ),
+    "nccl.pairs": _by_profile(**PAIRS),
+    "training.smoke": _by_profile(steps=(30, 100, 500), batch=(32, 32, 32)),
+    "training.ddp": _by_profile(steps=(20, 100, 500), batch=(32, 32, 32)),
 }
 
 
@@ -225,20 +126,7 @@ RAISABLE: Mapping[str, Mapping[str, float]] = {
     "training.smoke": {"batch": 65536, "steps": 1_000_000},
     "training.ddp": {"batch": 65536, "steps": 1_000_000},
     "training.step": {"steps": 100_000},
-    **dict.fromkeys(
-        (
-            "collective.all_reduce",
-            "collective.all_gather",
-            "nccl.all_reduce",
-            "nccl.all_gather",
-            "nccl.reduce_scatter",
-            "nccl.alltoall",
-            "nccl.sendrecv",
-            "nccl.intra_node",
-            "nccl.inter_node",
-        ),
-        SWEPT,
-    ),
+    **dict.fromkeys((*GLOO_SWEPT, *NCCL_SWEPT, *NCCL_EXCHANGED), SWEPT),
 }
 # The order of the products of compute.gemm.
 GEMM_ORDER = {"cpu": 512, "cuda": 8192}

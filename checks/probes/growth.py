@@ -22,7 +22,7 @@ def first_look(before: Mapping[str, object] | None, name: str) -> Mapping[str, o
 class Growth:
     """Two looks at the counters of one device; what was not seen, or is no record, is as if it had none."""
 
-    def __init__(self, before: object, after: Mapping[str, int]) -> None:
+    def __init__(self, before: object, after: Mapping[str, int | None]) -> None:
         self.before: Mapping[str, object] = before if isinstance(before, Mapping) else {}
         self.after = after
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,13 +13,13 @@ from checks.check import Check, Context, Measurement, RankPlace
 from checks.exchange.exchange import Responder
 from checks.model import Cause, Level, Observation, Outcome, Value
 from checks.probes.compute import training_smoke
-from checks.probes.host import kernel_clock, machine, system
+from checks.probes.host import machine, system
 from checks.probes.network import reachability
 from checks.process.free_ports import free_port
 from checks.process.observe import probe
 from checks.roster import Member, Roster
 from tests.checks.proc_trees import PROC, memory_v2, tree, v2
-from tests.checks.worlds import run_world
+from tests.checks.worlds import world_of_session
 from tests.corpus.case import Case, Sort, context, observed
 from tests.exchanges import access
 
@@ -64,7 +61,7 @@ def nodes(check: Check, *each: Mapping[str, str]) -> Observe:
     return observe
 
 
-def clock(state: kernel_clock.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
+def clock(state: system.ClockState | OSError, year: int = 2026, rate: float = 1.0) -> Observe:
     """system.clock where the kernel says this of its clock."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
@@ -73,7 +70,7 @@ def clock(state: kernel_clock.ClockState | OSError, year: int = 2026, rate: floa
             answer: dict[str, Any] = (
                 {"side_effect": state} if isinstance(state, OSError) else {"return_value": state}
             )
-            stack.enter_context(mock.patch.object(kernel_clock, "read_state", **answer))
+            stack.enter_context(mock.patch.object(system, "read_state", **answer))
             stack.enter_context(mock.patch.object(system, "ROOT", root))
             stack.enter_context(mock.patch.object(system, "_wall_rate", return_value=rate))
             [row] = observed(system.clock, context(system.clock, tmp_path, "cpu"))
@@ -145,14 +142,11 @@ def smoke(break_it: Callable[[], Any] | None = None) -> Observe:
     return observe
 
 
-SABOTAGES = ("healthy", "doubled", "drift", "learning_rate_0")
-
-
 def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observe:
     """training.ddp on two real ranks; one world a test session serves all cases."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        said = _world(tmp_path)[f"ddp/{sabotage}"]
+        said = world_of_session(tmp_path)[f"ddp/{sabotage}"]
         return [
             Observation(
                 "training.ddp", f"node-0/rank-{rank}", Outcome.MEASURED, 1.0,
@@ -162,19 +156,6 @@ def together(sabotage: str, change: Mapping[str, Value] | None = None) -> Observ
         ]  # fmt: skip
 
     return observe
-
-
-def _world(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
-    root = next((p for p in tmp_path.parents if re.fullmatch(r"pytest-\d+", p.name)), tmp_path.parent)
-    kept = root / "ddp_world.json"
-    with open(root / "ddp_world.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            folder = tmp_path / "world"
-            folder.mkdir()
-            kept.write_text(json.dumps(run_world(folder, 2, [("ddp", name) for name in SABOTAGES])))
-    found: dict[str, list[dict[str, Any]]] = json.loads(kept.read_text())
-    return found
 
 
 def without_group(tmp_path: Path) -> Sequence[Observation]:
@@ -209,7 +190,7 @@ REACH, PAIRS, SMOKE, DDP = (
 )
 OF_CONFIGURATION: dict[str, Any] = {"cause": Cause.CONFIGURATION}
 LITTLE = {f"sys/fs/cgroup/{name}": text for name, text in memory_v2("", str(1 << 30), 900 << 20, 0).items()}
-SYNCHRONISED = kernel_clock.ClockState(True, 0.0001, 0.01)
+SYNCHRONISED = system.ClockState(True, 0.0001, 0.01)
 SLOW = {f"node-{index}": {"bandwidth_gbps": (0.01, 0.01)} for index in range(3)}
 HOLE = {"node-1": {"bandwidth_gbps": (4.0, None)}}
 

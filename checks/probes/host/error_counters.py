@@ -13,6 +13,7 @@ from pathlib import Path
 
 from checks.check import CheckError, Context, Measurement, check, lists
 from checks.model import Scope, Value
+from checks.probes import growth
 
 ROOT = Path("/")
 SYSFS = "sys"
@@ -64,12 +65,7 @@ def error_counters(context: Context) -> Measurement:
     that could not be corrected. None where a counter cannot be read, went back, or was not there at first. Parts
     without any error are counted as one. `fatal_before` is what was fatal since the machine's start and before the run.
     """
-    seen = context.before.get("parts") if context.before else None
-    if not isinstance(seen, dict):
-        raise CheckError(
-            "the counters could not be read at the start of the run: there is nothing to compare with"
-        )
-    return compared(seen, look(ROOT))
+    return compared(growth.first_look(context.before, "parts"), look(ROOT))
 
 
 def look(root: Path) -> Counters:
@@ -146,14 +142,9 @@ def compared(before: Mapping[str, object], after: Counters) -> Measurement:
 
 def _grown(before: object, after: Mapping[str, int | None]) -> dict[str, int | None]:
     """The growth of one part's counters, by kind."""
-    made: dict[str, int | None] = dict.fromkeys(KINDS, 0)
-    earlier = before if isinstance(before, dict) else {}
-    for file in {**after, **earlier}:
-        kind = AER.get(file) or MEMORY[file]
-        then, now, sum_ = earlier.get(file), after.get(file), made[kind]
-        bad = type(then) is not int or now is None or now < then or sum_ is None
-        made[kind] = None if bad else sum_ + now - then  # type: ignore[operator]
-    return made
+    both, kinds = growth.Growth(before, after), {**AER, **MEMORY}
+    files = {**both.before, **after}
+    return {kind: both.of([file for file in files if kinds[file] == kind]) for kind in KINDS}
 
 
 def _sum(rows: Sequence[Mapping[str, int | None]], kind: str) -> int | None:

@@ -5,15 +5,14 @@ observation. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import Annotated
 
+from checks.documents.decode import decode
 from checks.model import Action, Cause, Level, Value
 from checks.probes.kernel.log_lines import Event
 from checks.probes.kernel.xid_catalogue import ACTIONS, IN_WORDS, NEEDS, Need, Since, table
-
-if TYPE_CHECKING:
-    pass
+from checks.value_types import DecodeError, Range
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,8 @@ class IncidentRow:
     """
 
     gpu: str
-    code: int
-    count: int
+    code: Annotated[int, Range(0, 1 << 62)]
+    count: Annotated[int, Range(1, 1 << 62)]
     need: Need
     action: Action
     since: Since
@@ -186,30 +185,9 @@ def incidents_of(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None
     ages = metrics.get(AGES, (NO_AGE,) * count)
     if any(not isinstance(column, tuple) or len(column) != count for column in (*columns, ages)):
         return None
+    names = [column.name for column in fields(IncidentRow)]
+    rows = zip(*columns, ages, strict=True)  # type: ignore[arg-type]
     try:
-        return tuple(_told(row) for row in zip(*columns, ages, strict=True))  # type: ignore[arg-type]
-    except ValueError:
+        return tuple(decode(IncidentRow, dict(zip(names, row, strict=True))) for row in rows)
+    except DecodeError:
         return None
-
-
-def _told(row: Sequence[object]) -> IncidentRow:
-    gpu, code, count, need, action, since, why, source, line, age_s = row
-    if type(code) is not int or type(count) is not int or code < 0 or count < 1:
-        raise ValueError("codes and counts are whole numbers")
-    if type(age_s) not in (int, float):
-        raise ValueError("ages are numbers")
-    texts = (gpu, need, action, since, why, source, line)
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("the rest is text")
-    return IncidentRow(
-        str(gpu),
-        code,
-        count,
-        Need(str(need)),
-        Action(str(action)),
-        Since(str(since)),
-        str(why),
-        str(source),
-        str(line),
-        float(str(age_s)),
-    )

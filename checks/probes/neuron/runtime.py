@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, check, lists_neuron_devices
+from checks.check import Context, Measurement, check, lists_neuron_devices
 from checks.model import Part, Scope, Value
+from checks.probes import growth
 from checks.probes.neuron.devices import ROOT, SYSFS
 from checks.probes.neuron.ecc import numbers
 from checks.value_types import listed
 
 COUNTERS = {"hardware_errors": "hw_error", "timeouts": "timeout"}
-Looks = Mapping[str, Mapping[str, object]]
+Looks = Mapping[str, Mapping[str, int | None]]
 
 
 def first_look(context: Context) -> Mapping[str, object]:
@@ -40,13 +41,8 @@ def runtime(context: Context) -> Measurement:
     One entry for each declared device, the growth over all its cores; None where a core's counter cannot be read, went
     back, or was not there at first. Raises CheckError if no device has counters.
     """
-    seen = context.before.get("devices") if context.before else None
-    if not isinstance(seen, dict) or not all(isinstance(values, dict) for values in seen.values()):
-        raise CheckError(
-            "the counters could not be read at the start of the run: there is nothing to compare with"
-        )
     declared = context.instance.neuron_devices if context.instance else 0
-    return compared(seen, look(ROOT / SYSFS), declared)
+    return compared(growth.first_look(context.before, "devices"), look(ROOT / SYSFS), declared)
 
 
 def look(folder: Path) -> dict[str, dict[str, int | None]]:
@@ -76,24 +72,13 @@ def _count(core: Path, name: str) -> int | None:
     return int(text) if text.isdigit() and len(text) < 19 else None
 
 
-def compared(before: Looks, after: Looks, declared: int) -> Measurement:
+def compared(before: Mapping[str, object], after: Looks, declared: int) -> Measurement:
     """Both measurements compared, device by device (pure)."""
     names = [f"device {number}" for number in range(max(declared, len(after)))]
-    metrics: dict[str, Value] = {
-        metric: tuple(_grown(before.get(name), after.get(name), metric) for name in names)
-        for metric in COUNTERS
-    }
+    both = [growth.Growth(before.get(name), after.get(name, {})) for name in names]
+    metrics: dict[str, Value] = {metric: tuple(one.of((metric,)) for one in both) for metric in COUNTERS}
     lines = (
-        f"{name}: {listed(before.get(name) or {}) or 'not read'} -> {listed(after.get(name) or {}) or 'not read'}"
-        for name in names
+        f"{name}: {listed(one.before) or 'not read'} -> {listed(one.after) or 'not read'}"
+        for name, one in zip(names, both, strict=True)
     )
     return Measurement({**metrics, "devices": tuple(names)}, "\n".join(lines))
-
-
-def _grown(
-    before: Mapping[str, object] | None, after: Mapping[str, object] | None, metric: str
-) -> int | None:
-    then, now = (before or {}).get(metric), (after or {}).get(metric)
-    if type(then) is not int or type(now) is not int or now < then:
-        return None
-    return now - then

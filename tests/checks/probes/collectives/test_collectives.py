@@ -14,26 +14,14 @@ from checks.probes.collectives import collectives, operations
 from checks.probes.collectives.operations import busbw_gbps
 from checks.probes.collectives.sweep import half_width, most_samples, sweep_sizes
 from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import context, run_world
+from tests.checks.worlds import context, world_of_session
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
-
-SCENARIOS = [
-    ("all_reduce", "healthy"),
-    ("all_reduce", "identity"),
-    ("all_reduce", "doubled"),
-    ("all_reduce", "shifted"),
-    ("all_reduce", "one_element"),
-    ("all_gather", "healthy"),
-    ("all_gather", "identity_gather"),
-    ("all_gather", "swapped"),
-    ("all_gather", "one_element_gather"),
-]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return run_world(tmp_path_factory.mktemp("world"), 2, SCENARIOS)
+    return world_of_session(tmp_path_factory.getbasetemp())
 
 
 # Rows as nccl-tests printed them: superbenchmark's nccl_allreduce.log, nccl_allgather.log and nccl_reducescatter.log (8 A100), and

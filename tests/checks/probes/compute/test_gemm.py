@@ -64,27 +64,6 @@ def test_this_machine_multiplies_rightly() -> None:
     assert verdicts("compute.gemm", metrics) == []
 
 
-def test_one_corrupted_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One element, off by one, in one product of many."""
-    calls = 0
-
-    def broken(healthy: Matmul) -> Matmul:
-        def matmul(left: Any, right: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            result = healthy(left, right)
-            if calls == 3:
-                result[17, 5] += 1
-            return result
-
-        return matmul
-
-    metrics = measured_with(monkeypatch, broken)
-
-    assert (metrics["wrong_elements"], metrics["wrong_checksums"]) == (1, 2)
-    assert verdicts("compute.gemm", metrics)[:1] == [("FAIL", "HARDWARE", "wrong_elements")]
-
-
 def test_a_constant_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit that always returns the same number is wrong everywhere."""
     metrics = measured_with(monkeypatch, lambda healthy: lambda a, b: torch.full_like(a, 1234.0))
@@ -111,14 +90,12 @@ def test_a_remembered_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         lambda product: product.t(),
         lambda product: product.roll(1, 0),
-        lambda product: torch.full_like(product, float("nan")),
         lambda product: product[:1, :1],
-        lambda product: product * 0,
     ],
-    ids=["transposed", "permuted", "nan", "broadcastable", "zero"],
+    ids=["transposed", "permuted", "broadcastable"],
 )
 def test_other_wrong_products_are_found(monkeypatch: pytest.MonkeyPatch, lie: Callable[[Any], Any]) -> None:
-    """Transposed, permuted, NaN, zero, and a shape that would compare by broadcasting."""
+    """Transposed, permuted, and a shape that would compare by broadcasting."""
     metrics = measured_with(monkeypatch, lambda healthy: lambda a, b: lie(healthy(a, b)))
 
     assert metrics["wrong_elements"] > 0
@@ -142,21 +119,6 @@ def test_the_floor_of_the_local_policy(gflops: float, expected: int) -> None:
     metrics = {"wrong_elements": 0, "wrong_checksums": 0, "gflops": gflops}
 
     assert [f.subject for f in findings("compute.gemm", metrics)] == ["node-0/rank-0"] * expected
-
-
-@pytest.mark.parametrize("name", ["wrong_elements", "wrong_checksums"])
-def test_a_single_wrong_one_fails_however_fast(name: str) -> None:
-    """Corruption outranks speed."""
-    metrics = {"wrong_elements": 0, "wrong_checksums": 0, "gflops": 1e6}
-
-    assert verdicts("compute.gemm", metrics) == []
-    assert verdicts("compute.gemm", {**metrics, name: 1}) == [("FAIL", "HARDWARE", name)]
-
-
-def test_without_a_place_nothing_is_measured() -> None:
-    """Outside of a rank the check says so."""
-    with pytest.raises(CheckError, match="rank"):
-        gemm.gemm.body(context())
 
 
 def test_a_gpu_is_timed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

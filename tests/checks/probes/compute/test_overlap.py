@@ -10,16 +10,15 @@ import pytest
 from checks.check import CheckError, RankPlace, fault_of
 from checks.probes.compute import overlap
 from tests.checks.local_policy import findings, verdicts
-from tests.checks.worlds import context, run_world
+from tests.checks.worlds import context, world_of_session
 from tests.fakes import compute as fakes
 
 Worlds = Mapping[str, list[Mapping[str, Any]]]
-SCENARIOS = [("overlap", sabotage) for sabotage in ("healthy", "one_element", "identity", "doubled")]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return run_world(tmp_path_factory.mktemp("world"), 2, SCENARIOS)
+    return world_of_session(tmp_path_factory.getbasetemp())
 
 
 def test_two_ranks_compute_and_communicate(world: Worlds) -> None:
@@ -45,12 +44,6 @@ def test_sums_that_are_not_sums_fail(world: Worlds, sabotage: str) -> None:
     found = verdicts("compute.overlap", *world[f"overlap/{sabotage}"])
 
     assert found == [("FAIL", "HARDWARE", "wrong_sums")] * 2
-
-
-def test_without_a_group_nothing_is_measured() -> None:
-    """Outside of torchrun the check says so instead of hanging."""
-    with pytest.raises(CheckError, match="process group"):
-        overlap.overlap.body(context(place=RankPlace(0, 0, 2, "cpu")))
 
 
 def test_more_ranks_than_sums_are_exact_for_are_refused(tmp_path: Any) -> None:

@@ -11,7 +11,6 @@ import pytest
 from checks.check import fault_of
 from checks.model import Value
 from checks.probes.compute import sdc
-from tests.checks.local_policy import findings
 from tests.fakes import compute as fakes
 from tests.late import Late
 
@@ -45,15 +44,6 @@ def test_every_problem_counts_in_the_digest() -> None:
         broken = measured()["digest"]
 
     assert broken != measured()["digest"]
-
-
-def test_the_same_wrong_answer_every_time_is_wrong() -> None:
-    """Repeats agree with each other, and not with what is known."""
-    with fakes.products(fakes.off_by_one):
-        metrics = measured()
-
-    assert metrics["unsteady_repeats"] == 0
-    assert metrics["wrong_elements"] == (2, 2, 2, 2)
 
 
 def test_a_wrong_product_within_a_burst_is_found() -> None:
@@ -106,14 +96,6 @@ def test_a_digest_is_of_every_bit() -> None:
         other[3] += torch.finfo(dtype).eps
 
         assert sdc.digest_of(one) != sdc.digest_of(other)
-
-
-def test_the_odd_digest_names_its_rank() -> None:
-    """Of three ranks of one node the one that differs is condemned by name."""
-    rest: dict[str, Value] = {"wrong_elements": (0,), "problems": ("p",), "unsteady_repeats": 0}
-    rows = [{**rest, "digest": digest} for digest in ("a", "b", "a")]
-
-    assert ["node-0/rank-1"] == [finding.subject for finding in findings("compute.sdc", *rows)]
 
 
 def test_the_account_says_where() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from checks.check import CheckError, Measurement, Skipped, fault_of
 from checks.model import Skip
-from checks.probes.host import kernel_clock, machine, system
+from checks.probes.host import machine, system
 from checks.runner.in_job.confirm import NAMES_IN_POOL, SAME
 from checks.value_types import byte_size
 from tests.checks.local_policy import verdicts
@@ -208,16 +208,16 @@ def test_an_arm_processor_has_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "status", "offset", "expected"),
     [
-        (0, 0x0001, 1500, kernel_clock.ClockState(True, 0.0015, 0.25)),
-        (0, 0x2001, 1500, kernel_clock.ClockState(True, 0.0000015, 0.25)),
-        (5, 0x0040, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
-        (0, 0x0041, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
-        (5, 0x0001, 0, kernel_clock.ClockState(False, 0.0, 0.25)),
+        (0, 0x0001, 1500, system.ClockState(True, 0.0015, 0.25)),
+        (0, 0x2001, 1500, system.ClockState(True, 0.0000015, 0.25)),
+        (5, 0x0040, 0, system.ClockState(False, 0.0, 0.25)),
+        (0, 0x0041, 0, system.ClockState(False, 0.0, 0.25)),
+        (5, 0x0001, 0, system.ClockState(False, 0.0, 0.25)),
     ],
 )
-def test_what_adjtimex_says(state: int, status: int, offset: int, expected: kernel_clock.ClockState) -> None:
+def test_what_adjtimex_says(state: int, status: int, offset: int, expected: system.ClockState) -> None:
     """Unsynchronised by the flag or by the return value; the offset in ns or us; the bound in us."""
-    assert kernel_clock.state_of(state, status, offset, 250_000) == expected
+    assert system.state_of(state, status, offset, 250_000) == expected
 
 
 def test_this_machine_has_a_clock() -> None:
@@ -234,14 +234,12 @@ def test_this_machine_has_a_clock() -> None:
 
 def test_a_clock_that_may_not_be_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """EPERM is a reason that a policy may accept; any other failure is an error."""
-    monkeypatch.setattr(
-        kernel_clock, "read_state", lambda: _raise(PermissionError(1, "Operation not permitted"))
-    )
+    monkeypatch.setattr(system, "read_state", lambda: _raise(PermissionError(1, "Operation not permitted")))
     result = system.clock.body(context())
 
     assert isinstance(result, Skipped)
     assert result.skip is Skip.NOT_PERMITTED
-    monkeypatch.setattr(kernel_clock, "read_state", lambda: _raise(OSError(38, "Function not implemented")))
+    monkeypatch.setattr(system, "read_state", lambda: _raise(OSError(38, "Function not implemented")))
     with pytest.raises(CheckError, match="not implemented"):
         system.clock.body(context())
 
@@ -249,8 +247,8 @@ def test_a_clock_that_may_not_be_read_is_skipped(monkeypatch: pytest.MonkeyPatch
 def test_a_clock_without_a_source_is_an_error(tmp_path: Path) -> None:
     """The file is named."""
     with pytest.raises(CheckError, match="current_clocksource"):
-        system.clock_metrics(tmp_path, kernel_clock.ClockState(True, 0.0, 0.0))
+        system.clock_metrics(tmp_path, system.ClockState(True, 0.0, 0.0))
 
 
-def _raise(error: OSError) -> kernel_clock.ClockState:
+def _raise(error: OSError) -> system.ClockState:
     raise error
