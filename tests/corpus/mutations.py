@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 TENTHS = 10
-SHORT, MOST_LINES = 100, 400
+SHORT, MOST_LINES = 30, 400
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Mutant:
     lost: tuple[str, ...]
 
 
-def mutants(text: str) -> Iterator[Mutant]:
+def mutants(text: str, most: int = MOST_LINES) -> Iterator[Mutant]:
     """Each line deleted, then the file cut at each tenth of its bytes."""
     lines = text.splitlines(keepends=True)
-    for index in chosen(lines):
+    for index in chosen(lines, most):
         rest = "".join(lines[:index] + lines[index + 1 :])
         yield Mutant(f"without line {index + 1}: {lines[index].strip():.80}", rest, (lines[index].strip(),))
     data = text.encode()
@@ -33,9 +33,9 @@ def mutants(text: str) -> Iterator[Mutant]:
         yield Mutant(f"cut at {tenth}/10, in line {whole + 1}", kept, lost)
 
 
-def chosen(lines: Sequence[str]) -> Sequence[int]:
-    """All lines of a file of up to 100. Of a longer one the first and the last of those that differ in their numbers
-    alone (a file of eight GPUs says everything eight times), and of these 400 at most, at equal distances.
+def chosen(lines: Sequence[str], most: int = MOST_LINES) -> Sequence[int]:
+    """All lines of a file of up to 30. Of a longer one the first and the last of those that differ in their numbers
+    alone (a file of eight GPUs says everything eight times), and of these `most`, at equal distances.
     """
     if len(lines) <= SHORT:
         return range(len(lines))
@@ -46,5 +46,5 @@ def chosen(lines: Sequence[str]) -> Sequence[int]:
         first.setdefault(shape, index)
         last[shape] = index
     found = sorted({*first.values(), *last.values()})
-    step = max(1.0, len(found) / MOST_LINES)
-    return [found[int(place * step)] for place in range(min(len(found), MOST_LINES))]
+    step = max(1.0, len(found) / most)
+    return [found[int(place * step)] for place in range(min(len(found), most))]

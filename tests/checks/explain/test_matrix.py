@@ -222,7 +222,7 @@ def test_a_test_made_again_is_there_again() -> None:
     assert (31, 39.5, 32) == (len(table.matrix.values), table.matrix.values[-1], table.lines[-1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.text(alphabet='ab,;\t\n#-1.5eN/"[]{}: ', max_size=200), st.integers(0, len(SQUARE)))
 def test_no_text_makes_a_reader_stumble(text: str, at: int) -> None:
     """Whatever stands in the middle of a good one: a reading, or a refusal that says why."""
