@@ -71,14 +71,25 @@ def one(
     return observe
 
 
+# What a check measured under the same conditions, because a hundred cases begin with it.
+_SOUND: dict[tuple[object, ...], Observation] = {}
+
+
+def _sound(check: Check, worlds: Sequence[World], tmp_path: Path) -> Observation:
+    key = (check.name, *worlds)
+    if key not in _SOUND:
+        (_SOUND[key],) = one(check, worlds)(tmp_path)
+    return _SOUND[key]
+
+
 def eight(
     check: Check, odd: Mapping[str, Value] | None = None, worlds: Sequence[World] = (), which: int = 5
 ) -> Made:
     """Eight ranks of a node with the rates of sound H100s, one of which has the odd numbers."""
 
     def observe(tmp_path: Path) -> Sequence[Observation]:
-        (row,) = one(check, worlds)(tmp_path)
-        sound = replace(row, metrics={**row.metrics, **H100.get(check.name, {})})
+        sound = _sound(check, worlds, tmp_path)
+        sound = replace(sound, metrics={**sound.metrics, **H100.get(check.name, {})})
         rows = [replace(sound, subject=rank_subject("node-0", rank)) for rank in range(8)]
         rows[which] = replace(rows[which], metrics={**sound.metrics, **(odd or {})})
         return rows

@@ -31,10 +31,10 @@ from tasks.gate_file.references import default_policy
 from tests import catalogue_reports
 
 # Of two p5.48xlarge some collectives have no published rate, which is a WARN of its own.
-NODES = {"p5.48xlarge": 1, "p4d.24xlarge": 1, "trn1.32xlarge": 2, "cpu": 2}
+NODES = {"p5.48xlarge": 1, "trn1.32xlarge": 2, "cpu": 2}
 KINDS = tuple(NODES)
 # The policy for hosts without accelerators accepts that a laptop's log cannot be read.
-STRICT = KINDS[:3]
+STRICT = KINDS[:2]
 
 
 expected_report = cache(catalogue_reports.expected_report)

@@ -81,30 +81,6 @@ def test_extra_columns_are_passed_over() -> None:
     assert nccl_tests_result.metrics([only(said)]) == nccl_tests_result.metrics([only(rows)])
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "0: ",
-        "12: ",
-        "[1,0]<stdout>:",
-        "[rank0]:",
-        "[default0]:",
-        "node-a: ",
-        "2026-11-02T09:00:01.123456Z ",
-        "\x1b[32m",
-        "   ",
-        "2026-11-02T09:00:01Z [1,0]<stdout>:",
-    ],
-)
-def test_a_prefix_changes_nothing(prefix: str) -> None:
-    """srun, OpenMPI, torchrun, pdsh and Kubernetes each write their own before every line."""
-    plain = recorded("all_reduce_2.17.txt")
-    said = "".join(prefix + line for line in plain.splitlines(True))
-
-    assert nccl_tests_result.metrics([only(plain)]) == nccl_tests_result.metrics([only(said)])
-    assert () == nccl_tests_result.faults(only(said))
-
-
 def test_lines_of_nccl_between_the_rows_are_no_rows() -> None:
     """NCCL_DEBUG=INFO writes where it likes."""
     line = "node-a:3442:3442 [0] NCCL INFO Launch mode Parallel\n"

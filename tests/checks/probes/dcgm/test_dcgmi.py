@@ -19,9 +19,8 @@ from checks.check import CheckError
 from checks.model import ErrorKind
 from checks.probes.dcgm import dcgmi
 from checks.process import isolate
-from checks.process.tool import ToolMissing
 from checks.process.tree import alive, start_ticks
-from tests.fakes.tools import Reply, install, on_path
+from tests.fakes.tools import on_path
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 3600.0
@@ -162,17 +161,3 @@ def test_a_check_that_is_ended_stops_its_diagnostic(
 
     assert (ErrorKind.OTHER if killed else ErrorKind.DEADLINE) is row.error_kind
     assert not runs(pid)
-
-
-def test_no_host_engine_is_said_with_its_remedy(tmp_path: Path) -> None:
-    """Whichever of the two ways dcgmi says it."""
-    for words in ("Error: Unable to connect to host engine.", "Error: unable to establish a connection to x"):
-        install(tmp_path, "dcgmi", [Reply(words, code=235)])
-        with on_path(tmp_path), pytest.raises(CheckError, match="nv-hostengine"):
-            dcgmi.ask("discovery", "-l", timeout_s=5)
-
-
-def test_without_dcgmi_the_tool_is_missing(tmp_path: Path) -> None:
-    """That is a reason of its own."""
-    with on_path(tmp_path, alone=True), pytest.raises(ToolMissing):
-        dcgmi.run_to_deadline(("diag",), 1.0)

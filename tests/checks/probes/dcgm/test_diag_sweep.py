@@ -78,7 +78,11 @@ class Told:
 @cache
 def judged(test: str, statuses: tuple[str, ...] = STATUSES) -> tuple[tuple[Told, tuple[Finding, ...]], ...]:
     """Each case with its findings: one report with a node per case, judged once."""
-    cases = [Told(test, *rest) for rest in product(NUMBERS, SEVERITIES, statuses)]
+    cases = [
+        Told(test, *rest, status)
+        for status in statuses
+        for rest in product(NUMBERS if status in ("Pass", "Fail") else NUMBERS[::4], SEVERITIES)
+    ]
     rows = {f"node-{place}": case.metrics() for place, case in enumerate(cases)}
     by_node: dict[str, list[Finding]] = {name: [] for name in rows}
     for finding in findings_of(rows):
@@ -107,7 +111,7 @@ def findings_of(rows: Mapping[str, Mapping[str, Value] | None]) -> Iterator[Find
 def test_a_failed_test_never_ends_in_go_unless_table_and_document_call_it_a_setting(
     test: str, statuses: tuple[str, ...]
 ) -> None:
-    """Exit code 0 needs that no finding is a FAIL. Every id x 8 severities x 6 statuses."""
+    """Exit code 0 needs that no finding is a FAIL. Every id x 8 severities."""
     passed = {
         (case.number, case.severity)
         for case, findings in judged(test, statuses)

@@ -116,27 +116,9 @@ def test_a_missing_gpu_rests_on_the_lines_that_say_so() -> None:
     assert all("GPU is lost" in line for line in lines[1:])
 
 
-def test_the_faults_are_found_on_their_gpus() -> None:
-    """A remap pending, a GPU lost, one slowed down, a stranger."""
-    found = parts(recorded("h100_faults.xml"), "p5.48xlarge")
-
-    assert (1,) == found["gpu.inventory"].metrics["gpus_missing"]
-    assert (0, 0, 1, 0, 0, None, 0, 0) == found["gpu.row_remap"].metrics["remap_pending"]
-    assert (0, 0, 0, 0, 0, 0, 1, 0) == found["gpu.clocks"].metrics["hw_slowdown"]
-    assert (0, 0, 0, 0, 0, 0, 0, 1) == found["gpu.processes"].metrics["processes"]
-
-
 def test_nothing_is_said_of_clocks_at_rest() -> None:
     """That no reason is active on a GPU that does nothing is no evidence."""
     assert "gpu.clocks" not in parts(recorded("h100_healthy.xml"))
-
-
-def test_a_declared_gpu_that_is_not_described_is_missing() -> None:
-    """One GPU described, eight declared."""
-    found = parts(recorded("h100_healthy.xml"), "p5.48xlarge")
-
-    assert (7,) == found["gpu.inventory"].metrics["gpus_missing"]
-    assert (0, *(None,) * 7) == found["gpu.row_remap"].metrics["remap_pending"]
 
 
 def test_what_the_model_lacks_is_left_out() -> None:
