@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from checks.exchange import secret_key
 from tasks.launchers.base import ApiCall, JobSpec, LaunchRejected, Placement, Plan, Work
-from tasks.launchers.job_rules import require_files
+from tasks.launchers.job_rules import require_end, require_files
 from tasks.launchers.node_code import code_archive, start_script
 from tasks.launchers.sagemaker.options import Code, SageMakerOptions
 from tasks.launchers.sagemaker.request import image, locations, machines
@@ -145,6 +145,7 @@ def make_plan(job: JobSpec, options: SageMakerOptions) -> Plan:
 
 def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
     """Raise LaunchRejected for a request that contradicts itself, before anything is examined or billed."""
+    require_end(job)
     for wrong, said in _contradictions(job, options):
         if wrong:
             raise LaunchRejected(f"{job.name}: {said}")
@@ -152,24 +153,11 @@ def require_possible(job: JobSpec, options: SageMakerOptions) -> None:
 
 def _contradictions(job: JobSpec, options: SageMakerOptions) -> tuple[tuple[bool, str], ...]:
     pooled = options.placement is Placement.POOLED
-    in_job = options.placement is Placement.IN_JOB
     return (
         (not job.instance_type, "no instance type is declared. Set [cluster.declared] instance_type."),
         (
-            job.work is Work.COMMAND and not job.command,
-            "it has no command. Set the command that every node runs.",
-        ),
-        (
             job.work.trains and not (job.behind or job.trainer),
             "there is no training command. Set [training] command or model_trainer.",
-        ),
-        (
-            not 0 < job.max_runtime_s < float("inf"),
-            f"it may run for {job.max_runtime_s} s. Give a time above 0 that ends.",
-        ),
-        (
-            in_job != (job.work is Work.GATE) and job.work is not Work.COMMAND,
-            "placement in_job is one job of checks and training, every other placement is two.",
         ),
         (
             pooled and not options.keep_alive_s,
@@ -254,8 +242,8 @@ def _of_trainer(job: JobSpec, options: SageMakerOptions, where: Places) -> Plan:
     behind = words_of(taken.body)
     own = dataclasses.replace(job, behind=behind, image=image.image_of(taken.body))
     entry = entry_of(own, options, where)
-    ours = _body(job, options, where, entry)
-    body = overlay(taken.body, ours)
+    ours = _body(own, options, where, entry)
+    body = overlay(taken.body, ours, job.work)
     return _plan(job, options, body, {**taken.uploads, **_uploads(where, entry)})
 
 

@@ -23,36 +23,26 @@ STATUS: Mapping[str, JobState] = {
     "Failed": JobState.FAILED,
     "Stopped": JobState.CANCELLED,
 }
-# Whether a job in progress has its machines already. A word that is not here is answered by the job's own steps.
-IN_PROGRESS: Mapping[str, JobState] = {
-    "Starting": JobState.PENDING,
-    "Pending": JobState.PENDING,
-    "LaunchingMLInstances": JobState.PENDING,
-    "PreparingTrainingStack": JobState.PENDING,
-    "Downloading": JobState.PENDING,
-    "DownloadingTrainingImage": JobState.PENDING,
-    "Interrupted": JobState.PENDING,  # spot: it waits for other machines
-    "Restarting": JobState.PENDING,  # cluster repair, or a retry after a service error
-    "Training": JobState.RUNNING,
-    "Updating": JobState.RUNNING,
-    "Uploading": JobState.RUNNING,
-    "Stopping": JobState.RUNNING,
-    "Completed": JobState.RUNNING,  # the status follows
-    "Failed": JobState.RUNNING,
-    "Stopped": JobState.RUNNING,
-    "MaxRuntimeExceeded": JobState.RUNNING,
-}
+# A job in progress that waits for machines; a word that is in neither list is answered by the job's own steps.
+WAITS = (
+    "Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStack", "Downloading", "DownloadingTrainingImage",
+    "Interrupted",  # spot: it waits for other machines
+    "Restarting",  # cluster repair, or a retry after a service error
+)  # fmt: skip
+RUNS = (
+    "Training",
+    "Updating",
+    "Uploading",
+    "Stopping",
+    "Completed",
+    "Failed",
+    "Stopped",
+    "MaxRuntimeExceeded",
+)
 # SageMaker says Stopped as well where nobody stopped the job: its own time was up.
-STOPPED: Mapping[str, JobState] = {
-    "MaxRuntimeExceeded": JobState.FAILED,
-    "MaxWaitTimeExceeded": JobState.FAILED,
-}
-# What the words themselves do not say.
-WORDS: Mapping[str, str] = {
+STOPPED: Mapping[str, str] = {
     "MaxRuntimeExceeded": "it reached its max runtime",
     "MaxWaitTimeExceeded": "it reached its max wait time",
-    "Interrupted": "its spot instances were taken away",
-    "Deleting": "somebody is deleting it",
 }
 SAID_CHARACTERS = 1100  # FailureReason has up to 1024 (botocore 1.44.5), and its kind stands in front
 # The container ended badly, the request is wrong, there are no machines, SageMaker itself failed.
@@ -69,32 +59,31 @@ REASONS: Mapping[str, Trouble] = {
 
 def state_of(described: Mapping[str, Any]) -> JobState:
     """The state; UNKNOWN if the main status itself is not known. It is final exactly where the main status is."""
-    status, secondary = before_deletion(*pair(described))
+    status, secondary = pair(described)
     if status == "InProgress":
-        has_machines = JobState.RUNNING if trained(described) else JobState.PENDING
-        return IN_PROGRESS.get(secondary, has_machines)
+        waits = secondary in WAITS or not (trained(described) or secondary in RUNS)
+        return JobState.PENDING if waits else JobState.RUNNING
     if status == "Stopped":
-        return STOPPED.get(secondary, JobState.CANCELLED)
+        return JobState.FAILED if secondary in STOPPED else JobState.CANCELLED
     return STATUS.get(status, JobState.UNKNOWN)
 
 
-def before_deletion(status: str, secondary: str) -> tuple[str, str]:
-    """The pair without the word Deleting: only a job that has ended can be deleted (DeleteTrainingJob), and how is the second word."""
-    if status != "Deleting":
-        return status, secondary
-    return (secondary if secondary in ("Completed", "Failed") else "Stopped"), secondary
-
-
 def pair(described: Mapping[str, Any]) -> tuple[str, str]:
-    """The status and the secondary status, in SageMaker's words."""
-    return str(described.get("TrainingJobStatus", "")), str(described.get("SecondaryStatus", ""))
+    """The status and the secondary status, in SageMaker's words.
+
+    Only a job that has ended can be deleted (DeleteTrainingJob), and how it ended is the second word.
+    """
+    status, secondary = str(described.get("TrainingJobStatus", "")), str(described.get("SecondaryStatus", ""))
+    if status == "Deleting":
+        status = secondary if secondary in ("Completed", "Failed") else "Stopped"
+    return status, secondary
 
 
 def detail_of(described: Mapping[str, Any]) -> str:
     """What SageMaker reports about the job now, for people."""
     status, secondary = pair(described)
     said = [status if status == secondary else f"{status}/{secondary}"]
-    said += [WORDS[word] for word in dict.fromkeys((status, secondary)) if word in WORDS]
+    said += [STOPPED[secondary]] if secondary in STOPPED else []
     reason = str(described.get("FailureReason") or "")
     steps = described.get("SecondaryStatusTransitions") or [{}]
     message = str(steps[-1].get("StatusMessage") or "")
@@ -149,7 +138,6 @@ def trouble_of(status: str, secondary: str, reason: str, trained: bool) -> Troub
 
     `trained` says whether its containers ever ran. A reason of no known kind is ENDED: judge by the report.
     """
-    status, secondary = before_deletion(status, secondary)
     if status == "Stopped":
         if secondary == "MaxRuntimeExceeded":
             return Trouble.MAX_RUNTIME

@@ -33,7 +33,7 @@ class SageMakerOptions:
 
     `keep_alive_s` is how long a warm pool waits for the training (POOLED). A pool is found by the role, the type, count and
     volume of the instances, their VPC, encryption and isolation: `role_arn` or `volume_gb` that nobody else uses keep it
-    ours. `ultraservers` are "id" or "id=instances" (PINNED). `tags` are "key=value". `python` runs the checks in the
+    ours. `ultraservers` are "id=instances" (PINNED). `tags` are "key=value". `python` runs the checks in the
     containers, "" is the agent's own. `start_minutes` is how long a job may take until it runs.
     """
 

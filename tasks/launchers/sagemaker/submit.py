@@ -25,22 +25,17 @@ from tasks.launchers.sagemaker import warm_pool
 from tasks.launchers.sagemaker.api import Clients, Described, describe, describe_new
 from tasks.launchers.sagemaker.errors import explained
 from tasks.launchers.sagemaker.job_states import detail_of, state_of, trained
-from tasks.launchers.sagemaker.request.difference import differences, differences_text
+from tasks.launchers.sagemaker.request.difference import Difference, differences, differences_text
 from tasks.launchers.sagemaker.request.locations import CHANNEL, bucket_of, key_in, key_of, object_of
 from tasks.launchers.sagemaker.request.overrides import AGENT
 from tasks.launchers.sagemaker.request.validate import at
 from tasks.store.aws import Refused
 
-# Two jobs of one name must agree on these: the machines, what runs on them, and where its output goes.
+# Two jobs of one name must agree on these: the machines, what runs on them, its inputs, and where its output goes.
 SAME = (
-    "RoleArn",
-    "AlgorithmSpecification.TrainingImage",
-    "AlgorithmSpecification.ContainerEntrypoint",
-    "AlgorithmSpecification.ContainerArguments",
-    "ResourceConfig.InstanceType",
-    "ResourceConfig.InstanceCount",
-    "OutputDataConfig.S3OutputPath",
-)
+    "RoleArn", "AlgorithmSpecification.TrainingImage", "AlgorithmSpecification.Container", "ResourceConfig.InstanceType",
+    "ResourceConfig.InstanceCount", "InputDataConfig", "OutputDataConfig.S3OutputPath",
+)  # fmt: skip
 # "StopTrainingJob": the container has 120 s; the rest is for the upload of its output.
 STOP_S = 600.0
 FIRST_LOOK_S = 0.2
@@ -95,15 +90,13 @@ def _require_as_sent(clients: Clients, call: ApiCall, found: Described) -> None:
 
 def adopted(found: Described, call: ApiCall) -> JobHandle:
     """The job that has the name already. Raises LaunchRejected if it is a different job."""
-    rows = [(path, at(call.body, path), at(found, path)) for path in SAME]
-    rows += [(f"channel {CHANNEL}", _channel(call.body), _channel(found))]
-    wrong = [row for row in rows if row[1] and row[1] != row[2]]
-    if _orders(found) != _orders(call.body):
-        wrong.append(("environment for the agent", _orders(call.body), _orders(found)))
-    for what, asked, has in wrong:
+    wrong = [one for one in differences(call.body, found) if one.field.startswith(SAME)]
+    sent, has = _orders(call.body), _orders(found)
+    if sent != has:
+        wrong.append(Difference("the environment for the agent", sent, has))
+    if wrong:
         raise LaunchRejected(
-            f"{call.name} exists already and is another job: its {what} is {has!r:.200}, not {asked!r:.200}. "
-            "Start the gate again, for a name of its own."
+            f"{call.name} exists already and is another job: {differences_text(wrong)}. Start the gate again, for a name of its own."
         )
     return JobHandle(call.name, adopted=True)
 

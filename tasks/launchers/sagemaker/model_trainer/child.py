@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.process import own_packages
-from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, Sdk, StagedUploads, answered
+from tasks.launchers.sagemaker.model_trainer.offline_sdk import Refused, StagedUploads, answered
 
 REACHING = frozenset(
     ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
@@ -68,10 +68,10 @@ def _because(error: BaseException, reference: str) -> str:
 def _build(asked: Mapping[str, Any], work: Path) -> dict[str, object]:
     """The request, and which file is to lie at which address."""
     kept = StagedUploads(f"{asked['root']}/{asked['job']}/code", work)
-    sdk = answered(asked, kept)
+    kind = answered(asked, kept)
     _restore_search_order()
-    trainer = _trainer(asked["reference"], sdk.trainer)
-    _fits(trainer, sdk, asked["region"])
+    trainer = _trainer(asked["reference"], kind)
+    _require_fit(trainer.training_mode.name, trainer.sagemaker_session.boto_region_name, asked["region"])
     body = trainer._create_training_job_args(boto3=True)
     if "ContainerEntrypoint" not in body["AlgorithmSpecification"]:
         raise Refused(
@@ -96,18 +96,8 @@ def _restore_search_order() -> None:
 
 def _trainer(reference: str, kind: type) -> Any:
     """The object that "package.module:object" names, or what the function of that name returns."""
-    module_name, _, name = reference.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
-            raise Refused(
-                f"there is no module {error.name}. Put the folder that holds it on PYTHONPATH where the gate runs."
-            ) from None
-        raise Refused(
-            f"its module needs {error.name}, which is not here. Install it where the gate runs."
-        ) from None
-    found = getattr(module, name, None)
+    module, _, name = reference.partition(":")
+    found = getattr(importlib.import_module(module), name, None)
     if not isinstance(found, kind) and callable(found):
         found = found()
     if not isinstance(found, kind):
@@ -122,27 +112,26 @@ def _what(found: object) -> str:
     return "not there" if found is None else f"a {type(found).__module__}.{type(found).__name__}"
 
 
-def _fits(trainer: Any, sdk: Sdk, region: str) -> None:
+def _require_fit(mode: str, session_region: str, region: str) -> None:
     """Raise Refused if the trainer is for something other than a training job in the gate's region."""
-    if trainer.training_mode is not sdk.mode.SAGEMAKER_TRAINING_JOB:
-        raise Refused("its training_mode is LOCAL_CONTAINER. Leave training_mode out.")
-    session = trainer.sagemaker_session
-    if isinstance(session, sdk.pipeline):
-        raise Refused("its session is a PipelineSession. Give it an ordinary Session, or none.")
-    if session.boto_region_name != region:
+    if mode != "SAGEMAKER_TRAINING_JOB" or session_region != region:
         raise Refused(
-            f"its session is for {session.boto_region_name}, the gate for {region}. Correct the session, or region in"
-            " [cluster.options]."
+            f"it is for {mode} in {session_region}, and the gate for a training job in {region}. Leave training_mode out, and correct"
+            " its session or region in [cluster.options]."
         )
 
 
 def _plain(value: Any, path: str = "") -> Any:
     """The value in JSON's own types; a value that is only known while a pipeline runs is refused."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+        return {
+            str(key): _plain(item, f"{path}.{key}".lstrip("."))
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}[{place}]") for place, item in enumerate(value)]
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, (bool, int, float, str)):
         return value
     raise Refused(f"{path} is {_what(value)}. Give it a plain value.")
 

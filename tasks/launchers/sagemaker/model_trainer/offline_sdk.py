@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import inspect
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,26 +17,16 @@ from typing import Any, NoReturn
 
 from tasks.launchers.sagemaker.request.locations import bucket_of
 
-BUILDER = "_create_training_job_args"
-BUILDER_TAKES = ("self", "input_data_config", "boto3")
 # More belongs into S3, where a channel can name it: the gate holds it in memory.
 UPLOAD_BYTES = 256 << 20
 DIGITS = 16
 # They bear times, and would make another digest of the same code.
 LEFT_OUT = frozenset(("__pycache__", ".git", ".ipynb_checkpoints"))
+REMEDY = "Install sagemaker 3.27, or say command, image and request in [training] instead."
 
 
 class Refused(Exception):
     """Why there is no request; the message ends with the remedy."""
-
-
-@dataclass(frozen=True)
-class Sdk:
-    """The SDK's classes that are needed by name."""
-
-    trainer: type
-    mode: Any
-    pipeline: type
 
 
 @dataclass
@@ -85,15 +74,13 @@ class StagedUploads:
         return kept.name, hashlib.sha256(kept.read_bytes()).hexdigest()
 
 
-def answered(asked: Mapping[str, Any], kept: StagedUploads) -> Sdk:
-    """Import the SDK, and replace its calls to AWS by our answers."""
+def answered(asked: Mapping[str, Any], kept: StagedUploads) -> type:
+    """Import the SDK, and replace its calls to AWS by our answers; returns its ModelTrainer."""
     model_trainer = importlib.import_module("sagemaker.train.model_trainer")
     defaults = importlib.import_module("sagemaker.train.defaults")
     session = importlib.import_module("sagemaker.core.helper.session_helper").Session
     telemetry = importlib.import_module("sagemaker.core.telemetry.telemetry_logging")
-    pipeline = importlib.import_module("sagemaker.core.workflow.pipeline_context").PipelineSession
-    trainer = model_trainer.ModelTrainer
-    _known(trainer)
+    trainer: type = model_trainer.ModelTrainer
     role, root, job = asked["role_arn"], asked["root"], asked["job"]
     swap(telemetry, "_send_telemetry_request", lambda *_, **__: None)
     swap(trainer, "train", _train)
@@ -106,13 +93,13 @@ def answered(asked: Mapping[str, Any], kept: StagedUploads) -> Sdk:
     swap(session, "default_bucket", lambda self: self._default_bucket_name_override or bucket_of(root))
     swap(session, "account_id", lambda _: role.split(":")[4])
     swap(session, "get_caller_identity_arn", lambda _: role)
-    return Sdk(trainer, model_trainer.Mode, pipeline)
+    return trainer
 
 
 def swap(owner: Any, name: str, mine: object) -> None:
     """Replace the SDK's own object, which must exist, by `mine`."""
     if not hasattr(owner, name):
-        raise Refused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {_remedy()}")
+        raise Refused(f"this SageMaker Python SDK has no {owner.__name__}.{name}. {REMEDY}")
     setattr(owner, name, mine)
 
 
@@ -121,24 +108,6 @@ def role_of(wanted: str | None, gates: str) -> str:
     if not wanted or gates.endswith(f"/{wanted}"):
         return gates
     return wanted if wanted.startswith("arn:") else f"{gates.rpartition(':')[0]}:role/{wanted}"
-
-
-def _known(trainer: type) -> None:
-    builder = getattr(trainer, BUILDER, None)
-    takes = tuple(inspect.signature(builder).parameters) if builder else ()
-    if takes != BUILDER_TAKES:
-        raise Refused(
-            f"this SageMaker Python SDK's ModelTrainer.{BUILDER} takes {takes}, not {BUILDER_TAKES}. {_remedy()}"
-        )
-
-
-def _remedy() -> str:
-    from importlib.metadata import version
-
-    return (
-        f"It is sagemaker {version('sagemaker')} with sagemaker-train {version('sagemaker-train')}; what is known is 3.27. Install"
-        " that, or say command, image and request in [training] instead."
-    )
 
 
 def _train(*_: object, **__: object) -> NoReturn:

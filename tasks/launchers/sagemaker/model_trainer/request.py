@@ -4,7 +4,7 @@
 reaches nobody: neither a plan nor a submit makes a call that is not ours. What the SDK would upload comes back as bytes, at
 addresses below the job's own prefix that contain a digest of their content, so that writing them twice changes nothing.
 
-overlay.py combines that request with the gate's own; driver_notes.py says what the SDK's driver will do to the run.
+overlay.py combines that request with the gate's own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from checks.documents.decode import parse_json
 from checks.process import own_packages
 from checks.value_types import DecodeError
 from tasks.launchers.base import LaunchRejected
-from tasks.launchers.sagemaker.model_trainer.driver_notes import broken_exports
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request.locations import Places
 from tasks.launchers.sagemaker.request.validate import at
@@ -38,6 +38,7 @@ CHILD = "tasks.launchers.sagemaker.model_trainer.child"
 CHILD_S = 180  # the import takes 1.5 to 3 s; the rest is for reading the source folder from a slow disk
 ANSWER_BYTES = 64 << 20
 SAID_LAST = 600
+VARIABLE = re.compile(r"\w*", re.ASCII)
 # Credentials stay with the gate: a request can be built without any, and what is not there cannot be used.
 WITHHELD = re.compile(
     r"AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|SECURITY_TOKEN|(DEFAULT_)?PROFILE|CONTAINER_\w+|WEB_IDENTITY_\w+)"
@@ -48,7 +49,7 @@ WITHHELD = re.compile(
 class TrainerRequest:
     """A trainer's own CreateTrainingJob request, and what has to lie in S3 for it: address -> bytes."""
 
-    body: Mapping[str, object]
+    body: Mapping[str, Any]
     uploads: Mapping[str, bytes]
 
 
@@ -61,13 +62,31 @@ def request_of(reference: str, places: Places, options: SageMakerOptions) -> Tra
     _supported(reference)
     with tempfile.TemporaryDirectory(prefix="prelaunch-trainer-") as folder:
         work = Path(folder)
-        (work / "asked.json").write_text(json.dumps(_asked(reference, places, options)))
+        asked = {"reference": reference, "job": places.job, "root": places.root, "output": places.output}
+        asked |= {"role_arn": options.role_arn, "region": options.region}
+        (work / "asked.json").write_text(json.dumps({**asked, "seconds": CHILD_S}))
         said = _run(reference, work, options.region)
         taken = _answer(reference, work, said)
-    broken = broken_exports(taken.body, taken.uploads)
-    if broken:
-        raise LaunchRejected(f"model_trainer {reference}: {' '.join(broken)}")
+    if broken := breaks_shell(taken.body):
+        raise LaunchRejected(
+            f"model_trainer {reference}: the SDK's driver makes shell variables of {', '.join(broken)}, and cannot. Use letters,"
+            " digits and _ in the names, and no single quote."
+        )
     return taken
+
+
+def breaks_shell(body: Mapping[str, Any]) -> list[str]:
+    """The hyperparameters and channels that would break the driver's shell before the training starts, or be run by it.
+
+    It writes `export NAME='value'` without escaping (sagemaker-train 1.27.0, container_drivers/scripts/environment.py).
+    """
+    exports = {
+        f"hyperparameter {k!r:.80}": (k.replace("-", "_"), v)
+        for k, v in body.get("HyperParameters", {}).items()
+    }
+    for row in body.get("InputDataConfig", ()):
+        exports[f"input channel {row['ChannelName']!r:.80}"] = (row["ChannelName"], json.dumps(row))
+    return [what for what, (name, value) in exports.items() if not VARIABLE.fullmatch(name) or "'" in value]
 
 
 def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
@@ -81,32 +100,15 @@ def words_of(body: Mapping[str, object]) -> tuple[str, ...]:
 
 def _supported(reference: str) -> None:
     """Raise LaunchRejected if the SDK is not there, or is none whose private builder was read. Imports nothing of it."""
-    try:
+    version = "none"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         version = importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        raise LaunchRejected(
-            f"model_trainer {reference} needs the SageMaker Python SDK, which is not here. {INSTALL}"
-        ) from None
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     if not OLDEST <= numbers < TOO_NEW:
         raise LaunchRejected(
             f"model_trainer {reference}: the SageMaker Python SDK here is {version}; its request is built by a private function that"
-            f" is known from 3.27 to before 4. Install one of those ({INSTALL.partition(': ')[2]}), or say command, image and"
-            " request in [training] instead."
+            f" is known from 3.27 to before 4. {INSTALL} Or say command, image and request in [training] instead."
         )
-
-
-def _asked(reference: str, places: Places, options: SageMakerOptions) -> dict[str, object]:
-    """The request for the child process."""
-    return {
-        "reference": reference,
-        "job": places.job,
-        "root": places.root,
-        "output": places.output,
-        "role_arn": options.role_arn,
-        "region": options.region,
-        "seconds": CHILD_S,
-    }
 
 
 def _environment(work: Path, region: str) -> dict[str, str]:

@@ -1,39 +1,36 @@
-"""Everything that the preflight examines before anything is billed, in the order in which it is shown."""
+"""Everything that the preflight examines before anything is billed, in the order in which it is shown.
+
+What AWS refuses by itself when a job is created costs nothing, and is left to AWS.
+"""
 
 from __future__ import annotations
 
 from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.model_trainer.driver_notes import warnings
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.preflight.account import credentials, plan, pools, quotas, types
-from tasks.launchers.sagemaker.preflight.iam import inside, passable, starts_jobs, trust
+from tasks.launchers.sagemaker.preflight.account import credentials, quotas
+from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs, trust
 from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
-from tasks.launchers.sagemaker.preflight.probe import Probe, look_at, ok
+from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
-from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.storage import channels, prefix, region, sources
 from tasks.launchers.sagemaker.request.image import WHAT
 
 PROBES = (
-    Probe("credentials", credentials),
-    Probe("instance type", types),
+    Probe(CREDENTIALS, credentials),
     Probe("image", images, lambda asked: bool(asked.images)),
     Probe(WHAT, tools, lambda asked: bool(asked.checked)),
     Probe("S3 prefix", prefix),
     Probe("S3 region", region),
     Probe("input channel", channels, lambda asked: bool(sources(asked))),
     Probe("role", trust),
-    Probe("role passable", passable),
     Probe("permission to start jobs", starts_jobs),
     Probe("permissions of the role", inside),
     Probe("security groups", groups, lambda asked: bool(asked.options.subnets) or asked.efa),
     Probe("subnets", subnets, lambda asked: bool(asked.options.subnets)),
     Probe("route to S3", ways, lambda asked: bool(asked.options.subnets)),
     Probe("quota", quotas),
-    Probe("training plan", plan, lambda asked: bool(asked.options.training_plan_arn)),
-    Probe("warm pool", pools, lambda asked: asked.pooled),
-    Probe("KMS key", keys, lambda asked: bool(asked.keys)),
 )
 
 
@@ -44,5 +41,4 @@ def look(plans: tuple[Plan, ...], options: SageMakerOptions, clients: Clients) -
     """
     if not any(plan.calls for plan in plans):
         return ()
-    notes = tuple(ok("ModelTrainer", said) for plan in plans for said in warnings(plan))
-    return (*look_at(PROBES, requirements_of(plans, options), clients), *notes)
+    return look_at(PROBES, requirements_of(plans, options), clients)

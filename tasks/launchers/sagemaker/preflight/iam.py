@@ -1,13 +1,12 @@
 """Whether SageMaker may assume the execution role, and whether the gate's own identity may pass that role and start jobs.
 
 The question goes to IAM's own simulation, which considers identity policies, permission boundaries and organisations' policies,
-but no policy of a bucket or repository: if only such a policy permits a role something, the result here is "not seen". The
-role's trust policy is parsed by pure functions.
+but no policy of a bucket or repository: if only such a policy permits a role something, the result here is "not seen".
 """
 
 from __future__ import annotations
 
-import fnmatch
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,77 +23,39 @@ from tasks.store.aws import Refused
 
 SERVICE = "sagemaker.amazonaws.com"
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
-TRUST, PASS, JOBS, INSIDE = "role", "role passable", "permission to start jobs", "permissions of the role"
+TRUST, JOBS, INSIDE = "role", "permission to start jobs", "permissions of the role"
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
-
-
-def lets_in(policy: Mapping[str, Any], service: str = SERVICE) -> bool:
-    """Whether some statement lets the service assume the role. Conditions are not weighed, and a Deny ends it."""
-    statements = [one for one in _many(policy.get("Statement")) if _is_of(one, service)]
-    effects = {
-        one.get("Effect") for one in statements if one.get("Effect") == "Allow" or not one.get("Condition")
-    }
-    return "Allow" in effects and "Deny" not in effects
-
-
-def _is_of(statement: Mapping[str, Any], service: str) -> bool:
-    principal = statement.get("Principal", {})
-    named = ["*"] if principal == "*" else _many(principal.get("Service"))
-    # An action of IAM may hold * and ?, and is read without regard to case (IAM, "JSON policy elements: Action").
-    actions = (str(action).lower() for action in _many(statement.get("Action")))
-    return bool({service, "*"} & set(named)) and any(
-        fnmatch.fnmatchcase("sts:assumerole", action) for action in actions
-    )
-
-
-def _many(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
-
-
 DENY = "explicitDeny"
 NO_POLICY = "Remove the Deny statement, or ask whoever keeps the service control policy: no policy that is attached undoes it."
+ATTACH_INSIDE = (
+    "Attach deployments/iam/execution-role.json, and execution-role-data.json for the training's own channels, unless the bucket's or "
+    "repository's own policy lets it in. They name one repository: add any other one to their Resource."
+)
+
+
+def names_service(policy: Mapping[str, Any]) -> bool:
+    """Whether a statement of the trust policy allows something to SageMaker, or to everybody. Conditions are not weighed."""
+    found = policy.get("Statement", [])
+    statements = found if isinstance(found, list) else [found]
+    allowed = json.dumps([one.get("Principal") for one in statements if one.get("Effect") == "Allow"])
+    return SERVICE in allowed or '"*"' in allowed
 
 
 def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the role exists, and whether its trust policy names SageMaker."""
-    return (_trust(asked.options.role_arn, asked.role, clients),)
-
-
-def _trust(arn: str, name: str, clients: Clients) -> PreflightCheck:
-    try:
-        found = clients.request("iam", "get_role", RoleName=name)["Role"]
-    except Refused as error:
-        if error.code not in ("NoSuchEntity", "NoSuchEntityException"):
-            raise
-        remedy = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
-        return wrong(TRUST, f"there is no role {name}", remedy)
-    if found["Arn"] != arn:
-        return wrong(
-            TRUST, f"the role's ARN is {found['Arn']}, not {arn}", "Correct role_arn in the gate file."
-        )
-    if not lets_in(found["AssumeRolePolicyDocument"]):
-        change = f"aws iam update-assume-role-policy --role-name {name} --policy-document"
+    found = clients.request("iam", "get_role", RoleName=asked.role)["Role"]
+    if found["Arn"] != asked.options.role_arn:
+        said = f"the role's ARN is {found['Arn']}, not {asked.options.role_arn}"
+        return (wrong(TRUST, said, "Correct role_arn in the gate file."),)
+    if not names_service(found["AssumeRolePolicyDocument"]):
+        change = f"aws iam update-assume-role-policy --role-name {asked.role} --policy-document"
         remedy = f"{change} file://trust.json, from deployments/iam/execution-role-trust.json."
-        return wrong(TRUST, f"{name} does not let {SERVICE} assume it", remedy)
-    return ok(TRUST, f"{name} is there, and {SERVICE} may assume it")
-
-
-def passable(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Whether the caller may hand the roles to SageMaker (iam:PassRole)."""
-    who = _principal(clients)
-    passed_to = [_entry("iam:PassedToService", "string", SERVICE)]
-    denied = _denied(clients, who, ("iam:PassRole",), (asked.options.role_arn,), passed_to)
-    if not denied:
-        return (ok(PASS, f"{who} may pass {asked.role} to SageMaker"),)
-    said = f"{who} may not pass it to SageMaker: {_listed(denied)}"
-    remedy = "Attach deployments/iam/orchestrator-jobs.json, whose PassRole names this role."
-    return (wrong(PASS, said, _remedy(denied, remedy)),)
+        return (wrong(TRUST, f"{asked.role} does not let {SERVICE} assume it", remedy),)
+    return (ok(TRUST, f"{asked.role} is there, and {SERVICE} may assume it"),)
 
 
 def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Whether the caller may create, watch and end jobs of these names, and let a pool go."""
+    """Whether the caller may create, watch and end jobs of these names under the role, and let a pool go."""
     who = _principal(clients)
     wanted = _wanted(asked)
     denied = [
@@ -104,8 +65,11 @@ def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, 
         names = dict.fromkeys(action.partition(":")[2] for actions, _, _ in wanted for action in actions)
         return (ok(JOBS, f"{who} may {', '.join(names)}"),)
     files = "orchestrator-jobs.json" + (" and orchestrator-pool.json" if asked.pooled else "")
-    remedy = f"Attach deployments/iam/{files}, whose INSTANCE_TYPES hold {asked.kind}."
-    return (wrong(JOBS, _listed(denied), _remedy(denied, remedy)),)
+    attach = (
+        f"Attach deployments/iam/{files}, which name the role and whose INSTANCE_TYPES hold {asked.kind}."
+    )
+    remedy = NO_POLICY if any(decision == DENY for _, decision in denied) else attach
+    return (wrong(JOBS, _listed(denied), remedy),)
 
 
 # Service Authorization Reference, CreateTrainingJob: condition key, its kind, and where the request has the value.
@@ -135,12 +99,16 @@ def context_of(body: Mapping[str, Any]) -> list[Entry]:
 
 def _wanted(asked: Requirements) -> list[tuple[list[str], list[str], list[Entry]]]:
     """(actions, resources, context) of each question. AddTags and UpdateTrainingJob are asked of with their own keys."""
-    named = f"{_arn('sagemaker', asked.region, asked.account)}:training-job/"
+    named = f"{_arn('sagemaker', asked)}:training-job/"
     arns = [f"{named}{job.lower()}" for job in asked.jobs]
     tagging = _entry("sagemaker:TaggingAction", "string", "CreateTrainingJob")
+    passed_to = _entry("iam:PassedToService", "string", SERVICE)
     wanted = [
-        (["sagemaker:CreateTrainingJob"], [f"{named}{body['TrainingJobName'].lower()}"], context_of(body))
-        for body in asked.bodies
+        (["iam:PassRole"], [asked.options.role_arn], [passed_to]),
+        *(
+            (["sagemaker:CreateTrainingJob"], [f"{named}{body['TrainingJobName'].lower()}"], context_of(body))
+            for body in asked.bodies
+        ),
     ]
     wanted.append((["sagemaker:AddTags"], arns, [tagging, *_tags(asked.bodies[0])]))
     wanted.append((["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], arns, []))
@@ -167,28 +135,18 @@ def _entry(key: str, kind: str, value: object) -> Entry:
 
 def inside(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """Whether the execution role may read the inputs, write reports and pull the images."""
-    return (_inside(asked, clients),)
-
-
-def _inside(asked: Requirements, clients: Clients) -> PreflightCheck:
-    refused = [
-        (arn, line)
+    denied = [
+        line
         for action, arn, context in _needed(asked)
         for line in _denied(clients, asked.options.role_arn, (action,), (arn,), context)
     ]
-    denied = [line for _, line in refused]
     if not denied:
-        return ok(INSIDE, f"{asked.role} may read its inputs, write reports and output, and pull the image")
-    files = "execution-role.json" + (
-        ", and execution-role-data.json for the training's own channels" if sources(asked) else ""
-    )
-    remedy = f"Attach deployments/iam/{files}, unless the bucket's or repository's own policy lets it in."
-    images = [arn for arn, _ in refused if arn in _repositories(asked)]
-    if images and len(_repositories(asked)) > 1:
-        remedy += f" That file names one repository: add {' and '.join(images)} to its Resource."
+        said = f"{asked.role} may read its inputs, write reports and output, and pull the image"
+        return (ok(INSIDE, said),)
     if any(decision == DENY for _, decision in denied):
-        return wrong(INSIDE, f"{asked.role}: {_listed(denied)}", NO_POLICY)
-    return unseen(INSIDE, f"its own policies do not let {asked.role}: {_listed(denied)}", remedy)
+        return (wrong(INSIDE, f"{asked.role}: {_listed(denied)}", NO_POLICY),)
+    said = f"its own policies do not let {asked.role}: {_listed(denied)}"
+    return (unseen(INSIDE, said, ATTACH_INSIDE),)
 
 
 def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
@@ -210,12 +168,8 @@ def _needed(asked: Requirements) -> list[tuple[str, str, list[Entry]]]:
 
 
 def _repositories(asked: Requirements) -> list[str]:
-    found = (ecr.parse(uri) for uri in asked.images)
-    return [
-        f"{_arn('ecr', one.region, one.account)}:repository/{one.repository}"
-        for one in found
-        if one and one.account == asked.account
-    ]
+    found = (ecr.parse(uri, asked) for uri in asked.images)
+    return [f"{_arn('ecr', asked)}:repository/{one.repository}" for one in found if one]
 
 
 def _denied(
@@ -252,17 +206,12 @@ def _principal(clients: Clients) -> str:
     return str(clients.request("iam", "get_role", RoleName=session["role"])["Role"]["Arn"])
 
 
-def _remedy(denied: Iterable[tuple[str, str]], attach: str) -> str:
-    """What to do about a refusal: an explicit Deny is not undone by a policy that is attached."""
-    return NO_POLICY if any(decision == DENY for _, decision in denied) else attach
-
-
 def _listed(denied: Iterable[tuple[str, str]]) -> str:
     return ", ".join(dict.fromkeys(f"{action} ({decision})" for action, decision in denied))
 
 
-def _arn(service: str, region: str, account: str) -> str:
-    return f"arn:{_partition(region)}:{service}:{region}:{account}"
+def _arn(service: str, asked: Requirements) -> str:
+    return f"arn:{_partition(asked.region)}:{service}:{asked.region}:{asked.account}"
 
 
 def _partition(region: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.launchers.base import LaunchError, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.probe import ok, unanswered, unseen, wrong
+from tasks.launchers.sagemaker.preflight.probe import line_of, ok, unanswered, unseen
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
 from tasks.store.aws import Refused
@@ -24,12 +24,10 @@ ECR = re.compile(
     r"(?P<repository>[a-z0-9._/-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 GB = 10**9
-# OCI image specification 1.1 and Docker's manifests of version 2, schema 2.
-INDEXES = (
+# OCI image specification 1.1 and Docker's manifests of version 2, schema 2: indexes, and what they list.
+MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
@@ -39,39 +37,42 @@ CONFIG_BYTES, DOWNLOAD_S = 1 << 20, 5.0
 
 @dataclass(frozen=True)
 class Image:
-    """An image in a private registry of ECR. A digest says more than a tag; without either it is "latest"."""
+    """An image in ECR of the gate's account and region. `id` is a digest, which says more than a tag, or a tag, "latest" if neither
+    is named.
+    """
 
-    account: str
-    region: str
     repository: str
-    tag: str
-    digest: str
-
-    @property
-    def id(self) -> dict[str, str]:
-        """As ECR's API names it."""
-        return {"imageDigest": self.digest} if self.digest else {"imageTag": self.tag}
-
-    @property
-    def repository_id(self) -> dict[str, Any]:
-        """Its repository as ECR's API names it."""
-        return {"registryId": self.account, "repositoryName": self.repository}
+    repository_id: Mapping[str, Any]
+    id: Mapping[str, str]
 
 
-def parse(uri: str) -> Image | None:
-    """None for what is not in ECR's private registries."""
+def parse(uri: str, asked: Requirements) -> Image | None:
+    """None for what cannot be seen with the gate's credentials: another account's, another region's, or not in ECR."""
     found = ECR.fullmatch(uri)
-    if not found:
+    if not found or (found["account"], found["region"]) != (asked.account, asked.region):
         return None
-    tag, sha = found["tag"] or "", found["digest"] or ""
-    return Image(
-        found["account"], found["region"], found["repository"], tag or ("" if sha else "latest"), sha
-    )
+    which = {"imageDigest": found["digest"]} if found["digest"] else {"imageTag": found["tag"] or "latest"}
+    repository = {"registryId": found["account"], "repositoryName": found["repository"]}
+    return Image(found["repository"], repository, which)
 
 
 def images(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
     """A line for each image."""
-    return tuple(_image(uri, asked, clients) for uri in asked.images)
+    return tuple(line_of(WHAT, uri, lambda uri: _image(uri, asked, clients)) for uri in asked.images)
+
+
+def _image(uri: str, asked: Requirements, clients: Clients) -> PreflightCheck:
+    image = parse(uri, asked)
+    if image is None:
+        return unseen(WHAT, f"{uri} {_elsewhere(asked)}, so that it is unknown whether it exists")
+    answer = clients.request("ecr", "describe_images", **image.repository_id, imageIds=[image.id])
+    found = answer["imageDetails"][0]
+    size = found.get("imageSizeInBytes") or 0
+    return ok(WHAT, f"{uri}: {size / GB:.1f} GB to pull, {found.get('imageDigest', '')[:19]}")
+
+
+def _elsewhere(asked: Requirements) -> str:
+    return f"is not in ECR of {asked.account} in {asked.region}"
 
 
 def tools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -80,17 +81,15 @@ def tools(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
 
 
 def _tools(checked: Checked, asked: Requirements, clients: Clients) -> PreflightCheck:
-    image = parse(checked.image)
-    if image is None or (image.account, image.region) != (asked.account, asked.region):
-        said = f"the image was not inspected, because it is not in ECR of {asked.account} in {asked.region}"
-        return unlabelled(checked, said)
+    image = parse(checked.image, asked)
+    if image is None:
+        return unlabelled(checked, f"the image was not inspected, because it {_elsewhere(asked)}")
     try:
         label = _labels(image, clients).get(LABEL)
     except (Refused, LaunchError) as error:
         line = unanswered(WHAT, error)
-        return replace(
-            unlabelled(checked, f"the image was not inspected ({line.message})"), behind=line.behind
-        )
+        why = f"the image was not inspected ({line.message})"
+        return replace(unlabelled(checked, why), behind=line.behind)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return unlabelled(checked, f"its configuration could not be read ({type(error).__name__})")
     if not isinstance(label, str):
@@ -102,8 +101,12 @@ def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
     """The labels in the image's configuration. Raises Refused, LaunchError, OSError, and what a document of another form raises."""
     manifest = _manifest(image, image.id, clients)
     if "manifests" in manifest:
-        rows = [row for row in manifest["manifests"] if PLATFORM.items() <= row.get("platform", {}).items()]
-        manifest = _manifest(image, {"imageDigest": rows[0]["digest"]} if rows else {}, clients)
+        digests = [
+            row["digest"]
+            for row in manifest["manifests"]
+            if PLATFORM.items() <= row.get("platform", {}).items()
+        ]
+        manifest = _manifest(image, {"imageDigest": digests[0]} if digests else {}, clients)
     digest = str(manifest["config"]["digest"])
     where = clients.request("ecr", "get_download_url_for_layer", **image.repository_id, layerDigest=digest)
     data = _downloaded(str(where["downloadUrl"]))
@@ -116,60 +119,18 @@ def _labels(image: Image, clients: Clients) -> Mapping[str, Any]:
 def _manifest(image: Image, which: Mapping[str, str], clients: Clients) -> Mapping[str, Any]:
     if not which:
         raise ValueError("the image has nothing for linux/amd64")
-    accepted = [*INDEXES, *MANIFESTS]
     answer = clients.request(
-        "ecr", "batch_get_image", **image.repository_id, imageIds=[dict(which)], acceptedMediaTypes=accepted
+        "ecr", "batch_get_image", **image.repository_id, imageIds=[which], acceptedMediaTypes=[*MANIFESTS]
     )
     if not answer.get("images"):
-        failures = answer.get("failures") or [{}]
-        code = str(failures[0].get("failureCode", ""))
-        raise Refused("ecr:BatchGetImage", code, 0, "there is no such image")
+        raise ValueError("there is no such image")
     manifest: Mapping[str, Any] = json.loads(answer["images"][0]["imageManifest"])
     return manifest
 
 
 def _downloaded(url: str) -> bytes:
-    """A layer from the address that ECR signed. Raises OSError, and ValueError for what is no address or too long."""
+    """A layer from the address that ECR signed. Raises OSError, and ValueError for what is no address."""
     if not url.startswith(("https://", "http://")):
         raise ValueError("ECR gave no address")
     with urllib.request.urlopen(url, timeout=DOWNLOAD_S) as answer:  # noqa: S310 - the scheme was looked at
-        data = bytes(answer.read(CONFIG_BYTES + 1))
-    if len(data) > CONFIG_BYTES:
-        raise ValueError("the configuration is longer than any image's")
-    return data
-
-
-def _image(uri: str, asked: Requirements, clients: Clients) -> PreflightCheck:
-    image = parse(uri)
-    if image is None:
-        return unseen(WHAT, f"{uri} is not in ECR, so it is unknown whether the image exists")
-    if image.account != asked.account:
-        said = f"{uri} is of account {image.account}: whether it is there only that account can see"
-        return unseen(WHAT, said)
-    if image.region != asked.region:
-        said = f"{uri} is in {image.region}, but the job is in {asked.region}: it is unknown whether the image exists"
-        return unseen(WHAT, said)
-    try:
-        answer = clients.request("ecr", "describe_images", **image.repository_id, imageIds=[image.id])
-    except (Refused, LaunchError) as error:
-        return _missing(uri, image, error)
-    found = answer["imageDetails"][0]
-    size = found.get("imageSizeInBytes")
-    shown = f"{size / GB:.1f} GB to pull" if size else "size unknown"
-    return ok(WHAT, f"{uri}: {shown}, {found.get('imageDigest', '')[:19]}")
-
-
-def _missing(uri: str, image: Image, error: Refused | LaunchError) -> PreflightCheck:
-    code = error.code if isinstance(error, Refused) else ""
-    if code == "RepositoryNotFoundException":
-        create = f"aws ecr create-repository --repository-name {image.repository} --region {image.region}"
-        return wrong(
-            WHAT,
-            f"{uri}: there is no repository {image.repository}",
-            f"{create}, then container/create-image.sh pushes it.",
-        )
-    if code == "ImageNotFoundException":
-        said = f"{uri}: the repository has no such {'digest' if image.digest else 'tag'}"
-        return wrong(WHAT, said, "Push it (container/create-image.sh), or correct image in the gate file.")
-    line = unanswered(WHAT, error)
-    return replace(line, message=f"{uri}: {line.message}")
+        return bytes(answer.read(CONFIG_BYTES))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tasks.launchers.base import LaunchError, PreflightCheck, PreflightResult
@@ -20,6 +20,24 @@ DEADLINE_S = 15.0
 CREDENTIALS = "credentials"
 MESSAGE_CHARACTERS = 160
 REMEDY = "Try again, or continue without this check."
+PUSH = "Push it (container/create-image.sh), or correct image in the gate file."
+ROLE = "Create it (docs/sagemaker.md), or correct role_arn in the gate file."
+SUBNETS, GROUPS = (
+    f"Correct {key} in the gate file." for key in ("subnets", "security_group_ids")
+)  # fmt: skip
+# AWS's code for something that does not exist -> what to do. It was examined, and is wrong.
+CORRECTIONS: Mapping[str, str] = {
+    "NoSuchBucket": "Create it in the job's region (aws s3 mb), or correct its address in the gate file.",
+    "NoSuchEntity": ROLE,
+    "NoSuchEntityException": ROLE,
+    "RepositoryNotFoundException": f"Create the repository (aws ecr create-repository). {PUSH}",
+    "ImageNotFoundException": PUSH,
+    "InvalidSubnetID.NotFound": SUBNETS,
+    "InvalidSubnetID.Malformed": SUBNETS,
+    "InvalidGroup.NotFound": GROUPS,
+    "InvalidGroup.Malformed": GROUPS,
+    "InvalidGroupId.Malformed": GROUPS,
+}
 
 
 @dataclass(frozen=True)
@@ -47,18 +65,31 @@ def unseen(what: str, said: str, remedy: str = "") -> PreflightCheck:
     return PreflightCheck(what, PreflightResult.UNSEEN, said, remedy)
 
 
-def unanswered(what: str, error: Refused | LaunchError) -> PreflightCheck:
-    """The line of something about which AWS gave no answer."""
+def unanswered(what: str, error: Refused | LaunchError, name: str = "") -> PreflightCheck:
+    """The line of something that AWS refused or did not answer. `name` is what was asked about, where AWS does not name it."""
     if not isinstance(error, Refused):
         return unseen(what, str(error), REMEDY)
+    if error.code in CORRECTIONS:
+        return wrong(what, f"{name}: {error.message}" if name else error.message, CORRECTIONS[error.code])
     if error.is_denied:
         return unseen(
             what, f"permission is missing: {error.action}", f"Attach {POLICY} to who runs the gate."
         )
+    if error.is_login and what == CREDENTIALS:
+        remedy = "Log in (aws sso login, AWS_PROFILE), or renew the credentials."
+        return wrong(what, f"there are none that AWS accepts: {error.message}", remedy)
     if error.is_login:
-        said = f"no valid credentials for {error.action}"
-        return replace(unseen(what, said, f"See the line on {CREDENTIALS}."), behind=CREDENTIALS)
+        line = unseen(what, f"no valid credentials for {error.action}", f"See the line on {CREDENTIALS}.")
+        return replace(line, behind=CREDENTIALS)
     return unseen(what, f"{error.action} has no answer: {error.message[:MESSAGE_CHARACTERS]}", REMEDY)
+
+
+def line_of(what: str, name: str, ask: Callable[[str], PreflightCheck]) -> PreflightCheck:
+    """The line of one thing of several, so that a refusal hides none of the others."""
+    try:
+        return ask(name)
+    except (Refused, LaunchError) as error:
+        return unanswered(what, error, name)
 
 
 def look_at(probes: tuple[Probe, ...], asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

@@ -12,7 +12,6 @@ from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.request import image as images
 from tasks.launchers.sagemaker.request.image import Checked
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
-from tasks.launchers.sagemaker.request.validate import at
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Requirements:
     """All requests are for one role, one network and as many machines of one type: those of the options.
 
     `bodies` are the requests, in their order; `checked` are the images in which checks run. `kind` is the type as SageMaker
-    names it, `run_s` the longest time that one job may run, and `check_s` that of the first.
+    names it, and `run_s` the longest time that one job may run.
     """
 
     options: SageMakerOptions
@@ -30,7 +29,6 @@ class Requirements:
     kind: str
     nodes: int
     run_s: int
-    check_s: float
 
     @property
     def region(self) -> str:
@@ -73,13 +71,6 @@ class Requirements:
         return self.options.placement is Placement.POOLED
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The KMS keys."""
-        paths = ("ResourceConfig.VolumeKmsKeyId", "OutputDataConfig.KmsKeyId")
-        found = (at(body, path) for body in self.bodies for path in paths)
-        return tuple(dict.fromkeys(str(key) for key in found if key))
-
-    @property
     def efa(self) -> bool:
         """Whether machines of a type with EFA devices (facts) are to talk to each other."""
         known = builtin().instances.get(self.kind.removeprefix("ml."))
@@ -95,9 +86,8 @@ def requirements_of(plans: tuple[Plan, ...], options: SageMakerOptions) -> Requi
         options=options,
         bodies=bodies,
         images=tuple(dict.fromkeys(image for body in bodies if (image := images.image_of(body)))),
-        checked=images.together(checked),
+        checked=tuple({one.image: one for one in checked}.values()),
         kind=bodies[0]["ResourceConfig"]["InstanceType"],
         nodes=bodies[0]["ResourceConfig"]["InstanceCount"],
         run_s=max(body["StoppingCondition"]["MaxRuntimeInSeconds"] for body in bodies),
-        check_s=plans[0].job.max_runtime_s,
     )

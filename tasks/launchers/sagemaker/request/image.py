@@ -6,8 +6,7 @@ build has seen. Without that label nobody knows what an image contains before th
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from checks import bundle as bundles
@@ -26,15 +25,11 @@ Tools = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Checked:
-    """An image in which checks run. `required` and `optional`: a tool -> the checks of the policy that need it.
-
-    `again`: only where the training meets other machines than those that passed do checks run in it.
-    """
+    """An image in which checks run. `required` and `optional`: a tool -> the checks of the policy that need it."""
 
     image: str
     required: Tools = field(default_factory=dict)
     optional: Tools = field(default_factory=dict)
-    again: bool = False
 
 
 def image_of(body: Mapping[str, object]) -> str:
@@ -50,11 +45,10 @@ def checked_in(job: JobSpec, image: str) -> tuple[Checked, ...]:
     if data is None or job.work is Work.COMMAND or not image:
         return ()
     try:
-        made = bundles.load(data)
-        required, optional = wanted(made)
+        required, optional = wanted(bundles.load(data))
     except (DecodeError, CatalogError):
         return ()
-    return (Checked(image, required, optional, job.work is Work.CONFIRM),) if {**required, **optional} else ()
+    return (Checked(image, required, optional),) if {**required, **optional} else ()
 
 
 def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
@@ -70,16 +64,6 @@ def wanted(bundle: Bundle) -> tuple[Tools, Tools]:
             for tool in image_requirements.tools(check):
                 found[tool] = (*found.get(tool, ()), check.name)
     return dict(sorted(required.items())), dict(sorted(optional.items()))
-
-
-def together(found: Iterable[Checked]) -> tuple[Checked, ...]:
-    """Each image once; one that checks surely run in is not one of `again`."""
-    by_image: dict[str, Checked] = {}
-    for one in found:
-        before = by_image.get(one.image)
-        both = one.again and (before is None or before.again)
-        by_image[one.image] = dataclasses.replace(one, again=both)
-    return tuple(by_image.values())
 
 
 def unlabelled(checked: Checked, why: str) -> PreflightCheck:
@@ -102,8 +86,6 @@ def labelled(checked: Checked, label: str) -> PreflightCheck:
 
 def _unknown(checked: Checked, said: str, required: Tools, optional: Tools) -> PreflightCheck:
     parts = [said]
-    if checked.again:
-        parts.append("checks run in it only where the training meets other machines than those that passed")
     if required:
         parts.append(
             f"each of these that is missing is missing evidence, and the verdict is CANNOT TELL: {_listed(required)}"

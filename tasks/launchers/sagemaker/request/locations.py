@@ -49,11 +49,6 @@ class Places:
         return f"{self.root}/output"
 
     @property
-    def archive(self) -> str:
-        """Where SageMaker leaves output.tar.gz and model.tar.gz."""
-        return f"{self.output}/{self.job}/output"
-
-    @property
     def seed(self) -> str:
         """Where other tools look for the merged report."""
         return f"s3://{bucket_of(self.root)}/{self.job}/{SEED}"

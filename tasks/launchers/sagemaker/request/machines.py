@@ -8,28 +8,16 @@ output may differ, so that a training image can follow the check image.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
 
 from tasks.launchers.base import JobSpec, LaunchRejected, Placement, Work
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.request.validate import at
 
 # ResourceConfig, API reference: EC2's name behind this.
 TYPE_PREFIX = "ml."
 # "Train using SageMaker-managed warm pools", persistent cache: KeepAlivePeriodInSeconds above 0 is what mounts it.
 AFTER_TRAINING_S = 60
-PATHS = (
-    "RoleArn",
-    "ResourceConfig.InstanceType",
-    "ResourceConfig.InstanceCount",
-    "ResourceConfig.VolumeSizeInGB",
-    "ResourceConfig.VolumeKmsKeyId",
-    "VpcConfig.SecurityGroupIds",
-    "VpcConfig.Subnets",
-    "EnableInterContainerTrafficEncryption",
-    "EnableNetworkIsolation",
-    "SessionChainingConfig.EnableSessionTagChaining",
-)
+ULTRASERVER = r"(?P<id>[^=]+)=(?P<instances>[1-9]\d{0,4})"
 
 
 def resources(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
@@ -89,33 +77,12 @@ def times(job: JobSpec, options: SageMakerOptions) -> dict[str, object]:
 
 
 def ultraservers(job: JobSpec, options: SageMakerOptions) -> list[dict[str, object]]:
-    """The placement on UltraServers ("id" or "id=instances"). Raises LaunchRejected if the instances do not add up."""
-    named = [text.partition("=") for text in options.ultraservers]
-    silent = [name for name, equals, _ in named if not equals]
-    said = [_count(name, count) for name, equals, count in named if equals]
-    left = job.nodes - sum(said)
-    share, rest = divmod(left, len(silent)) if silent else (0, left)
-    if rest or (silent and share < 1):
+    """The placement on UltraServers ("id=instances"). Raises LaunchRejected if the instances do not add up."""
+    named = [re.fullmatch(ULTRASERVER, text) for text in options.ultraservers]
+    placed = [(found["id"], int(found["instances"])) for found in named if found]
+    if len(placed) != len(named) or sum(count for _, count in placed) != job.nodes:
         raise LaunchRejected(
             f"ultraservers: {job.nodes} nodes cannot be spread over {', '.join(options.ultraservers)}. "
             'Write "id=instances" for each, so that they add up to [cluster.declared] nodes.'
         )
-    return [
-        {"UltraServerId": name, "InstanceCount": _count(name, count) if equals else share}
-        for name, equals, count in named
-    ]
-
-
-def _count(name: str, text: str) -> int:
-    if not name or not text.isdecimal() or not 1 <= int(text) <= 10_000:
-        raise LaunchRejected(f'ultraservers: "{name}={text}" names no instances. Write "id=instances".'[:200])
-    return int(text)
-
-
-def pool_key(body: Mapping[str, object]) -> dict[str, object]:
-    """Path -> value, None if it is absent; lists have no order, and false is what absent means."""
-    return {path: _plain(at(body, path)) for path in PATHS}
-
-
-def _plain(value: object) -> object:
-    return tuple(sorted(map(str, value))) if isinstance(value, list | tuple) else value or None
+    return [{"UltraServerId": name, "InstanceCount": count} for name, count in placed]

@@ -1,10 +1,10 @@
-"""The gate file's [training.request], plain CreateTrainingJob keys that replace or extend the gate's own; and the tags. Pure."""
+"""Keys of CreateTrainingJob that replace or extend the gate's own: [training.request], or what a ModelTrainer asks for. Pure."""
 
 from __future__ import annotations
 
 import copy
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tasks.launchers.base import LaunchRejected, Work
 from tasks.launchers.sagemaker.request.locations import CHANNEL, FOLDER
@@ -47,18 +47,20 @@ LOCAL_PATHS = (
 FOLDERS = (f"{FOLDER}/", "/opt/ml/input/config/", "/opt/ml/output/", "/opt/ml/sagemaker/")
 
 
-def laid_over(body: Mapping[str, object], request: Mapping[str, object], work: Work) -> Body:
-    """The body with the operator's keys. Raises LaunchRejected for one that is the gate's own, by its path."""
+def laid_over(
+    body: Mapping[str, object], request: Mapping[str, object], work: Work, whose: str = SECTION
+) -> Body:
+    """The body with these keys of somebody else's. Raises LaunchRejected for one that is the gate's own, by its path."""
     reasons = OURS if work is Work.GATE else {**OURS, **TWO_JOBS}
     for path, reason in reasons.items():
         if at(request, path) is not None:
-            raise LaunchRejected(f"{SECTION}.{path} is the gate's own: {reason}.")
+            raise LaunchRejected(f"{whose}.{path} is the gate's own: {reason}.")
     made = _merge(body, request)
-    for key, require in (("InputDataConfig", _free_channel), ("Tags", _free_tag)):
+    for key in ("InputDataConfig", "Tags"):
         if key in request:
-            made[key] = _joined(request[key], body.get(key), require)
+            made[key] = _joined(request[key], body.get(key), f"{whose}.{key}")
     if "Environment" in request:
-        _require_once(request["Environment"], body.get("Environment"))
+        _require_once(request["Environment"], body.get("Environment"), whose)
     return made
 
 
@@ -103,52 +105,41 @@ def _merge(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Body:
     return made
 
 
-def _joined(theirs: object, ours: object, require: Callable[[Mapping[str, object]], None]) -> object:
-    """The operator's list before the gate's; a value that is no list is left for the validation of shapes to refuse."""
+def _joined(theirs: object, ours: object, where: str) -> object:
+    """Somebody else's list before the gate's; a value that is no list is left for the validation of shapes to refuse."""
     if not isinstance(theirs, list | tuple):
         return theirs
     for row in theirs:
         if isinstance(row, Mapping):
-            require(row)
+            require_free(row, where)
     return [*theirs, *(ours if isinstance(ours, list) else ())]
 
 
-def _free_channel(row: Mapping[str, object]) -> None:
-    if row.get("ChannelName") == CHANNEL:
-        raise LaunchRejected(
-            f"{SECTION}.InputDataConfig: the channel {CHANNEL!r} is the gate's own. Name it otherwise."
-        )
-
-
-def _free_tag(row: Mapping[str, object]) -> None:
-    require_free(str(row.get("Key", "")), f"{SECTION}.Tags")
-
-
-def _require_once(theirs: object, ours: object) -> None:
+def _require_once(theirs: object, ours: object, whose: str) -> None:
     twice = (
         sorted(set(theirs) & set(ours)) if isinstance(theirs, Mapping) and isinstance(ours, Mapping) else []
     )
     if twice:
         raise LaunchRejected(
-            f"{SECTION}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
+            f"{whose}.Environment.{twice[0]} is set in [training] environment too. Leave one out."
         )
 
 
 def tags_of(ours: Mapping[str, str], options: Sequence[str]) -> list[dict[str, str]]:
     """The gate's own tags, then those of [cluster.options] tags ("key=value"). Raises LaunchRejected."""
-    rows = list(ours.items())
+    rows = [{"Key": key, "Value": value} for key, value in ours.items()]
     for text in options:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise LaunchRejected(f'tags: {text!r:.80} is not of the form "key=value".')
-        require_free(key, "tags")
-        rows.append((key, value))
-    return [{"Key": key, "Value": value} for key, value in rows]
+        require_free({"Key": key}, "tags")
+        rows.append({"Key": key, "Value": value})
+    return rows
 
 
-def require_free(key: str, where: str) -> None:
-    """Raise LaunchRejected for a key that is the gate's own."""
-    if key.lower().startswith(OUR_TAGS):
+def require_free(row: Mapping[str, object], where: str) -> None:
+    """Raise LaunchRejected for a channel or a tag with a name of the gate's own."""
+    if row.get("ChannelName") == CHANNEL or str(row.get("Key", "")).lower().startswith(OUR_TAGS):
         raise LaunchRejected(
-            f"{where}: {key!r:.80} begins with {OUR_TAGS}, as the gate's own do. Name it otherwise."
+            f"{where}: the channel {CHANNEL!r} and tags that begin with {OUR_TAGS} are the gate's own. Name yours otherwise."
         )

@@ -12,7 +12,7 @@ import pytest
 from tasks.launchers.base import LaunchRejected, Placement, Work
 from tasks.launchers.sagemaker.job_request import make_plan
 from tasks.launchers.sagemaker.options import Code
-from tasks.launchers.sagemaker.request.machines import PATHS, pool_key
+from tests.fakes.sagemaker.pools import key
 from tests.tasks.launchers.sagemaker.planning import (
     CHECK,
     GATED,
@@ -61,19 +61,24 @@ def test_check_and_training_are_one_pool() -> None:
     }
     check, train = body_of(CHECK, made), body_of(replace(TRAIN, request=request), made)
 
-    assert pool_key(check) == pool_key(train)
-    assert {path: value for path, value in pool_key(check).items() if value is None} == {
-        "ResourceConfig.VolumeKmsKeyId": None,
-        "SessionChainingConfig.EnableSessionTagChaining": None,
-    }
+    assert key(check) == key(train)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "RoleArn",
+        "ResourceConfig.VolumeSizeInGB",
+        "VpcConfig",
+        "EnableNetworkIsolation",
+        "SessionChainingConfig",
+    ],
+)
 def test_what_a_pool_is_found_by_cannot_be_requested(path: str) -> None:
     """The training would get other machines than those that were checked."""
     request: Any = "x"
-    for key in reversed(path.split(".")):
-        request = {key: request}
+    for name in reversed(path.split(".")):
+        request = {name: request}
 
     with pytest.raises(LaunchRejected, match=r"training\.request\..* is the gate's own"):
         make_plan(replace(TRAIN, request=request), options())
@@ -197,23 +202,19 @@ def test_spot_waits_beside_its_run() -> None:
 @pytest.mark.parametrize(
     ("named", "placed"),
     [
-        (("u-1",), [("u-1", 4)]),
-        (("u-1", "u-2"), [("u-1", 2), ("u-2", 2)]),
-        (("u-1=3", "u-2"), [("u-1", 3), ("u-2", 1)]),
+        (("u-1=4",), [("u-1", 4)]),
         (("u-1=3", "u-2=1"), [("u-1", 3), ("u-2", 1)]),
     ],
 )
 def test_ultraservers_share_the_nodes(named: tuple[str, ...], placed: list[tuple[str, int]]) -> None:
-    """Equally, where nobody said how."""
+    """As the gate file says."""
     body = body_of(CHECK, options(placement=Placement.PINNED, ultraservers=named))
     found = body["ResourceConfig"]["InstancePlacementConfig"]["PlacementSpecifications"]
 
     assert [(one["UltraServerId"], one["InstanceCount"]) for one in found] == placed
 
 
-@pytest.mark.parametrize(
-    "named", [("u-1", "u-2", "u-3"), ("u-1=3",), ("u-1=4", "u-2"), ("u-1=x",), ("=4",), ("u-1=0", "u-2=4")]
-)
+@pytest.mark.parametrize("named", [("u-1",), ("u-1=3",), ("u-1=x",), ("=4",), ("u-1=0", "u-2=4")])
 def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
     """Every node has a place."""
     with pytest.raises(LaunchRejected, match="id=instances"):
@@ -227,27 +228,20 @@ def test_ultraservers_must_add_up(named: tuple[str, ...]) -> None:
         (CHECK, {"spot": True}, "Spot machines are not kept"),
         (CHECK, {"placement": Placement.PINNED}, "needs ultraservers"),
         (CHECK, {"ultraservers": ("u-1",)}, "cannot be used with placement pooled"),
-        (CHECK, {"placement": Placement.IN_JOB}, "one job of checks and training"),
-        (GATED, {}, "one job of checks and training"),
         (CHECK, {"subnets": ("subnet-1",)}, "only useful together"),
         (CHECK, {"spot_wait_minutes": 5.0}, "is for spot = true"),
         (CHECK, {"max_pending_minutes": 10.0}, "MaxPendingTimeInSeconds, value: 600, valid min value: 1800"),
         (CHECK, {"prefix": "s3://bucket/" + "x" * 300}, "Shorten it"),
         (CHECK, {"tags": ("a",)}, "key=value"),
-        (CHECK, {"tags": ("prelaunch:gate=other",)}, "Name it otherwise"),
-        (CHECK, {"tags": ("aws:x=1",)}, "AWS keeps keys"),
-        (CHECK, {"tags": ("a=1", "a=2")}, "twice"),
-        (CHECK, {"volume_kms_key": "key"}, "has storage of its own"),
+        (CHECK, {"tags": ("prelaunch:gate=other",)}, "Name yours otherwise"),
         (replace(CHECK, instance_type=""), {}, "no instance type"),
-        (replace(CHECK, instance_type="p5.49xlarge"), {}, "Did you mean 'ml.p5.4xlarge'|Did you mean 'ml.p5.48xlarge'"),
+        (replace(CHECK, instance_type="p5.49xlarge"), {}, "none of the [0-9]+ choices"),
         (replace(CHECK, max_runtime_s=0), {}, "may run for 0"),
-        (replace(CHECK, max_runtime_s=29 * 86400.0), {}, "28 days"),
         (replace(CHECK, name="x" * 64), {}, "at most 63"),
         (replace(CHECK, name="../x"), {}, "TrainingJobName"),
         (replace(CHECK, files={"start.sh": b""}), {}, "cannot be named 'start.sh'"),
         (replace(CHECK, files={"../x": b""}), {}, "cannot be named"),
         (replace(TRAIN, behind=()), {}, "no training command"),
-        (replace(CHECK, work=Work.COMMAND, command=()), {}, "no command"),
         (replace(TRAIN, environment={"PRELAUNCH_OBSERVE": "1"}), {}, "would tell the gate's agent"),
         (replace(TRAIN, environment={"PRELAUNCH_PYTHON": "x"}), {"python": "y"}, None),
         (replace(TRAIN, environment={"A": "x" * 513}), {}, "513, at most 512"),
@@ -313,8 +307,8 @@ def test_a_request_is_the_trainings_alone() -> None:
         ({"OutputDataConfig": {"S3OutputPath": "s3://x/y"}}, "where reports are looked for"),
         ({"StoppingCondition": {"MaxRuntimeInSeconds": 5}}, "max_runtime_minutes"),
         ({"SessionChainingConfig": {"EnableSessionTagChaining": True}}, "no warm pool would match"),
-        ({"InputDataConfig": [{"ChannelName": "prelaunch"}]}, "the channel 'prelaunch' is the gate's own"),
-        ({"Tags": [{"Key": "prelaunch:gate", "Value": "x"}]}, "Name it otherwise"),
+        ({"InputDataConfig": [{"ChannelName": "prelaunch"}]}, "the channel 'prelaunch' and tags"),
+        ({"Tags": [{"Key": "prelaunch:gate", "Value": "x"}]}, "Name yours otherwise"),
         ({"Environment": {"PRELAUNCH_UPLOAD": "s3://x"}}, "would tell the gate's agent"),
         ({"HyperParameters": {"prelaunch_observe": "1"}}, "would tell the gate's agent"),
         ({"Environment": {"B": "2"}}, "in .training. environment too"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +17,9 @@ from tasks.gate.jobs import planned_jobs
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import JobSpec, Placement
 from tasks.launchers.sagemaker.options import SageMakerOptions
-from tasks.launchers.sagemaker.request.machines import pool_key
 from tasks.launchers.sagemaker.request.validate import at, objections
-from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, TRAIN, body_of, in_job, options
+from tests.fakes.sagemaker.pools import key
+from tests.tasks.launchers.sagemaker.planning import CHECK, GATED, body_of, in_job, options
 
 ROOT = Path(__file__).resolve().parents[4]
 GATES = sorted((ROOT / "deployments" / "gates").glob("sagemaker-*.toml"))
@@ -31,34 +29,13 @@ PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/large-2026"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
 VPC = {"subnets": ("subnet-0123456789abcdef0",), "security_group_ids": ("sg-0123456789abcdef0",)}
 SMALL = {"instance_type": "m5.large", "ranks_per_node": 2}
-MPI = (
-    "{python}",
-    "-m",
-    "checks.runner.mpi.launch",
-    "--nodes",
-    "{nodes}",
-    "--node-rank",
-    "{node_rank}",
-    "--",
-    "{python}",
-    "train.py",
-)
 FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
-    "one_gpu": (
-        replace(GATED, nodes=1, ranks_per_node=1, instance_type="g5.xlarge", behind=("train",)),
-        in_job(),
-    ),
-    "one_node": (replace(GATED, nodes=1), in_job()),
-    "several_nodes": (replace(GATED, nodes=16), in_job()),
-    "vpc_with_efa": (GATED, in_job(**VPC)),
-    "warm_pool_check": (CHECK, options(keep_alive_s=1800, volume_gb=317)),
-    "warm_pool_train": (TRAIN, options(keep_alive_s=1800, volume_gb=317)),
     "training_plan": (GATED, in_job(training_plan_arn=PLAN, max_pending_minutes=2880, **VPC)),
     "ultraserver": (
         replace(CHECK, nodes=18, instance_type="p6e-gb200.36xlarge"),
         options(
             placement=Placement.PINNED,
-            ultraservers=("us-0123456789abcdef0",),
+            ultraservers=("us-0123456789abcdef0=18",),
             training_plan_arn=PLAN,
             **VPC,
         ),
@@ -67,9 +44,6 @@ FEATURES: Mapping[str, tuple[JobSpec, SageMakerOptions]] = {
     "network_isolation": (GATED, in_job(network_isolation=True, **VPC)),
     "encryption": (GATED, in_job(encrypt_traffic=True, **VPC)),
     "kms": (replace(GATED, **SMALL), in_job(volume_kms_key=KEY, output_kms_key=KEY, infra_check=False)),  # type: ignore[arg-type]
-    "tags": (CHECK, options(tags=("team=llm", "cost-center=42"), python="/opt/conda/bin/python3")),
-    "mpi": (replace(TRAIN, behind=MPI), options()),
-    "asks": (replace(GATED, ask_s=1800.0), in_job()),
 }
 
 
@@ -180,54 +154,6 @@ def test_every_golden_file_is_of_something() -> None:
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 def test_check_and_training_of_a_shipped_gate_get_one_pool(path: Path) -> None:
     """Or they are one job."""
-    keys = [pool_key(body) for body in planned(path)]
+    keys = [key(body) for body in planned(path)]
 
     assert keys in ([keys[0]], [keys[0], keys[0]])
-
-
-@pytest.mark.parametrize("distributed", ["torchrun", "mpi", "none"])
-def test_a_gate_starts_its_training_in_three_ways(distributed: str) -> None:
-    """Behind torchrun, as the ranks of one mpirun, or by itself."""
-    (body,) = planned(
-        ROOT / "deployments" / "gates" / "sagemaker-p5-injob.toml", f"training.distributed={distributed}"
-    )
-    words = body["AlgorithmSpecification"]["ContainerArguments"]
-    behind = words[words.index("--") + 1 :]
-
-    assert (
-        behind[:3]
-        == {
-            "torchrun": ["{python}", "-m", "torch.distributed.run"],
-            "mpi": ["{python}", "-m", "checks.runner.mpi.launch"],
-            "none": ["/opt/ml/input/data/code/train.py", "--config", "/opt/ml/input/data/code/large.yaml"],
-        }[distributed]
-    )
-
-
-def test_a_plan_needs_neither_credentials_nor_home(tmp_path: Path) -> None:
-    """`prelaunch plan --offline --format json` prints what boto3 takes, one document and nothing else."""
-    command = (
-        "plan",
-        str(ROOT / "deployments" / "gates" / "sagemaker-p5.toml"),
-        "--offline",
-        "--format",
-        "json",
-    )
-    done = subprocess.run(
-        (sys.executable, "-m", "flows.cli.main", *command),
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    document = json.loads(done.stdout)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ["checks", "estimate", "examples", "preflight", "requests", "rights", "told"] == list(document)
-    assert ["unseen"] * 2 == [line["result"] for line in document["preflight"]]
-    assert [body["AlgorithmSpecification"]["ContainerArguments"][0] for body in document["requests"]] == [
-        "check",
-        "gate",
-    ]
-    assert list(tmp_path.iterdir()) == []

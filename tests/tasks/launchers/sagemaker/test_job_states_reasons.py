@@ -48,19 +48,3 @@ def test_a_stop_has_a_kind(secondary: str, trained: bool, trouble: Trouble) -> N
 def test_no_trouble_without_a_bad_end(status: str) -> None:
     """A job that runs or ended well has none."""
     assert trouble_of(status, status, "", True) is Trouble.NONE
-
-
-@pytest.mark.parametrize(
-    ("secondary", "reason", "trouble"),
-    [
-        ("Completed", "", Trouble.NONE),
-        ("Failed", ALGORITHM, Trouble.ENDED),
-        ("Failed", CAPACITY, Trouble.NO_CAPACITY),
-        ("Stopped", "", Trouble.STOPPED),
-        ("MaxRuntimeExceeded", "", Trouble.MAX_RUNTIME),
-        ("Deleting", "", Trouble.STOPPED),
-    ],
-)
-def test_a_job_that_is_being_deleted_ended_before(secondary: str, reason: str, trouble: Trouble) -> None:
-    """AWS deletes no other job, so nothing is waited for."""
-    assert trouble is trouble_of("Deleting", secondary, reason, trained=True)

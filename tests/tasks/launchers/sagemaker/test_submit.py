@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from botocore.response import StreamingBody
 
 from checks.exchange import secret_key
@@ -85,7 +85,7 @@ def test_another_job_of_that_name_is_not_adopted() -> None:
     with stubbed() as aws:
         aws.describes(described(nodes=4))
         with pytest.raises(
-            LaunchRejected, match=r"is another job: its ResourceConfig\.InstanceCount is 4, not 2"
+            LaunchRejected, match=r"is another job: ResourceConfig\.InstanceCount is 4, and 2 was sent"
         ):
             aws.launcher.submit(a_plan())
 
@@ -95,7 +95,7 @@ def test_a_job_whose_agent_was_told_otherwise_is_not_adopted() -> None:
     with stubbed() as aws:
         aws.describes(described(Environment={"PRELAUNCH_OBSERVE": "1"}))
         with pytest.raises(
-            LaunchRejected, match=r"environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
+            LaunchRejected, match=r"the environment for the agent is \{'PRELAUNCH_OBSERVE': '1'\}"
         ):
             aws.launcher.submit(a_plan())
 
@@ -107,7 +107,7 @@ def test_a_job_with_another_pass_is_not_adopted() -> None:
     mine = {**channel, "DataSource": {"S3DataSource": {**source, "S3Uri": "s3://bucket/gates/in/"}}}
     with stubbed() as aws:
         aws.describes(described(InputDataConfig=[channel]))
-        with pytest.raises(LaunchRejected, match=r"its channel prelaunch is \['s3://bucket/others/in/'\]"):
+        with pytest.raises(LaunchRejected, match=r"S3Uri is 's3://bucket/others/in/', and"):
             aws.launcher.submit(a_plan(InputDataConfig=[mine]))
 
 
@@ -179,16 +179,6 @@ def test_a_job_is_ended_although_the_gate_is_to_end() -> None:
         aws.launcher.cancel(JOB)
 
 
-def test_a_throttling_storm_is_waited_out() -> None:
-    """A call that was refused took no effect: it is sent again as it is."""
-    with stubbed() as aws:
-        aws.knows_none()
-        for _ in range(5):
-            aws.refuses("create_training_job", "ThrottlingException", "Rate exceeded")
-        creates(aws)
-        assert not aws.launcher.submit(a_plan()).adopted
-
-
 @pytest.mark.parametrize(("code", "status"), [("InternalFailure", 500), ("ServiceUnavailable", 503)])
 def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) -> None:
     """So the job is looked for before another attempt."""
@@ -208,13 +198,13 @@ def test_a_fault_of_the_service_may_have_taken_effect(code: str, status: int) ->
             "ResourceLimitExceeded",
             QUOTA.format(limit=0, used=0, asked=2),
             QuotaExceeded,
-            "Ask for at least 2 of quota 'ml.p5.48xlarge for training job usage'",
+            "Ask AWS Service Quotas for more",
         ),
         (
             "ResourceLimitExceeded",
             QUOTA.format(limit=4, used=4, asked=2),
             NoCapacity,
-            "4 of 4 of quota .* are in use by other jobs",
+            "Other jobs of this account use it",
         ),
         ("ResourceLimitExceeded", "too many", QuotaExceeded, "Service Quotas"),
         ("CapacityError", "Unable to provision", NoCapacity, "Try again later"),
@@ -251,28 +241,6 @@ def test_a_refusal_has_a_kind_and_a_remedy(code: str, said: str, kind: type[Laun
         assert said.rstrip(".")[:40] in str(caught.value)
 
 
-def test_a_request_that_boto3_refuses_is_rejected() -> None:
-    """Nothing was sent."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.sagemaker.add_response("create_training_job", ARN)
-        with pytest.raises(LaunchRejected, match="Unknown parameter"):
-            aws.launcher.submit(a_plan(NoSuchKey=1))
-        aws.sagemaker._queue.clear()
-
-
-def test_no_credentials_are_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To wait for them would be in vain."""
-    with stubbed() as aws:
-
-        def describe(**_: Any) -> None:
-            raise NoCredentialsError
-
-        monkeypatch.setattr(aws.launcher.clients.client("sagemaker"), "describe_training_job", describe)
-        with pytest.raises(LaunchRejected, match=r"no AWS credentials .* aws sso login"):
-            aws.launcher.submit(a_plan())
-
-
 def test_inputs_are_written_before_the_job_is_created() -> None:
     """Only where there is nothing."""
     with stubbed() as aws:
@@ -281,16 +249,6 @@ def test_inputs_are_written_before_the_job_is_created() -> None:
         aws.s3.add_response(
             "put_object", {}, {"Bucket": "bucket", "Key": key, "Body": b"x", "IfNoneMatch": "*"}
         )
-        creates(aws)
-        assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
-
-
-def test_equal_inputs_of_a_submit_before_are_kept() -> None:
-    """A worker that died after its uploads."""
-    with stubbed() as aws:
-        aws.knows_none()
-        aws.s3.add_client_error("put_object", "PreconditionFailed", "", 412)
-        aws.s3.add_response("get_object", stored(b"x"))
         creates(aws)
         assert not aws.launcher.submit(a_plan(uploads={URL: b"x"})).adopted
 

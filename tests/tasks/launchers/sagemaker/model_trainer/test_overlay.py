@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import LaunchRejected
-from tasks.launchers.sagemaker.model_trainer.overlay import MACHINES, differences, overlay
-from tasks.launchers.sagemaker.request.machines import pool_key
+from tasks.launchers.base import LaunchRejected, Work
+from tasks.launchers.sagemaker.model_trainer.overlay import MACHINES, overlay
+from tasks.launchers.sagemaker.model_trainer.request import breaks_shell
+from tests.fakes.sagemaker.pools import key
 
 OURS: dict[str, Any] = {
     "TrainingJobName": "tiny-train-1",
@@ -60,7 +62,7 @@ def changed(body: Mapping[str, Any], path: str, value: object) -> dict[str, Any]
 
 def test_the_machines_are_the_gates_and_the_run_is_the_trainers() -> None:
     """Name, machines, time and entrypoint are ours; nothing of what it would train is lost; no machine is kept."""
-    assert overlay(THEIRS, OURS) == {
+    assert overlay(THEIRS, OURS, Work.CONFIRM) == {
         **THEIRS,
         "TrainingJobName": "tiny-train-1",
         "AlgorithmSpecification": {
@@ -82,82 +84,67 @@ def test_the_machines_are_the_gates_and_the_run_is_the_trainers() -> None:
     }
 
 
-def test_what_a_warm_pool_is_found_by_is_always_the_gates() -> None:
-    """The same for check and training, whatever the trainer leaves open."""
-    for path in MACHINES:
-        assert pool_key(overlay(changed(THEIRS, path, None), OURS)) == pool_key(OURS)
+def test_what_the_trainer_leaves_open_is_the_gates() -> None:
+    """The same machines for check and training."""
+    bare = {name: value for name, value in THEIRS.items() if name not in MACHINES}
+
+    assert key(overlay(bare, OURS, Work.CONFIRM)) == key(OURS)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("RoleArn", "role/b", "RoleArn is 'role/b' there and 'role/a' here ([cluster.options] role_arn)"),
-        (
-            "ResourceConfig.InstanceType",
-            "ml.p5en.48xlarge",
-            "ResourceConfig.InstanceType is 'ml.p5en.48xlarge' there and 'ml.p5.48xlarge' here"
-            " ([cluster.declared] instance_type)",
-        ),
-        (
-            "ResourceConfig.VolumeSizeInGB",
-            30,
-            "ResourceConfig.VolumeSizeInGB is 30 there and 100 here ([cluster.options] volume_gb)",
-        ),
-        (
-            "VpcConfig.Subnets",
-            ["subnet-1"],
-            "VpcConfig.Subnets is ['subnet-1'] there and ['subnet-1', 'subnet-2'] here ([cluster.options] subnets)",
-        ),
-        (
-            "EnableNetworkIsolation",
-            True,
-            "EnableNetworkIsolation is True there and not set here ([cluster.options] network_isolation)",
-        ),
-        (
-            "EnableManagedSpotTraining",
-            True,
-            "EnableManagedSpotTraining is True there and not set here ([cluster.options] spot)",
-        ),
+        ("RoleArn", "role/b", "RoleArn is 'role/b' there and 'role/a' here"),
+        ("ResourceConfig.VolumeSizeInGB", 30, "ResourceConfig.VolumeSizeInGB is 30 there and 100 here"),
+        ("ResourceConfig.InstanceGroups", [{}], "ResourceConfig.InstanceGroups is "),
+        ("VpcConfig.Subnets", ["subnet-1"], "VpcConfig.Subnets is "),
+        ("EnableNetworkIsolation", True, "EnableNetworkIsolation is True there and None here"),
+        ("EnableManagedSpotTraining", True, "EnableManagedSpotTraining is True there and None here"),
+        ("SessionChainingConfig", {"EnableSessionTagChaining": True}, "session tags"),
+        ("AlgorithmSpecification.AlgorithmName", "arn", "Marketplace"),
+        ("InputDataConfig", [{"ChannelName": "prelaunch"}], "the channel 'prelaunch'"),
+        ("Tags", [{"Key": "prelaunch:gate", "Value": "y"}], "tags that begin with prelaunch:"),
     ],
 )
-def test_other_machines_are_said_with_both_values(path: str, value: object, said: str) -> None:
-    """And with the place in the gate file where the other one stands."""
-    assert differences(changed(THEIRS, path, value), OURS) == [said]
+def test_what_cannot_stand_behind_a_gate_is_refused(path: str, value: object, said: str) -> None:
+    """Other machines with both values, and what is the gate's own."""
+    with pytest.raises(LaunchRejected, match=re.escape(said)):
+        overlay(changed(THEIRS, path, value), OURS, Work.CONFIRM)
 
 
 def test_an_explicit_no_is_not_an_open_question() -> None:
     """A trainer that says no isolation does not get some."""
-    ours = changed(OURS, "EnableNetworkIsolation", True)
-
-    assert differences(THEIRS, ours) == []
-    assert len(differences(changed(THEIRS, "EnableNetworkIsolation", False), ours)) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("ResourceConfig.InstanceGroups", [{}], "several types"),
-        ("ResourceConfig.InstancePreferences", [{}], "different types"),
-        ("SessionChainingConfig", {"EnableSessionTagChaining": True}, "session tags"),
-        ("AlgorithmSpecification.AlgorithmName", "arn", "Marketplace"),
-        ("InputDataConfig", [{"ChannelName": "prelaunch"}], "'prelaunch', which is the gate's own"),
-        ("Tags", [{"Key": "prelaunch:gate", "Value": "y"}], "'prelaunch:gate', which is the gate's own"),
-    ],
-)
-def test_what_cannot_stand_behind_a_gate_is_refused(path: str, value: object, said: str) -> None:
-    """With the reason and the remedy."""
-    with pytest.raises(LaunchRejected, match=said):
-        overlay(changed(THEIRS, path, value), OURS)
+    with pytest.raises(LaunchRejected, match="EnableNetworkIsolation is False there and True here"):
+        overlay(
+            changed(THEIRS, "EnableNetworkIsolation", False),
+            changed(OURS, "EnableNetworkIsolation", True),
+            Work.CONFIRM,
+        )
 
 
 def test_with_isolation_the_output_is_where_reports_are_looked_for() -> None:
     """No other way brings them; elsewhere is refused with both places."""
     ours = changed(OURS, "EnableNetworkIsolation", True)
-    theirs = changed(THEIRS, "OutputDataConfig.S3OutputPath", None)
+    theirs = {**THEIRS, "OutputDataConfig": {"CompressionType": "GZIP"}}
 
     with pytest.raises(LaunchRejected, match=r"s3://models/tiny.*s3://b/output"):
-        overlay(THEIRS, ours)
-    assert overlay(theirs, ours)["OutputDataConfig"] == {
+        overlay(THEIRS, ours, Work.CONFIRM)
+    assert overlay(theirs, ours, Work.CONFIRM)["OutputDataConfig"] == {
         **OURS["OutputDataConfig"],
         "CompressionType": "GZIP",
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "broken"),
+    [
+        ({"HyperParameters": {"title": "it's"}}, "hyperparameter 'title'"),
+        ({"HyperParameters": {"optim.lr": "1"}}, "hyperparameter 'optim.lr'"),
+        ({"InputDataConfig": [{"ChannelName": "my-data"}]}, "input channel 'my-data'"),
+        ({"InputDataConfig": [{"ChannelName": "a", "ContentType": "x'y"}]}, "input channel 'a'"),
+        ({"HyperParameters": {"learning-rate": "0.1", "title": '"quoted" $HOME `id`'}}, None),
+    ],
+)
+def test_what_breaks_the_sdks_shell_is_named(body: dict[str, Any], broken: str | None) -> None:
+    """Its driver writes names and values between single quotes, without escaping."""
+    assert breaks_shell(body) == ([broken] if broken else [])

@@ -38,18 +38,6 @@ plan = make_plan(GATED, IN_JOB)
 print(*sorted(name for name in sys.modules if name.partition(".")[0] == "sagemaker"))
 submit(Clients(IN_JOB.region), plan, {})
 """
-BY_ITSELF = """
-import time
-from sagemaker.core.helper.session_helper import Session
-
-Session.account_id, Session.default_bucket = lambda _: "123456789012", lambda _: "other"
-import model_trainer
-
-try:
-    model_trainer.trainer.train(wait=False)
-finally:
-    time.sleep(0.5)
-"""
 # What a team may leave to the SDK, or ask it for; a folder of its own data, and a print besides.
 SPARSE = """
 from pathlib import Path
@@ -130,15 +118,6 @@ def test_nobody_is_reached_but_the_endpoint(recorder: Recorder) -> None:
     assert any(call.endswith("/train_tiny.py") for call in recorder.calls)
 
 
-def test_the_proxy_would_have_seen_it(recorder: Recorder) -> None:
-    """The same object's own train() tells a telemetry host of AWS about itself."""
-    subprocess.run(
-        (sys.executable, "-c", BY_ITSELF), cwd=ROOT, env=watched(recorder), capture_output=True, check=False
-    )
-
-    assert recorder.strangers == {"sm-pysdk-t-us-east-1.s3.us-east-1.amazonaws.com"}
-
-
 @pytest.mark.usefixtures("warm")
 def test_what_the_trainer_leaves_open_is_the_gates(module: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Role, output and checkpoints; local data lie below the job's own prefix; nothing is said on stdout."""
@@ -191,7 +170,7 @@ def test_what_cannot_be_is_said(module: Path, line: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [("3.26.2", "here is 3.26.2"), ("4.0.0", "here is 4.0.0"), (None, "is not here. Install")],
+    [("3.26.2", "here is 3.26.2"), ("4.0.0", "here is 4.0.0"), (None, "here is none")],
 )
 def test_only_a_known_sdk_is_used(monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
     """Its builder is private: one that nobody read could ask whom it likes. The version is in the message."""
@@ -212,9 +191,7 @@ def test_a_request_for_other_machines_is_refused(monkeypatch: pytest.MonkeyPatch
     """With both values: a training on other machines than those that were checked proves nothing."""
     monkeypatch.syspath_prepend(EXAMPLES)
 
-    with pytest.raises(
-        LaunchRejected, match=r"InstanceCount is 2 there and 4 here \(\[cluster.declared\] nodes\)"
-    ):
+    with pytest.raises(LaunchRejected, match="InstanceCount is 2 there and 4 here"):
         make_plan(replace(GATED, nodes=4), IN_JOB)
 
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.launchers.sagemaker.api import Clients
+from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight import PROBES, look
-from tasks.launchers.sagemaker.preflight.account import credentials, pools
+from tasks.launchers.sagemaker.preflight.account import credentials
 from tasks.launchers.sagemaker.preflight.iam import trust
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
-from tasks.launchers.sagemaker.preflight.probe import Probe, look_at, ok
-from tasks.launchers.sagemaker.preflight.requirements import Requirements, requirements_of
-from tasks.launchers.sagemaker.preflight.storage import channels, keys, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
+from tasks.launchers.sagemaker.preflight.requirements import requirements_of
+from tasks.launchers.sagemaker.preflight.storage import channels, prefix, region, sources
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
     REGION,
     REGISTRY,
@@ -52,43 +49,15 @@ def _vpc(account: Account, **changed: object) -> dict[str, Any]:
     return {"subnets": (account.subnet,), "security_group_ids": (account.group,), **changed}
 
 
-def _open(account: Account, group: str) -> None:
-    rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
-    account.clients.client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=rule)
-    account.clients.client("ec2").authorize_security_group_egress(GroupId=group, IpPermissions=rule)
-
-
 def test_nothing_is_wrong_in_a_furnished_account(account: Account) -> None:
     """What moto has not got is not seen, and nothing else."""
     chosen = options()
     lines = look(plans(chosen), chosen, account.clients)
 
-    assert {"role passable", "permission to start jobs", "permissions of the role", "quota"} == {
+    assert {"permission to start jobs", "permissions of the role", "quota"} == {
         line.subject for line in lines if line.result is not OK
     }
     assert [] == [line for line in lines if line.result is WRONG]
-
-
-def test_the_lines_come_in_the_order_of_the_probes() -> None:
-    """However fast each answers."""
-    answered = threading.Event()
-
-    def slow(_asked: Requirements, _clients: Clients) -> tuple[PreflightCheck, ...]:
-        answered.wait()
-        return (ok("slow", ""),)
-
-    def quick(_asked: Requirements, _clients: Clients) -> tuple[PreflightCheck, ...]:
-        answered.set()
-        return (ok("quick", ""),)
-
-    found = look_at((Probe("slow", slow), Probe("quick", quick)), asked(), clients())
-
-    assert [("slow", OK), ("quick", OK)] == looks(found)
-
-
-def test_a_plan_without_calls_is_not_looked_at() -> None:
-    """There is nothing to ask AWS about."""
-    assert () == look((), options(), clients())
 
 
 def test_a_role_of_another_account_is_wrong(account: Account) -> None:
@@ -128,15 +97,13 @@ def test_the_probe_object_is_removed(account: Account) -> None:
 
 
 def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> None:
-    """Both lines on S3 say so."""
+    """Both lines on S3 name it."""
     wanted = asked(prefix="s3://nobodys-bucket/gates")
 
     found = (*prefix(wanted, account.clients), *region(wanted, account.clients))
 
     assert [("S3 prefix", WRONG), ("S3 region", WRONG)] == looks(found)
-    assert ["aws s3 mb s3://nobodys-bucket --region us-east-1"] * 2 == [
-        line.remedy.partition(",")[0] for line in found
-    ]
+    assert all("nobodys-bucket" in line.message and "aws s3 mb" in line.remedy for line in found)
 
 
 def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
@@ -169,16 +136,6 @@ def test_a_channel_of_the_trainings_own(account: Account) -> None:
     assert {} == sources(wanted)
 
 
-def test_a_role_that_is_not_there(account: Account) -> None:
-    """Its name is told."""
-    found = trust(asked(role_arn=ROLE + "-2"), account.clients)
-
-    assert ("there is no role prelaunch-execution-2", WRONG) == (
-        found[0].message,
-        found[0].result,
-    )
-
-
 def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
     """The remedy is the command with the shipped trust policy."""
     policy = {
@@ -203,60 +160,9 @@ def test_a_group_closed_to_itself_is_wrong_for_efa(account: Account) -> None:
     assert 2 == found[0].remedy.count("aws ec2 authorize-security-group-")
 
 
-def test_the_commands_of_the_remedy_mend_it(account: Account) -> None:
-    """What they say, done through boto3, makes the line ok."""
-    made = account.clients.client("ec2").create_security_group(
-        GroupName="o", Description="o", VpcId=account.vpc
-    )
-    _open(account, made["GroupId"])
-    wanted = asked("p5.48xlarge", 4, **_vpc(account, security_group_ids=(made["GroupId"],)))
-
-    assert [("security groups", OK)] == looks(groups(wanted, account.clients))
-
-
-def test_one_machine_talks_to_no_other(account: Account) -> None:
-    """A closed group is as good as any."""
-    found = groups(asked("p5.48xlarge", 1, **_vpc(account)), account.clients)
-
-    assert [("security groups", OK)] == looks(found)
-
-
 def test_efa_between_machines_wants_a_vpc(account: Account) -> None:
     """Without one there is no group that lets it through."""
     assert [("security groups", WRONG)] == looks(groups(asked("p5.48xlarge", 4), account.clients))
-
-
-def test_a_group_of_another_vpc_is_wrong(account: Account) -> None:
-    """SageMaker refuses the job only after it was taken."""
-    vpc = account.clients.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    group = account.clients.client("ec2").create_security_group(GroupName="x", Description="x", VpcId=vpc)[
-        "GroupId"
-    ]
-    _open(account, group)
-
-    found = groups(asked(**_vpc(account, security_group_ids=(group,))), account.clients)
-
-    assert [("security groups", WRONG)] == looks(found)
-
-
-def test_names_that_are_not_there_are_wrong(account: Account) -> None:
-    """Subnet, group and key."""
-    wanted = asked(
-        subnets=("subnet-0123456789abcdef0",),
-        security_group_ids=("sg-0123456789abcdef0",),
-        output_kms_key="arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
-    )
-    found = (
-        *groups(wanted, account.clients),
-        *subnets(wanted, account.clients),
-        *keys(wanted, account.clients),
-    )
-
-    assert [
-        ("security groups", WRONG),
-        ("subnets", WRONG),
-        ("KMS key", WRONG),
-    ] == looks(found)
 
 
 def test_a_subnet_that_is_too_small(account: Account) -> None:
@@ -311,31 +217,8 @@ def test_an_internet_gateway_is_no_way_out(account: Account) -> None:
     assert [("route to S3", WRONG), ("route to S3", OK)] == looks((*before, *after))
 
 
-def test_a_disabled_key_is_wrong(account: Account) -> None:
-    """The remedy enables it."""
-    key = account.clients.client("kms").create_key()["KeyMetadata"]
-    account.clients.client("kms").disable_key(KeyId=key["KeyId"])
-
-    found = keys(asked(output_kms_key=key["Arn"]), account.clients)
-
-    assert ([("KMS key", WRONG)], True) == (looks(found), "enable-key" in found[0].remedy)
-
-
-def test_no_pool_has_our_key(account: Account) -> None:
-    """moto keeps none."""
-    assert [("warm pool", OK)] == looks(pools(asked(), account.clients))
-
-
-def test_aws_that_does_not_answer_ends_at_the_deadline(account: Account) -> None:
-    """The others' lines are there all the same."""
-    slow = Probe("slow", lambda _asked, _clients: time.sleep(600) or (), within_s=0.2)  # type: ignore[func-returns-value]
-    found = look_at((slow, Probe("credentials", credentials)), asked(), account.clients)
-
-    assert [("slow", UNSEEN), ("credentials", OK)] == looks(found)
-
-
 def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All looks end together at the deadline, and none of them says ok but the one that needs no network."""
+    """All looks end together at the deadline, and none of them says ok; no secret is shown."""
     quick = tuple(dataclasses.replace(probe, within_s=1.0) for probe in PROBES)
     chosen = options()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -343,7 +226,8 @@ def test_an_aws_that_takes_calls_and_says_nothing(monkeypatch: pytest.MonkeyPatc
             monkeypatch.setenv(key, value)
         lines = look_at(quick, requirements_of(plans(chosen), chosen), clients())
 
-    assert {"instance type"} >= {line.subject for line in lines if line.result is not UNSEEN}
+    assert {UNSEEN} == {line.result for line in lines}
+    assert [] == [line for line in lines if servers.SECRET in str(line)]
 
 
 def test_a_probe_that_stumbles_is_a_line(account: Account) -> None:
@@ -351,18 +235,6 @@ def test_a_probe_that_stumbles_is_a_line(account: Account) -> None:
     found = look_at((Probe("odd", lambda _asked, _clients: (1 / 0,)),), asked(), account.clients)  # type: ignore[return-value, arg-type]
 
     assert [("odd", UNSEEN)] == looks(found)
-
-
-def test_no_endpoint_at_all_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens there; no line says ok but the one that needs no network."""
-    for key, value in servers.environment("http://127.0.0.1:9").items():
-        monkeypatch.setenv(key, value)
-    chosen = options(subnets=("subnet-0123456789abcdef0",), security_group_ids=("sg-0123456789abcdef0",))
-    lines = look(plans(chosen), chosen, clients())
-
-    assert {"instance type"} == {line.subject for line in lines if line.result is OK}
-    assert [] == [line for line in lines if line.result is WRONG]
-    assert [] == [line for line in lines if servers.SECRET in str(line)]
 
 
 def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,11 +252,18 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["credentials"] == [line.subject for line in lines if line.result is WRONG]
 
 
-def test_a_profile_that_is_not_there_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto3 says so when it makes a client."""
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    chosen = options()
+def test_names_that_are_not_there_are_wrong(account: Account) -> None:
+    """Subnet, group and role: AWS names what it misses, and the remedy names the key of the gate file."""
+    wanted = asked(
+        role_arn=ROLE + "-2",
+        subnets=("subnet-0123456789abcdef0",),
+        security_group_ids=("sg-0123456789abcdef0",),
+    )
+    probes = (Probe("security groups", groups), Probe("subnets", subnets), Probe("role", trust))
+    found = look_at(probes, wanted, account.clients)
 
-    lines = look_at(PROBES[:1], requirements_of(plans(chosen), chosen), clients())
-
-    assert [("credentials", WRONG)] == looks(lines)
+    assert [("security groups", WRONG), ("subnets", WRONG), ("role", WRONG)] == looks(found)
+    assert ["security_group_ids", "subnets", "role_arn"] == [
+        next(key for key in ("security_group_ids", "subnets", "role_arn") if key in line.remedy)
+        for line in found
+    ]

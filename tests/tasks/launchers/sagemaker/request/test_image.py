@@ -130,24 +130,6 @@ def test_a_plan_says_before_anybody_looks_what_an_unknown_image_may_cost() -> No
     assert "FROM the prelaunch image" in line.remedy and "docs/sagemaker.md" in line.remedy
 
 
-def test_in_a_pool_the_training_image_checks_only_other_machines() -> None:
-    """The check image is the one that surely runs checks."""
-    first, second = (plan.unverified[0].message for plan in planned("sagemaker-p5"))
-
-    assert (True, True) == (first.startswith(OURS), second.startswith(TRAINING))
-    assert (False, True) == ("only where" in first, "only where the training meets other machines" in second)
-
-
-def test_a_gate_without_tools_says_nothing() -> None:
-    """Checks of a CPU job whose policy asks for no program at all."""
-    job = gated()
-    made = bundles.load(job.files["bundle.json"])
-    lines = {"system.identity": made.policy.checks["system.identity"]}
-    bare = dataclasses.replace(made, policy=dataclasses.replace(made.policy, checks=lines))
-
-    assert () == checked_in(dataclasses.replace(job, files={"bundle.json": bundles.dump(bare)}), TRAINING)
-
-
 def test_an_image_with_our_label_is_fine(layers: dict[str, bytes]) -> None:
     """It was built by our Dockerfile, or FROM what that built."""
     line = looked(pushed(layers, {LABEL: ALL, "maintainer": "me"}))
