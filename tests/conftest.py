@@ -113,7 +113,6 @@ WHOLE_FILES = (
     "tests/survival/test_checks_that_misbehave.py",
     "tests/tasks/launchers/sagemaker/model_trainer/test_request.py",
     "tests/tasks/launchers/sagemaker/test_launcher_contract.py",
-    "tests/tasks/launchers/sagemaker/test_launcher_contract_faults.py",
     "tests/tasks/launchers/sagemaker/output/test_fetch.py",
     "tests/tasks/store/test_store_contract.py",
     "tests/tasks/store/test_index.py",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.sagemaker import inside
-from tests.fakes.sagemaker.bench import Cloud, stand_in
+from tests.fakes.sagemaker.bench import stand_in
 from tests.fakes.sagemaker.images import ROOT
 
 SCRIPT = """
@@ -130,10 +130,3 @@ def _commands() -> dict[int, str]:
         except OSError:
             continue  # it ended meanwhile
     return found
-
-
-def test_the_account_is_reached_by_its_environment(cloud: Cloud) -> None:
-    """Everything that boto3 reads."""
-    assert {"AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(
-        cloud.environment
-    )

@@ -114,33 +114,9 @@ class Cloud:
         """Process ids of the containers that run."""
         return list(self._ask("running"))
 
-    def calls(self, operation: str = "") -> list[dict[str, Any]]:
-        """What was asked of AWS: method, path, operation, access_key, status; of one operation, or all."""
-        return [row for row in self._ask("calls") if operation in ("", row["operation"])]
-
-    def stop(self, job: str) -> None:
-        """Somebody else stops it."""
-        self._ask("stop", job=job)
-
-    def kill(self, job: str, host: str) -> None:
-        """A host's machine dies, now."""
-        self._ask("kill", job=job, host=host)
-
-    def interrupt(self, job: str) -> None:
-        """Spot capacity is reclaimed."""
-        self._ask("interrupt", job=job)
-
-    def steal(self, job: str, by: str = "somebody-elses-job") -> None:
-        """Another job takes the job's warm pool, and keeps it."""
-        self._ask("steal", job=job, by=by)
-
-    def repair(self, job: str, index: int = 0, how: str = "replace") -> str:
-        """AWS replaces (or: how="reboot") a machine inside the job's pool: its id afterwards."""
-        return str(self._ask("repair", job=job, index=index, how=how))
-
-    def expire(self, job: str) -> None:
-        """AWS ends the job's pool."""
-        self._ask("expire", job=job)
+    def repair(self, job: str, index: int = 0) -> str:
+        """AWS replaces a machine inside the job's pool: its id afterwards."""
+        return str(self._ask("repair", job=job, index=index))
 
     def keys(self, prefix: str = "") -> list[str]:
         """The bucket's keys below a prefix."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +31,11 @@ class Ended:
 
 
 def lay_out(job: Job, folder: Path, place: Loopback | Namespaces) -> list[Host]:
-    """The hosts of the next life, algo-1 to algo-N over all groups."""
-    groups = [group for group in job.groups for _ in range(group.count)]
-    places = place.places(len(groups), bool(job.request.get("EnableNetworkIsolation")))
+    """The hosts of the next life, algo-1 to algo-N."""
+    places = place.places(job.count, bool(job.request.get("EnableNetworkIsolation")))
     made = [
-        Host(f"algo-{i + 1}", group, machine, where, folder / f"algo-{i + 1}")
-        for i, (group, machine, where) in enumerate(zip(groups, job.machines, places, strict=True))
+        Host(f"algo-{i + 1}", machine, where, folder / f"algo-{i + 1}")
+        for i, (machine, where) in enumerate(zip(job.machines, places, strict=True))
     ]
     for host in made:
         host.furnish(job, made)
@@ -68,8 +66,8 @@ def start(job: Job, image: Image, plane: Plane) -> None:
         host.read(plane.logs, job.name)
 
 
-def watch(job: Job, until: float, broken: threading.Event) -> Ended:
-    """Until all hosts ended with 0, one did not, or somebody wants the end: Stopped, MaxRuntimeExceeded, Interrupted, Internal."""
+def watch(job: Job, until: float) -> Ended:
+    """Until all hosts ended with 0, one did not, or somebody wants the end: Stopped, MaxRuntimeExceeded."""
     while True:
         codes = [host.code for host in job.hosts]
         failed = next((h for h, code in zip(job.hosts, codes, strict=True) if code), None)
@@ -77,9 +75,8 @@ def watch(job: Job, until: float, broken: threading.Event) -> Ended:
             return Ended("Failed", failed)
         if all(code == 0 for code in codes):
             return Ended()
-        for asked, why in ((job.stop, "Stopped"), (job.interrupt, "Interrupted"), (broken, "Internal")):
-            if asked.is_set():
-                return Ended(why)
+        if job.stop.is_set():
+            return Ended("Stopped")
         if time.time() > until:
             return Ended("MaxRuntimeExceeded")
         time.sleep(POLL_S)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tests.fakes.sagemaker import repairs
 from tests.fakes.sagemaker.dials import NoSuchDial
 from tests.fakes.sagemaker.errors import ApiError
-from tests.fakes.sagemaker.job import Job, Pool
+from tests.fakes.sagemaker.job import Job
 
 if TYPE_CHECKING:
     from tests.fakes.sagemaker.front import Front
     from tests.fakes.sagemaker.plane import Plane
 
 CREDENTIALS_S = 3600
-LONG_AGO_S = 1e9
 
 
 def answer(front: Front, method: str, path: str, body: bytes) -> tuple[int, Any]:
@@ -63,7 +62,7 @@ def _jobs(front: Front) -> Any:
 def _seen(job: Job) -> dict[str, Any]:
     """What DescribeTrainingJob says, and what it never does: machines, lives, repairs."""
     behind = {"machines": [machine.id for machine in job.machines], "lives": job.life, "repairs": job.repairs}
-    return job.describe(0.0) | behind | {"settled": job.done.is_set(), "tags": job.tags}
+    return job.describe(0.0) | behind | {"settled": job.done.is_set()}
 
 
 def _hosts(front: Front, job: str) -> Any:
@@ -88,51 +87,8 @@ def _running(front: Front) -> Any:
     return [host.process.pid for host in hosts if host.process and host.code is None]
 
 
-def _stop(front: Front, job: str) -> Any:
-    """Somebody else stops it."""
-    return front.plane.stop({"TrainingJobName": job})
-
-
-def _kill(front: Front, job: str, host: str) -> Any:
-    """The machine of a host loses its power, now."""
-    found = [item for item in front.plane.find(job).hosts if item.name == host]
-    if not found:
-        raise KeyError(f"{job} has no host {host!r}")
-    found[0].die()
-
-
-def _interrupt(front: Front, job: str) -> Any:
-    """Spot capacity is reclaimed."""
-    front.plane.find(job).interrupt.set()
-
-
-def _steal(front: Front, job: str, by: str) -> Any:
-    """Another job of the account, which matches, takes the job's pool: it is Reused, by that one."""
-    plane, victim = front.plane, front.plane.find(job)
-    if plane.pools.of(victim) is None:
-        raise KeyError(f"{job} has no pool that is Available")
-    thief = Job({**victim.request, "TrainingJobName": by}, plane.region, status="InProgress")
-    thief.machines = plane.pools.claim(thief)
-    thief.pool = Pool.IN_USE
-    thief.move("Training", "Training image download completed. Training in progress.")
-    plane.jobs[by] = thief
-
-
-def _repair(front: Front, job: str, index: int, how: str = "replace") -> Any:
-    return repairs.in_pool(front.plane, front.plane.find(job), index, how)
-
-
-def _expire(front: Front, job: str) -> Any:
-    """The pool is gone: a patch update of AWS, or its time is over."""
-    pool = front.plane.pools.of(front.plane.find(job))
-    if pool is None:
-        raise KeyError(f"{job} has no pool that is Available")
-    pool.until -= LONG_AGO_S
-    front.plane.pools.expire()
-
-
-def _calls(front: Front) -> Any:
-    return front.calls
+def _repair(front: Front, job: str, index: int) -> Any:
+    return repairs.in_pool(front.plane, front.plane.find(job), index)
 
 
 VERBS: dict[str, Callable[..., Any]] = {
@@ -142,13 +98,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "jobs": _jobs,
     "hosts": _hosts,
     "running": _running,
-    "stop": _stop,
-    "kill": _kill,
-    "interrupt": _interrupt,
-    "steal": _steal,
     "repair": _repair,
-    "expire": _expire,
-    "calls": _calls,
 }
 
 

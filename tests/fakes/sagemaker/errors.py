@@ -17,13 +17,3 @@ class ApiError(Exception):
 def invalid(message: str) -> ApiError:
     """The most common one."""
     return ApiError("ValidationException", message)
-
-
-def quota(name: str, limit: int, used: int, delta: int, unit: str = "Instances") -> ApiError:
-    """CreateTrainingJob: ResourceLimitExceeded."""
-    return ApiError(
-        "ResourceLimitExceeded",
-        f"The account-level service limit '{name}' is {limit} {unit}, with current utilization of {used} {unit} and a "
-        f"request delta of {delta} {unit}. Please use AWS Service Quotas to request an increase for this quota. If AWS "
-        "Service Quotas is not available, contact AWS support to request an increase for this quota.",
-    )

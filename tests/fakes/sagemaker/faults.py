@@ -1,4 +1,4 @@
-"""Bad days of the service: calls that are throttled, objects that cannot be written or come back cut.
+"""Bad days of the service: calls that are throttled, objects that cannot be written or read.
 
 Shares are exact, not random: of a share of 0.5 every second call suffers.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.fakes.sagemaker.dials import Dials
 
@@ -24,25 +22,21 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Throttle:
-    """The dial `throttle`: of the calls of `operations` (all where none is named) `share` is refused, for `for_s` seconds."""
+    """The dial `throttle`: `share` of all calls is refused."""
 
     share: float = 1.0
-    operations: tuple[str, ...] = ()
-    for_s: float = 1e9
 
 
 @dataclass(frozen=True)
 class Broken:
     """One entry of the dial `s3_faults`: requests of `method` whose key matches `key`.
 
-    `code` answers an error instead of asking S3; `keep` hands out that share of an object's body and calls it whole. At most
-    `count` times, of every 1/`share` requests.
+    `code` is the error that is answered instead of asking S3, at most `count` times, of every 1/`share` requests.
     """
 
     method: str = "PUT"
     key: str = ""
     code: str = ""
-    keep: float | None = None
     share: float = 1.0
     count: int = 1_000_000
 
@@ -55,21 +49,14 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _seen: dict[str, float] = field(default_factory=dict)
     _done: dict[str, int] = field(default_factory=dict)
-    _since: dict[str, float] = field(default_factory=dict)
 
-    def throttles(self, operation: str) -> bool:
+    def throttles(self) -> bool:
         """Whether this call is refused with ThrottlingException."""
         if not self.dials.throttle:
             return False
-        throttle = Throttle(**_frozen(self.dials.throttle))
+        throttle = Throttle(**self.dials.throttle)
         with self._lock:
-            since = self._since.setdefault(repr(throttle), time.monotonic())
-            meant = not throttle.operations or operation in throttle.operations
-            return (
-                meant
-                and time.monotonic() < since + throttle.for_s
-                and self._turn(repr(throttle), throttle.share)
-            )
+            return self._turn(repr(throttle), throttle.share)
 
     def of_object(self, method: str, key: str) -> Broken | None:
         """The first entry that this request suffers."""
@@ -86,16 +73,12 @@ class Faults:
     def forget(self) -> None:
         """A dial was turned."""
         with self._lock:
-            self._seen, self._done, self._since = {}, {}, {}
+            self._seen, self._done = {}, {}
 
     def _turn(self, name: str, share: float) -> bool:
         before = self._seen.get(name, 0.0)
         self._seen[name] = before + share
         return int(before + share + 1e-9) > int(before + 1e-9)
-
-
-def _frozen(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
 def error(code: str) -> tuple[int, bytes]:

@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.fakes.sagemaker import control, faults, permissions, quotas, registry
@@ -20,11 +19,10 @@ JSON = {
     "Content-Type": "application/x-amz-json-1.1",
     "x-amzn-RequestId": "00000000-0000-4000-8000-000000000000",
 }
-CALLS = 10_000  # remembered; a test that makes more has other worries
 
 
 class Front(ThreadingHTTPServer):
-    """`calls` is what was asked, for tests that count: method, path, operation, access key, status."""
+    """The account's listener."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -33,11 +31,10 @@ class Front(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
         self.plane, self.behind = plane, behind.removeprefix("http://")
         self.faults = Faults(plane.dials)
-        self.calls: list[dict[str, Any]] = []
 
     def share(self, other: Front) -> None:
-        """Another listener of the same service: one memory, one set of faults."""
-        other.faults, other.calls = self.faults, self.calls
+        """Another listener of the same service: one set of faults."""
+        other.faults = self.faults
 
     @property
     def port(self) -> int:
@@ -62,50 +59,46 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
             return
         if service == "SageMaker" and operation in OPERATIONS:
-            status = self._operate(operation, body)
+            self._operate(operation, body)
         elif quotas.knows(service, operation, body):
-            answer = quotas.answer(self.server.plane.dials, operation, json.loads(body or b"{}"))
-            status = self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
+            plane = self.server.plane
+            answer = quotas.answer(plane.dials, {machine.type for machine in plane.fleet.machines})
+            self._answer(200, json.dumps(answer).encode(), JSON)
         elif registry.knows(service, operation):
             answer = registry.answer(
                 self.server.plane.images.values(), f"http://{self.headers['Host']}", json.loads(body)
             )
-            status = self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
+            self._answer(200 if "__type" not in answer else 400, json.dumps(answer).encode(), JSON)
         elif path.startswith(registry.FOLDER):
             data = registry.download(self.server.plane.images.values(), path)
-            status = self._answer(404 if data is None else 200, data or b"", {})
+            self._answer(404 if data is None else 200, data or b"", {})
         elif permissions.knows(body):
-            said = permissions.answer(self.server.plane.dials, body)
-            status = self._answer(200, said, {"Content-Type": "text/xml"})
+            said = permissions.answer(body)
+            self._answer(200, said, {"Content-Type": "text/xml"})
         else:
-            status = self._pass(path, body)
-        self._remember(path, operation, status)
+            self._pass(path, body)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = do_PATCH = _serve
 
-    def _operate(self, operation: str, body: bytes) -> int:
+    def _operate(self, operation: str, body: bytes) -> None:
         try:
-            if self.server.faults.throttles(operation):
+            if self.server.faults.throttles():
                 raise ApiError("ThrottlingException", "Rate exceeded")
             answer = self.server.plane.call(operation, json.loads(body or b"{}"))
         except ApiError as error:
             said = {"__type": error.code, "message": error.message}
-            return self._answer(error.status, json.dumps(said).encode(), JSON)
-        except ValueError as error:
-            said = {"__type": "SerializationException", "message": str(error)}
-            return self._answer(400, json.dumps(said).encode(), JSON)
-        return self._answer(200, json.dumps(answer).encode(), JSON)
+            self._answer(error.status, json.dumps(said).encode(), JSON)
+            return
+        self._answer(200, json.dumps(answer).encode(), JSON)
 
-    def _pass(self, path: str, body: bytes) -> int:
+    def _pass(self, path: str, body: bytes) -> None:
         broken = self._broken(path)
-        if broken is not None and broken.code:
+        if broken is not None:
             status, said = faults.error(broken.code)
-            return self._answer(status, said, {"Content-Type": "application/xml"})
+            self._answer(status, said, {"Content-Type": "application/xml"})
+            return
         status, headers, data = self._behind(body)
-        if broken is not None and broken.keep is not None:
-            data = data[: int(len(data) * broken.keep)]
-            headers = {k: v for k, v in headers.items() if not k.lower().startswith("x-amz-checksum")}
-        return self._answer(status, data, headers)
+        self._answer(status, data, headers)
 
     def _broken(self, path: str) -> Broken | None:
         """Only objects suffer: requests that are signed for S3 and name a key."""
@@ -123,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _answer(self, status: int, data: bytes, headers: dict[str, str]) -> int:
+    def _answer(self, status: int, data: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
         for key, value in headers.items():
             if key.lower() not in (*HOPS, "date", "server"):
@@ -135,7 +128,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if not empty:
             self.wfile.write(data)
-        return status
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
@@ -146,13 +138,6 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return whole
-
-    def _remember(self, path: str, operation: str, status: int) -> None:
-        key = re.search(r"Credential=([^/,]+)", self.headers.get("Authorization", ""))
-        row = {"method": self.command, "path": path, "operation": operation, "status": status}
-        row |= {"access_key": key[1] if key else "", "agent": self.headers.get("User-Agent", "")}
-        if len(self.server.calls) < CALLS:
-            self.server.calls.append(row)
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """AWS's clock, which the dial may set wrong."""

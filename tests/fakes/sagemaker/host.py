@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.sagemaker.images import Image
-from tests.fakes.sagemaker.job import HostType, Job
+from tests.fakes.sagemaker.job import GROUP, Job
 from tests.fakes.sagemaker.logs import Logs, Pump
 from tests.fakes.sagemaker.machines import Machine
 from tests.fakes.sagemaker.network import Place
@@ -30,7 +30,6 @@ class Host:
     """`died` says that its machine is gone, and everything on it."""
 
     name: str
-    group: HostType
     machine: Machine
     place: Place
     folder: Path
@@ -139,20 +138,13 @@ class Host:
         (self.opt_ml / "input" / "config" / f"{name}.json").write_text(json.dumps(value))
 
     def _resources(self, hosts: list[Host]) -> dict[str, Any]:
-        groups: dict[str, dict[str, Any]] = {}
-        for host in hosts:
-            row = {
-                "instance_group_name": host.group.group,
-                "instance_type": host.group.type,
-                "hosts": list[str](),
-            }
-            groups.setdefault(host.group.group, row)["hosts"].append(host.name)
+        names, kind = [host.name for host in hosts], self.machine.type
         return {
             "current_host": self.name,
-            "current_instance_type": self.group.type,
-            "current_group_name": self.group.group,
-            "hosts": [host.name for host in hosts],
-            "instance_groups": list(groups.values()),
+            "current_instance_type": kind,
+            "current_group_name": GROUP,
+            "hosts": names,
+            "instance_groups": [{"instance_group_name": GROUP, "instance_type": kind, "hosts": names}],
             "network_interface_name": self.place.interface,
             "topology": None,
         }

@@ -12,6 +12,7 @@ from tests.fakes.sagemaker.machines import Machine
 
 ACCOUNT = "123456789012"
 FINAL = ("Completed", "Failed", "Stopped")
+GROUP = "homogeneousCluster"
 
 
 class Pool(StrEnum):
@@ -22,15 +23,6 @@ class Pool(StrEnum):
     AVAILABLE = "Available"
     REUSED = "Reused"
     TERMINATED = "Terminated"
-
-
-@dataclass(frozen=True)
-class HostType:
-    """One instance group, or the whole of a homogeneous cluster."""
-
-    group: str
-    type: str
-    count: int
 
 
 @dataclass
@@ -55,11 +47,7 @@ class Job:
     pool_from: float = 0.0
     pool_to: float = 0.0
     reused_by: str = ""
-    selected_type: str = ""
-    selected_count: int = 0
-    tags: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
-    interrupt: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -83,16 +71,14 @@ class Job:
         return int(self.resources.get("KeepAlivePeriodInSeconds") or 0)
 
     @property
-    def groups(self) -> tuple[HostType, ...]:
-        """The instances that it wants. API reference, ResourceConfig: a type and a count, or InstanceGroups."""
-        given = self.resources.get("InstanceGroups")
-        if given:
-            return tuple(
-                HostType(g["InstanceGroupName"], g["InstanceType"], g["InstanceCount"]) for g in given
-            )
-        kind = self.selected_type or self.resources.get("InstanceType", "")
-        count = self.selected_count or int(self.resources.get("InstanceCount", 1))
-        return (HostType("homogeneousCluster", kind, count),)
+    def type(self) -> str:
+        """The type of its machines."""
+        return str(self.resources.get("InstanceType", ""))
+
+    @property
+    def count(self) -> int:
+        """How many it wants."""
+        return int(self.resources.get("InstanceCount", 1))
 
     @property
     def secondary(self) -> str:
@@ -116,20 +102,7 @@ class Job:
         kept = {k: v for k, v in self.request.items() if k != "Tags"}
         answer = kept | self._state(skew_s)
         answer["SecondaryStatusTransitions"] = [_shifted(entry, skew_s) for entry in self.transitions]
-        if self.selected_type:
-            chosen = {
-                "SelectedInstanceType": self.selected_type,
-                "SelectedInstanceCount": self.groups[0].count,
-            }
-            answer["ResourceConfig"] = self.resources | chosen
         return answer
-
-    def summary(self, skew_s: float) -> dict[str, Any]:
-        """One entry of ListTrainingJobs."""
-        names = "TrainingJobName TrainingJobArn CreationTime TrainingEndTime LastModifiedTime"
-        wanted = f"{names} TrainingJobStatus SecondaryStatus WarmPoolStatus".split()
-        found = {"TrainingJobName": self.name} | self._state(skew_s)
-        return {key: found[key] for key in wanted if key in found}
 
     def _state(self, skew_s: float) -> dict[str, Any]:
         state: dict[str, Any] = {

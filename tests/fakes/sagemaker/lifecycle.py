@@ -5,7 +5,6 @@ API reference, SecondaryStatusTransition: the statuses and their messages ("subj
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from tests.fakes.sagemaker.storage import DataError
 if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
 
-INTERNAL = "InternalServerError: We encountered an internal error. Please try again."
 REASON_CHARACTERS = 1024  # FailureReason: its maximum length
 DAY_S = 86400  # StoppingCondition: MaxRuntimeInSeconds, "The default value is 1 day"
 MESSAGES = {
@@ -27,7 +25,6 @@ MESSAGES = {
     "Failed": "Training job failed",
     "Stopped": "Training job stopped",
     "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
-    "MaxWaitTimeExceeded": "Training job wait time exceeded MaxWaitTimeInSeconds provided",
 }
 
 
@@ -36,8 +33,6 @@ class Lifecycle:
 
     def __init__(self, plane: Plane, job: Job) -> None:
         self._plane, self._job, self._dials = plane, job, plane.dials
-        self._broken = threading.Event()
-        self._retries = (job.request.get("RetryStrategy") or {}).get("MaximumRetryAttempts", 0)
 
     def run(self) -> None:
         """The whole life."""
@@ -76,7 +71,7 @@ class Lifecycle:
 
     def _acquire(self) -> bool:
         job, said = self._job, capacity.acquire(self._plane, self._job)
-        if said in (capacity.STOPPED, capacity.WAITED):
+        if said == capacity.STOPPED:
             self._finish("Stopped", said)
         elif said:
             self._finish("Failed", "Failed", said)
@@ -97,9 +92,7 @@ class Lifecycle:
         job.training_from = job.training_from or time.time()
         self._move("Training", "Training image download completed. Training in progress.")
         cluster.start(job, image, plane)
-        breaks = self._breaks()
-        ended = cluster.watch(job, job.training_from + self._max_runtime(), self._broken)
-        breaks.cancel()
+        ended = cluster.watch(job, job.training_from + self._max_runtime())
         if ended.why == "MaxRuntimeExceeded":
             job.status = "Stopping"
             job.move("Stopping", "Stopping the training job")
@@ -108,37 +101,21 @@ class Lifecycle:
 
     def _another_life(self, ended: Ended) -> bool:
         """Whether the containers start again in this job; else it is finished."""
-        job = self._job
-        if ended.why == "Interrupted" and not job.stop.is_set():
-            job.interrupt.clear()
-            job.move("Interrupted", "Training job interrupted: the Spot capacity was reclaimed")
-            self._release()
-            return self._acquire()
-        if ended.why == "Internal" and self._retries > 0:
-            # RetryStrategy: "The number of times to retry the job" after an InternalServerError, and no other.
-            self._retries -= 1
-            job.move("Restarting", "Restarting the training job after an internal error")
+        if ended.why == "Failed" and repairs.after_failure(self._plane, self._job, ended):
             return True
-        if ended.why == "Failed" and repairs.after_failure(self._plane, job, ended):
-            return True
-        self._upload(ended)
+        self._upload()
         self._conclude(ended)
         return False
 
-    def _upload(self, ended: Ended) -> None:
+    def _upload(self) -> None:
         self._move("Uploading", "Uploading generated training model")
-        if not (ended.why and self._dials.lose_output):
-            alive = [host.opt_ml for host in self._job.hosts if not host.died]
-            self._plane.storage.upload(self._job, alive)
+        alive = [host.opt_ml for host in self._job.hosts if not host.died]
+        self._plane.storage.upload(self._job, alive)
         time.sleep(self._dials.uploading_s)
 
     def _conclude(self, ended: Ended) -> None:
-        if ended.why in ("Stopped", "MaxRuntimeExceeded", "Interrupted"):
-            return self._finish(
-                "Stopped", ended.why if ended.why == "MaxRuntimeExceeded" else "Stopped", keep=self._healthy()
-            )
-        if ended.why == "Internal":
-            return self._finish("Failed", "Failed", INTERNAL, keep=False)
+        if ended.why in ("Stopped", "MaxRuntimeExceeded"):
+            return self._finish("Stopped", ended.why, keep=self._healthy())
         if ended.first is not None:
             said = f"AlgorithmError: {ended.first.failure()}"
             code = f", exit code: {ended.first.code}"
@@ -184,14 +161,4 @@ class Lifecycle:
 
     def _max_runtime(self) -> float:
         given = (self._job.request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds", DAY_S)
-        return float(given if self._dials.max_runtime_s is None else self._dials.max_runtime_s)
-
-    def _breaks(self) -> threading.Timer:
-        """The service's own failure in this life, if its dial says so."""
-        self._broken.clear()
-        timer = threading.Timer(self._dials.internal_after_s, self._broken.set)
-        with self._plane.lock:
-            if self._dials.next_internal_errors > 0:
-                self._dials.next_internal_errors -= 1
-                timer.start()
-        return timer
+        return float(given)

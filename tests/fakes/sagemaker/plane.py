@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.sagemaker import admission, validate
 from tests.fakes.sagemaker.dials import Dials
 from tests.fakes.sagemaker.errors import ApiError, invalid
 from tests.fakes.sagemaker.images import Image
@@ -23,8 +23,6 @@ from tests.fakes.sagemaker.machines import Fleet, Machine
 from tests.fakes.sagemaker.network import Loopback, Namespaces
 from tests.fakes.sagemaker.pools import Pools
 from tests.fakes.sagemaker.storage import Storage
-
-PAGE = 10  # ListTrainingJobs: the default of MaxResults
 
 
 class Plane:
@@ -53,8 +51,7 @@ class Plane:
 
     def call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """One API call. Raises ApiError."""
-        problems = validate.problems(operation, request)
-        if problems:
+        if problems := _problems(operation, request):
             raise invalid(problems)
         with self.lock:
             self.pools.expire()
@@ -62,14 +59,13 @@ class Plane:
 
     def create(self, request: dict[str, Any]) -> dict[str, Any]:
         """CreateTrainingJob."""
-        job = Job(request, self.region, tags={t["Key"]: t["Value"] for t in request.get("Tags", ())})
+        job = Job(request, self.region)
         if job.name in self.jobs:
             raise ApiError(
                 "ResourceInUse",
                 "Training job names must be unique within an AWS account and region, but a training job with the name "
                 f"{job.name} already exists ({self.jobs[job.name].arn})",
             )
-        admission.admit(job, list(self.jobs.values()), self.dials)
         self.jobs[job.name] = job
         threading.Thread(target=Lifecycle(self, job).run, daemon=True, name=job.name).start()
         return {"TrainingJobArn": job.arn}
@@ -100,47 +96,10 @@ class Plane:
             )
         return {"TrainingJobArn": job.arn}
 
-    def list(self, request: dict[str, Any]) -> dict[str, Any]:
-        """ListTrainingJobs: newest first, page by page."""
-        skew = self.dials.clock_skew_s
-        found = [job for job in self.jobs.values() if _selected(job, request, skew)]
-        key = {"Name": lambda j: j.name, "Status": lambda j: j.status}.get(
-            request.get("SortBy", ""), lambda j: str(f"{j.created:020.6f}")
-        )
-        found.sort(key=key, reverse=request.get("SortOrder", "Descending") == "Descending")
-        start, count = int(request.get("NextToken") or 0), request.get("MaxResults", PAGE)
-        answer: dict[str, Any] = {
-            "TrainingJobSummaries": [job.summary(skew) for job in found[start:][:count]]
-        }
-        return answer | ({"NextToken": str(start + count)} if start + count < len(found) else {})
-
-    def plan(self, request: dict[str, Any]) -> dict[str, Any]:
-        """DescribeTrainingPlan: as the dial says."""
-        name = request["TrainingPlanName"].rpartition("/")[2]
-        if name not in self.dials.training_plans:
-            raise ApiError("ResourceNotFound", f"Training plan {name} does not exist.")
-        arn = f"arn:aws:sagemaker:{self.region}:123456789012:training-plan/{name}"
-        return {
-            "TrainingPlanArn": arn,
-            "TrainingPlanName": name,
-            "Status": "Active",
-            **self.dials.training_plans[name],
-        }
-
-    def list_tags(self, request: dict[str, Any]) -> dict[str, Any]:
-        """ListTags, of training jobs."""
-        tags = self._by_arn(request["ResourceArn"]).tags
-        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-
-    def add_tags(self, request: dict[str, Any]) -> dict[str, Any]:
-        """AddTags, to training jobs."""
-        self._by_arn(request["ResourceArn"]).tags |= {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-        return self.list_tags(request)
-
     def find(self, name: str) -> Job:
         """Raises ApiError."""
         if name not in self.jobs:
-            raise ApiError(self.dials.not_found, "Requested resource not found.")
+            raise invalid("Requested resource not found.")
         return self.jobs[name]
 
     def access(self, job: Job) -> dict[str, str]:
@@ -168,29 +127,27 @@ class Plane:
         while any(host.code is None for host in running if host.process) and time.monotonic() < until:
             time.sleep(0.01)
 
-    def _by_arn(self, arn: str) -> Job:
-        return self.find(arn.rpartition("/")[2])
-
 
 OPERATIONS = {
     "CreateTrainingJob": Plane.create,
     "DescribeTrainingJob": Plane.describe,
     "StopTrainingJob": Plane.stop,
     "UpdateTrainingJob": Plane.update,
-    "ListTrainingJobs": Plane.list,
-    "DescribeTrainingPlan": Plane.plan,
-    "ListTags": Plane.list_tags,
-    "AddTags": Plane.add_tags,
 }
 
 
-def _selected(job: Job, request: dict[str, Any], skew_s: float) -> bool:
-    times = {"CreationTime": job.created + skew_s, "LastModifiedTime": (job.changed or job.created) + skew_s}
-    wanted = {"StatusEquals": job.status, "WarmPoolStatusEquals": job.pool.value}
-    wanted["TrainingPlanArnEquals"] = job.resources.get("TrainingPlanArn", "")
-    return (
-        request.get("NameContains", "") in job.name
-        and all(request.get(key, value) == value for key, value in wanted.items())
-        and all(float(request.get(f"{key}After", value)) <= value for key, value in times.items())
-        and all(float(request.get(f"{key}Before", value)) >= value for key, value in times.items())
-    )
+@cache
+def _service() -> Any:
+    """botocore's model of SageMaker."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
+    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
+
+
+def _problems(operation: str, request: dict[str, Any]) -> str:
+    """What botocore's own validation says of the request; "" where it takes it."""
+    from botocore.validate import ParamValidator
+
+    shape = _service().operation_model(operation).input_shape
+    return str(ParamValidator().validate(request, shape).generate_report())

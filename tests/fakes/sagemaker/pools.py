@@ -49,13 +49,13 @@ class Pools:
         """Whether this job leaves a pool, where other jobs with pools hold `in_use` machines of its type.
 
         "Warm pool status": with a quota of 0 the pool is "Terminated" and the job runs. "Considerations": no pool with
-        Spot, nor for a heterogeneous cluster.
+        Spot.
         """
-        kind = job.groups[0].type
+        kind = job.type
         limit = self._dials.pool_quotas.get(kind)
-        held = in_use + sum(len(pool.machines) for pool in self._available if pool.job.groups[0].type == kind)
-        enough = limit is None or held + sum(group.count for group in job.groups) <= limit
-        plain = not job.request.get("EnableManagedSpotTraining") and len(job.groups) == 1
+        held = in_use + sum(len(pool.machines) for pool in self._available if pool.job.type == kind)
+        enough = limit is None or held + job.count <= limit
+        plain = not job.request.get("EnableManagedSpotTraining")
         return bool(job.keep_alive_s) and enough and plain
 
     def claim(self, job: Job) -> list[Machine]:
@@ -77,9 +77,8 @@ class Pools:
 
     def retain(self, job: Job) -> None:
         """The job's machines wait from now on."""
-        seconds = job.keep_alive_s if self._dials.keep_alive_s is None else self._dials.keep_alive_s
         job.pool, job.changed = Pool.AVAILABLE, time.time()
-        self._available.append(WarmPool(job, job.machines, time.time() + seconds))
+        self._available.append(WarmPool(job, job.machines, time.time() + job.keep_alive_s))
 
     def update(self, job: Job, seconds: int) -> bool:
         """UpdateTrainingJob: another keep-alive, 0 to release. False where the pool is not Available."""

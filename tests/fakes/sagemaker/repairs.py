@@ -22,27 +22,19 @@ def after_failure(plane: Plane, job: Job, ended: Ended) -> bool:
     with plane.lock:
         if plane.dials.repair == "off" or job.repairs >= plane.dials.repairs_most or ended.first is None:
             return False
-        faulty = [machine for machine in job.machines if machine.fault]
-        if not faulty and plane.dials.repair == "always":
-            faulty = [ended.first.machine]
-        if not faulty:
-            return False
         job.repairs += 1
-        job.machines = [plane.fleet.replace(m) if m in faulty else m for m in job.machines]
+        job.machines = [plane.fleet.replace(m) if m is ended.first.machine else m for m in job.machines]
     job.move("Restarting", MESSAGE)
     return True
 
 
-def in_pool(plane: Plane, job: Job, index: int, how: str) -> str:
-    """Repair one machine of the job's pool; its id afterwards. The pool stays as it is for everybody who looks.
+def in_pool(plane: Plane, job: Job, index: int) -> str:
+    """Replace one machine of the job's pool; its id afterwards. The pool stays as it is for everybody who looks.
 
     Raises KeyError where the job has no pool that is Available.
     """
     pool = plane.pools.of(job)
     if pool is None:
         raise KeyError(f"{job.name} has no pool that is Available")
-    if how == "reboot":
-        pool.machines[index].reboot()
-    else:
-        pool.machines[index] = plane.fleet.replace(pool.machines[index])
+    pool.machines[index] = plane.fleet.replace(pool.machines[index])
     return pool.machines[index].id

@@ -54,15 +54,6 @@ def test_a_refused_look_is_unknown_with_the_remedy(code: str, said: str) -> None
         assert not status.absent
 
 
-def test_a_throttled_look_is_tried_again() -> None:
-    """With a pause that grows."""
-    with stubbed() as aws:
-        for _ in range(3):
-            aws.refuses("describe_training_job", "ThrottlingException", "Rate exceeded")
-        aws.describes(described(secondary="Pending", steps=("Starting", "Pending")))
-        assert aws.launcher.state(JOB).state is JobState.PENDING
-
-
 def test_capacity_that_comes_late_is_only_waited_for() -> None:
     """Pending, then training."""
     with stubbed() as aws:
@@ -76,33 +67,12 @@ def test_capacity_that_comes_late_is_only_waited_for() -> None:
         assert "Insufficient capacity" in states[1].history[1]
 
 
-@pytest.mark.parametrize(
-    ("status", "state"),
-    [("Completed", JobState.SUCCEEDED), ("Failed", JobState.FAILED), ("Stopped", JobState.CANCELLED)],
-)
-def test_a_job_that_ended_is_over_whatever_its_secondary_status_says(status: str, state: JobState) -> None:
-    """A word that AWS adds later is detail: the gate must not wait for a job that has ended."""
-    with stubbed() as aws:
-        aws.describes(ended(status, "SomethingNew", steps=("Starting", "SomethingNew")))
-        found = aws.launcher.state(JOB)
-        assert (state, True) == (found.state, f"{status}/SomethingNew" in found.detail)
-
-
 def test_a_job_without_capacity_says_so() -> None:
     """It never ran: nothing is looked for in S3."""
     with stubbed() as aws:
         aws.describes(ended("Failed", steps=("Starting", "Pending", "Failed"), FailureReason=CAPACITY))
         status = aws.launcher.state(JOB)
         assert (status.state, status.trouble, status.attempt) == (JobState.FAILED, Trouble.NO_CAPACITY, "")
-
-
-def test_an_image_that_is_missing_is_configuration() -> None:
-    """SageMaker's own words are kept."""
-    reason = "ClientError: Cannot find repository in registry ID 123456789012. Please check your ECR image"
-    with stubbed() as aws:
-        aws.describes(ended("Failed", steps=("Starting", "Failed"), FailureReason=reason))
-        status = aws.launcher.state(JOB)
-        assert (status.trouble, reason in status.detail) == (Trouble.CONFIGURATION, True)
 
 
 def test_the_running_attempt_is_known_by_its_objects() -> None:
@@ -112,15 +82,6 @@ def test_the_running_attempt_is_known_by_its_objects() -> None:
         lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
         status = aws.launcher.state(JOB)
         assert (status.state, status.attempt, status.earlier) == (JobState.RUNNING, A, ())
-
-
-def test_a_restart_is_not_stood_in_for_by_the_life_before() -> None:
-    """SageMaker says that the containers started again, and nobody of them has written yet."""
-    with stubbed() as aws:
-        aws.describes(described(steps=("Starting", "Training", "Restarting", "Starting", "Training")))
-        lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
-        status = aws.launcher.state(JOB)
-        assert (status.attempt, status.earlier) == ("", (A,))
 
 
 def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before() -> None:
@@ -134,14 +95,6 @@ def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before() -> None:
             aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "", 400)
         status = aws.launcher.state(JOB)
         assert (status.state, status.attempt, status.earlier) == (JobState.FAILED, "", (A,))
-
-
-def test_a_stop_by_somebody_is_a_cancellation() -> None:
-    """Without a report, nobody can tell."""
-    with stubbed() as aws:
-        aws.describes(ended("Stopped", steps=("Starting", "Stopping", "Stopped")))
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.trouble) == (JobState.CANCELLED, Trouble.STOPPED)
 
 
 def test_s3_that_is_silent_does_not_end_a_job_that_runs() -> None:

@@ -68,45 +68,12 @@ def test_only_what_is_new_is_read(aws: Account, tmp_path: Path) -> None:
     assert (aws.reads(), (tmp_path / A / "failure" / "algo-1").read_bytes()) == (2, b"eno")
 
 
-def test_a_folder_that_was_emptied_is_filled_again(aws: Account, tmp_path: Path) -> None:
-    """The last fetch goes into a fresh one of the same name."""
-    output = aws.output()
-    aws.writes({f"{A}/failure/algo-1": b"one"})
-    output.fetch(tmp_path, None)
-    (tmp_path / A / "failure" / "algo-1").unlink()
-    output.fetch(tmp_path, None)
-
-    assert {f"{A}/failure/algo-1": b"one"} == files_in(tmp_path)
-
-
-def test_nothing_that_was_fetched_is_removed(aws: Account, tmp_path: Path) -> None:
-    """Evidence may vanish in S3."""
-    aws.writes({f"{A}/failure/algo-1": b"one"})
-    output = aws.output()
-    output.fetch(tmp_path, None)
-    aws.clients.client("s3").delete_object(
-        Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/failure/algo-1"
-    )
-    output.fetch(tmp_path, None)
-
-    assert {f"{A}/failure/algo-1": b"one"} == files_in(tmp_path)
-
-
 def test_strange_keys_stay_in_s3(aws: Account, tmp_path: Path) -> None:
     """Whoever writes below the prefix writes nowhere else on this machine."""
     aws.writes({"../../x": b"x", f"{A}/nodes/.algo-1.json.tmp": b"x", "a//b": b"x", f"{A}/nodes/": b""})
     aws.output().fetch(tmp_path / "into", None)
 
     assert {} == files_in(tmp_path)
-
-
-def test_an_answer_that_was_cut_is_read_again(aws: Account, tmp_path: Path) -> None:
-    """Half of an object is no object."""
-    aws.writes({f"{A}/nodes/algo-1.json": report("algo-1")})
-    aws.proxy.faults = ["ok", "cut", "cut", "ok"]
-    aws.output().fetch(tmp_path, None)
-
-    assert {f"{A}/nodes/algo-1.json": report("algo-1")} == files_in(tmp_path)
 
 
 def test_an_object_that_always_comes_cut_is_not_there(aws: Account, tmp_path: Path) -> None:
@@ -154,15 +121,6 @@ def test_an_object_that_became_too_large_or_is_gone_is_not_there(
     ((_, said),) = s3_objects.read_all(aws.clients, prefix, [item], most=10)
 
     assert isinstance(said, str) and why in said
-
-
-def test_a_bad_minute_of_s3_is_waited_out(aws: Account, tmp_path: Path) -> None:
-    """Throttled, dropped, throttled."""
-    aws.writes(told())
-    aws.proxy.faults = ["slow", "lost", "slow", "ok", "slow", "lost"]
-    aws.output().fetch(tmp_path, aws.ended())
-
-    assert told() == files_in(tmp_path)
 
 
 def test_an_s3_that_is_gone_is_an_error(aws: Account, tmp_path: Path) -> None:
@@ -280,19 +238,6 @@ def test_exit_codes_are_the_agents_own(aws: Account) -> None:
     aws.writes(told(A, "algo-1", code=7) | told(A, "algo-2", code=None))
 
     assert {"algo-1": 7} == aws.output().look(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
-
-
-def test_exit_codes_of_a_life_before_do_not_count(aws: Account) -> None:
-    """Each attempt has its own."""
-    aws.writes(told(A, code=1))
-    steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
-    aws.clients.client("s3").get_waiter("object_exists").wait(
-        Bucket=aws.bucket, Key=f"gates/{JOB}/reports/gate/{A}/agent/algo-1.json"
-    )
-    aws.writes(told(B))
-    seen = aws.output().look(aws.ended(steps=steps))
-
-    assert {seen.attempt, *seen.earlier} == {A, B} and set(seen.exit_codes.values()) <= {0, 1}
 
 
 @pytest.mark.parametrize("place", ["data", "archive"])
