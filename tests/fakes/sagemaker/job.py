@@ -42,7 +42,6 @@ class Job:
     training_from: float = 0.0
     ended: float = 0.0
     changed: float = 0.0
-    model: str = ""
     pool: Pool = Pool.NONE
     pool_from: float = 0.0
     pool_to: float = 0.0
@@ -111,7 +110,7 @@ class Job:
             "SecondaryStatus": self.secondary,
             "CreationTime": self.created + skew_s,
             "LastModifiedTime": (self.changed or self.created) + skew_s,
-            "ModelArtifacts": {"S3ModelArtifacts": self.model},
+            "ModelArtifacts": {"S3ModelArtifacts": ""},
         }
         if self.training_from:
             state["TrainingStartTime"] = self.training_from + skew_s

@@ -1,4 +1,4 @@
-"""What SageMaker itself moves between S3 and the hosts: input channels, archives, checkpoints."""
+"""What SageMaker itself moves between S3 and the hosts: input channels and archives; no checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Storage:
         self._client = client
 
     def download(self, job: Job, opt_ml: Path, host: int, hosts: int) -> None:
-        """Every channel into input/data/<channel>, checkpoints back to where they were. Raises DataError.
+        """Every channel into input/data/<channel>. Raises DataError.
 
         File mode; FastFile and Pipe get files too, which is a simplification.
         """
@@ -36,10 +36,6 @@ class Storage:
             if source.get("S3DataDistributionType") == "ShardedByS3Key":
                 keys = keys[host::hosts]
             self._copy(source["S3Uri"], keys, place)
-        checkpoints = job.request.get("CheckpointConfig")
-        if checkpoints:
-            bucket, prefix = split(checkpoints["S3Uri"])
-            self._copy(checkpoints["S3Uri"], list(self._keys(bucket, prefix)), self._local(job, opt_ml))
 
     def upload(self, job: Job, hosts: Sequence[Path]) -> None:
         """output.tar.gz and model.tar.gz below <S3OutputPath>/<job>/output/, of all hosts together.
@@ -57,22 +53,6 @@ class Storage:
                     self._put(bucket, f"{below}/{archive}/{name}", path.read_bytes())
             elif files:
                 self._put(bucket, f"{below}/{archive}.tar.gz", _archive(files))
-            if files and archive == "model":
-                job.model = f"s3://{bucket}/{below}/{archive}{'/' if plain else '.tar.gz'}"
-        self._keep_checkpoints(job, hosts)
-
-    def _keep_checkpoints(self, job: Job, hosts: Sequence[Path]) -> None:
-        """AWS copies them as they grow; here they are copied at the end of each life."""
-        checkpoints = job.request.get("CheckpointConfig")
-        if checkpoints:
-            bucket, prefix = split(checkpoints["S3Uri"])
-            for path, name in _files([self._local(job, host) for host in hosts]):
-                self._put(bucket, f"{prefix.rstrip('/')}/{name}", path.read_bytes())
-
-    def _local(self, job: Job, opt_ml: Path) -> Path:
-        """CheckpointConfig.LocalPath: "The default local path is /opt/ml/checkpoints/"."""
-        given = str(job.request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
-        return opt_ml / given.removeprefix("/opt/ml").strip("/")
 
     def _objects(self, job: Job, uri: str) -> list[str]:
         bucket, prefix = split(uri)
