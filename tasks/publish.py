@@ -38,8 +38,6 @@ from tasks.render.headline import headline
 from tasks.render.html import html, with_next_gate
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.seed_report import with_seed_tables
-from tasks.render.views.finding_table import finding_rows
-from tasks.render.views.node_grid import node_rows
 from tasks.reports.fleet.page import fleet_page
 from tasks.reports.fleet.reading import page_link, read_fleet
 from tasks.reports.trend import TrendContext, past_of
@@ -58,7 +56,7 @@ from tasks.store.node_rows import GateNodes, rows_of
 from tasks.store.node_rows import keep as keep_rows
 from tasks.store.open import identity
 from tasks.store.records import Record, of, record_of
-from tasks.text.inert import one_line
+from tasks.text.inert import browsable, one_line
 
 LOG = logging.getLogger("prelaunch")
 # What stands for itself in an address; everything else is encoded, so that no link ends early.
@@ -109,12 +107,11 @@ def index_record(session: Session, record: Record, rows: GateNodes | None = None
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """Where people find the pages; `fleet` is "" if there is none. `past` is what the page shows of earlier gates."""
+    """Where people find the report and its page. `past` is what the page shows of earlier gates."""
 
     report: str
     html: str
     past: Past | None = None
-    fleet: str = ""
 
 
 def with_past(judged: JudgedReport, published: PublishedReport | None) -> JudgedReport:
@@ -124,38 +121,17 @@ def with_past(judged: JudgedReport, published: PublishedReport | None) -> Judged
     return replace(judged, context=replace(judged.context, past=published.past))
 
 
-@dataclass(frozen=True)
-class StoredReport:
-    """The record that was kept, and what is shown of the verdict."""
-
-    published: PublishedReport
-    context: VerdictContext
-
-
 @task(cache_policy=NO_CACHE, task_run_name="publish {session.gate_id}")
 async def publish_report(session: Session, judged: JudgedReport) -> PublishedReport:
     """Write the files first, then the artifacts. Raises StoreError."""
     try:
-        kept = await run_to_end(store_report, session, judged)
+        published, shown = await run_to_end(store_report, session, judged)
     except StoreError as error:
         raise StoreError(str(error), await run_to_end(write_locally, session, judged)) from error
     finally:
-        session.answer_by = (
-            math.inf
-        )  # the verdict is there, or has failed: nothing after it is in such a hurry
-    cluster, name = session.setting.gate.cluster.name, session.setting.gate.name
-    report, verdict, published = judged.report, judged.verdict, kept.published
-    said = headline(verdict, name)
-    report_progress(
-        Progress("verdict", "it is stored; its tables and pages are being written to the Prefect server")
-    )
-    await artifacts.show_table(f"gate-findings-{cluster}", finding_rows(verdict), said)
-    await artifacts.show_table(f"gate-nodes-{cluster}", node_rows(report, verdict), said)
-    host, of_gate = session.keeper.lease.owner.host, f"Report of {session.gate_id}"
-    await artifacts.show_place(f"gate-report-{cluster}", published.html, host, of_gate)
-    if published.fleet:
-        await artifacts.show_place(f"gate-fleet-{cluster}", published.fleet, host, f"Nodes of {cluster}")
-    await _show_verdict(session, judged, kept.context)
+        session.answer_by = math.inf  # nothing after the verdict is in such a hurry
+    report_progress(Progress("verdict", "it is stored; its page is being written to the Prefect server"))
+    await _show_verdict(session, judged, shown)
     session.judged = with_past(judged, published)
     return published
 
@@ -170,19 +146,18 @@ async def publish_ending(session: Session, judged: JudgedReport) -> None:
 
 
 async def _show_verdict(session: Session, judged: JudgedReport, shown: VerdictContext) -> None:
-    """The last artifact that is made. (Prefect 3.8.8 orders those of a run's page by ids that are random.)"""
-    gate, place = session.setting.gate, session.setting.store.place(html_key(session.gate_id))
-    host = session.keeper.lease.owner.host
-    page = verdict_page(
-        replace(judged, context=shown), gate.name, place, os.path.abspath(session.setting.file), host
-    )
+    """The one page for people that a run leaves in Prefect, with the places of all others."""
+    gate, place = session.setting.gate, session.setting.store.place
+    places = place(html_key(session.gate_id)), place(fleet_key(gate.cluster.name))
+    host, file = session.keeper.lease.owner.host, os.path.abspath(session.setting.file)
+    page = verdict_page(replace(judged, context=shown), gate.name, places, file, host)
     said = headline(judged.verdict, gate.name)
     await artifacts.show_markdown(f"gate-verdict-{gate.cluster.name}", page, said)
 
 
-def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str, host: str) -> str:
-    """Markdown for Prefect's page of the run: the answer, what to type, where the report and the gate file are, then all the rest.
-    `host` is that of the gate: it has the report of a store that is a folder.
+def verdict_page(judged: JudgedReport, name: str, places: tuple[str, str], gate_file: str, host: str) -> str:
+    """Markdown for Prefect's page of the run: the answer, what to type, where the report, the page of all nodes and the gate file are,
+    then all the rest. `places` are those of both pages; where the store is a folder, the gate's `host` has them.
     """
     verdict, shown = judged.verdict, judged.context
     first, _, rest = markdown(judged.report, verdict, name, shown).partition("\n")
@@ -192,15 +167,16 @@ def verdict_page(judged: JudgedReport, name: str, report: str, gate_file: str, h
         filter(None, (typed(item, verdict, shown.place) for item in gathered(verdict.findings))), ()
     )
     parts += [fenced("\n".join(commands))] if commands else []
-    parts.append(f"Report: {_linked(report, host)}\n\nGate file: {escape(gate_file)}")
+    report, nodes = (_linked(place, host) for place in places)
+    parts.append(f"Report: {report}\n\nAll nodes: {nodes}\n\nGate file: {escape(gate_file)}")
     return "\n\n".join((*parts, rest.lstrip("\n")))
 
 
 def _linked(place: str, host: str) -> str:
-    """A link where a browser can follow it: it has no s3://, and from a server's page it opens no file."""
+    """A link where a browser can follow it, for S3 to the console; from a server's page it opens no file."""
     if "://" not in place:
         return f"{escape(place)} (a file of {escape(host)})"
-    return escape(place) if place.startswith("s3://") else f"[{escape(place)}](<{quote(place, safe=URL)}>)"
+    return f"[{escape(place)}](<{quote(browsable(place), safe=URL)}>)"
 
 
 def store_pages(session: Session, judged: JudgedReport) -> VerdictContext:
@@ -241,7 +217,7 @@ def put_pages(setting: GateContext, gate_id: str, judged: JudgedReport, shown: V
     kept.put(summary_key(gate_id), summary.encode("utf-8", "backslashreplace"))
 
 
-def store_report(session: Session, judged: JudgedReport) -> StoredReport:
+def store_report(session: Session, judged: JudgedReport) -> tuple[PublishedReport, VerdictContext]:
     """Store report, verdict, record, nodes, HTML and summary, and their rows in the index. Raises StoreError."""
     kept, gate_id, name = session.setting.store, session.gate_id, session.setting.gate.name
     kept.put(report_key(gate_id), dump(judged.report))
@@ -255,16 +231,14 @@ def store_report(session: Session, judged: JudgedReport) -> StoredReport:
     shown = replace(judged.context, past=_past(session, judged))
     put_pages(session.setting, gate_id, judged, shown)
     index_record(session, record, rows)
-    fleet = keep_fleet_page(session)
+    keep_fleet_page(session)
     _link_from_previous(session, judged, shown)
-    places = PublishedReport(
-        kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past, fleet
-    )
-    return StoredReport(places, shown)
+    places = PublishedReport(kept.place(report_key(gate_id)), kept.place(html_key(gate_id)), shown.past)
+    return places, shown
 
 
-def keep_fleet_page(session: Session) -> str:
-    """Store the page about all nodes of the cluster; returns where it is, "" if it could not be made in time, which is logged."""
+def keep_fleet_page(session: Session) -> None:
+    """Store the page about all nodes of the cluster. That it could not be made in time is logged."""
     kept, cluster = session.setting.store, session.setting.gate.cluster.name
 
     def made() -> str:
@@ -277,8 +251,6 @@ def keep_fleet_page(session: Session) -> str:
         kept.put(fleet_key(cluster), page.encode("utf-8", "backslashreplace"))
     except Exception as error:  # noqa: BLE001 - a page about other gates keeps no verdict from being published
         LOG.warning("the page about the nodes of %s was not made: %s", cluster, error)
-        return ""
-    return kept.place(fleet_key(cluster))
 
 
 def write_locally(session: Session, judged: JudgedReport) -> str:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import httpx
 from prefect.artifacts import (
-    acreate_link_artifact,
     acreate_markdown_artifact,
     acreate_progress_artifact,
     acreate_table_artifact,
@@ -18,8 +17,7 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
-from tasks.render.markdown import fenced, inert
-from tasks.text.inert import browsable, one_line
+from tasks.render.markdown import inert
 
 LOG = get_logger("prelaunch")
 EVERY_S = 2.0
@@ -28,8 +26,6 @@ SAID = "Health checks"
 MARKDOWN_CHARACTERS = 200_000
 ROWS = 2000
 CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
-# A path that is cut leads nowhere: Linux has none that are longer (PATH_MAX).
-PLACE = 4096 + 256
 
 
 class ProgressArtifact:
@@ -77,19 +73,6 @@ async def show_table(key: str, rows: list[dict[str, object]], description: str) 
     with warn_on_failure(key):
         shown = [{name: _cell(value) for name, value in row.items()} for row in rows[:ROWS]]
         await acreate_table_artifact(shown, key=key, description=inert(description))
-
-
-async def show_place(key: str, place: str, host: str, text: str) -> None:
-    """Show where a page is: a link where a browser can follow it. From a server's page it opens no file: of one, `host` and path stand
-    in a line to copy, and nothing looks like a link.
-    """
-    url = browsable(place)
-    if url.startswith(("https://", "http://")):
-        with warn_on_failure(key):
-            await acreate_link_artifact(link=url, link_text=text, key=key, description=inert(text))
-        return
-    said = f"{inert(text)}: a file of the host that ran the gate. A browser opens it only there."
-    await show_markdown(key, f"{said}\n\n{fenced(one_line(f'{host}:{place}', PLACE))}\n", text)
 
 
 def _cell(value: object) -> object:

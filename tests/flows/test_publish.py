@@ -25,7 +25,7 @@ from tasks.store.index import FILE, Index
 from tasks.store.node_rows import Standing
 from tasks.store.open import identity
 from tests.fakes.mlflow import mlflow_server
-from tests.flows.driving import gate_it, request_of, run
+from tests.flows.driving import gate_it
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 from tests.sample_reports import healthy, verdict_of, wrong_sums
@@ -36,40 +36,6 @@ pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 def _gates(folder: Path) -> list[Path]:
     return sorted((folder / "store" / "gates").iterdir(), key=lambda path: path.stat().st_mtime)
-
-
-def test_the_figures_are_artifacts_under_stable_keys(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The verdict, the tables of findings and nodes, and where the report is.
-
-    The verdict for people is the newest of them, and what programs read the oldest. The gate file is named from the root, because
-    nobody who reads the page knows the folder of the process.
-    """
-    engine.parts = ["wrong"]
-    monkeypatch.chdir(tmp_path)
-
-    async def read() -> dict[str | None, Any]:
-        from prefect.client.orchestration import get_client
-        from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
-        from prefect.client.schemas.sorting import ArtifactSort
-
-        state, _ = await run(request_of(fake_gate(tmp_path)))
-        async with get_client() as client:
-            chosen = ArtifactFilter(
-                flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id])
-            )
-            found = await client.read_artifacts(artifact_filter=chosen, sort=ArtifactSort.CREATED_DESC)
-            return {a.key: a for a in found}
-
-    found = asyncio.run(read())
-
-    assert {f"gate-{what}-test" for what in ("verdict", "findings", "nodes", "report")} <= set(found)
-    assert ("gate-verdict-test", "gate-run-test") == (next(iter(found)), list(found)[-1])
-    top, _, _ = str(found["gate-verdict-test"].data).partition("## Findings")
-    assert top.startswith("**NO-GO test: ") and "node-1" in top
-    assert "report.html (a file of " in unescape(top) and "Gate file: /" in top and "gate.toml" in top
-    assert '"level": "FAIL"' in str(found["gate-findings-test"].data)
 
 
 def test_a_node_s_name_is_no_markup_in_prefect_s_pages() -> None:
@@ -104,10 +70,11 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
     place = Place("slurm", "p5.48xlarge", "job-1")
     bad = "/srv/<b>[x](http://evil)`\n>/gate.toml"
     judged = JudgedReport(report, verdict, context=VerdictContext(place))
-    page = publish.verdict_page(judged, "p5", "/srv/store/a b>/report.html", bad, "login-1<b>")
+    files = ("/srv/store/a b>/report.html", "/srv/fleet.html")
+    page = publish.verdict_page(judged, "p5", files, bad, "login-1<b>")
     top, _, rest = page.partition("## Findings")
     s3, web = (
-        publish.verdict_page(judged, "p5", f"{scheme}://bucket/a b>.html", bad, "login-1")
+        publish.verdict_page(judged, "p5", (f"{scheme}://bucket/a b>.html", "/f.html"), bad, "login-1")
         for scheme in ("s3", "https")
     )
 
@@ -115,7 +82,8 @@ def test_the_page_of_a_run_begins_with_what_to_do() -> None:
         top.index("**NO-GO p5: ") < top.index("```text\n") < top.index("Report: ") < top.index("Gate file: ")
     )
     # From the page of a server a browser opens no file, and perhaps on another machine there is none.
-    assert "](<" not in top and "](<" not in s3 and "(<https://bucket/a%20b%3E.html>)" in web
+    assert "](<" not in top and "(<https://bucket/a%20b%3E.html>)" in web
+    assert "(<https://console.aws.amazon.com/s3/object/bucket?prefix=a%20b%3E.html>)" in s3
     assert "(a file of login-1" in top and "<b>" not in top.partition("Gate file: ")[0]
     assert not any(sign in top.partition("Gate file: ")[2].splitlines()[0] for sign in ("<", "[", "`", "://"))
     assert rest

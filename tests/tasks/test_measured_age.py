@@ -64,7 +64,7 @@ def pages(judged: JudgedReport) -> dict[str, str]:
     )
     made = {
         "html": html(report, verdict, "c", context),
-        "artifact": verdict_page(judged, "c", "/r.html", "g.toml", "h"),
+        "artifact": verdict_page(judged, "c", ("/r.html", "/f.html"), "g.toml", "h"),
         "PagerDuty": str(trigger(page, "k")["payload"]),
         "Slack": str(notification_message(page).blocks),
         "mail": page.text,

@@ -1,7 +1,6 @@
 """Findings as a table of few rows, however many nodes a fleet has, and the anchor of each finding on its page (pure).
 
 Findings that differ only in their values share a row, and many names are written as the first and the last one in natural order.
-Prefect's table has a row per finding, with the remedy.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.model import ANSWER_WORDS, CLUSTER, LINK, Answer, Level, Verdict
+from checks.model import CLUSTER, LINK, Answer, Verdict
 from checks.value_types import natural
-from tasks.render.findings import Group, gathered, remedy_of
-from tasks.render.headline import coverage_text, deciding, explanation
+from tasks.render.findings import Group
+from tasks.render.headline import deciding
 from tasks.render.views.nodes import State, finding_state
 from tasks.text.inert import browsable, one_line
 
@@ -23,7 +22,6 @@ NAMED = 3
 # So many findings of one kind have a row each; more share one.
 ALIKE = 3
 RANK = "/rank-"
-NO_FINDING = "nothing: every planned check was observed on every subject and is within the policy"
 
 
 @dataclass(frozen=True)
@@ -107,30 +105,3 @@ def _noun(subjects: Sequence[str]) -> str:
     if any(subject == CLUSTER or "/" in subject or LINK in subject for subject in subjects):
         return "subjects"
     return "nodes"
-
-
-def finding_rows(verdict: Verdict) -> list[dict[str, object]]:
-    """One row per group of findings, the worst first; one that says so where there is none, so that no older table looks like the
-    newest.
-
-    Evidence that is missing is no PASS, even where no finding says what is missing.
-    """
-    groups = sorted(gathered(verdict.findings), key=lambda item: -finding_state(item))
-    if any(item.level is not Level.PASS for item in groups):
-        clean = []
-    elif verdict.answer is Answer.GO:
-        clean = [_cells("PASS", CLUSTER, NO_FINDING, coverage_text(verdict.coverage), "", "")]
-    else:
-        word, lacks = ANSWER_WORDS[Answer.CANNOT_TELL], coverage_text(verdict.coverage)
-        return [_cells(word, CLUSTER, explanation(verdict), lacks, "", "")]
-    return clean + [
-        _cells(item.word, item.names, item.message, remedy_of(item, verdict), item.where, item.cause.value)
-        for item in groups
-    ]
-
-
-def _cells(level: str, where: str, message: str, remedy: str, check: str, cause: str) -> dict[str, object]:
-    return {
-        "level": level, "where": one_line(where, 400), "message": one_line(message, 600),
-        "remedy": one_line(remedy, 600), "check": one_line(check, 200), "cause": cause,
-    }  # fmt: skip

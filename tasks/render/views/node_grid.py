@@ -1,27 +1,21 @@
 """Node x check for a page of any size: one line for each of the worst nodes, one tile for each other node, none left out (pure).
 
-Checks that passed on every node that reported share one column once there are more of them than a screen is wide. The same nodes
-are also rows of plain values, for tables such as Prefect's.
+Checks that passed on every node that reported share one column once there are more of them than a screen is wide.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from checks.model import CLUSTER, Finding, Report, Scope, Verdict
-from tasks.render.findings import group
-from tasks.render.headline import sentence
-from tasks.render.views.nodes import CheckLine, Line, State, check_lines, finding_state, node_lines, places
-from tasks.text.inert import one_line
+from checks.model import Report, Scope, Verdict
+from tasks.render.views.nodes import CheckLine, Line, State, check_lines, node_lines
 
 LINES = 60
 # As many healthy nodes as this have lines of their own; of more the tiles tell the same.
 FEW = 12
 COLUMNS = 12
 TILES = 5000
-IDENTITY = ("host", "driver", "kernel", "boot_id", "gpu_uuids")
 
 
 @dataclass(frozen=True)
@@ -95,33 +89,3 @@ def _grid_line(line: Line, own: list[int], merged: frozenset[int]) -> Line:
 def _of_nodes(line: CheckLine) -> bool:
     """Whether a node has a cell of this check."""
     return line.planned.skip is None and line.planned.scope is not Scope.CLUSTER
-
-
-def node_rows(report: Report | None, verdict: Verdict) -> list[dict[str, object]]:
-    """Rows of verdict, node, node index, first finding, findings and the machine's identity: no key is ever absent.
-
-    A node that never reported has a row too. A report that cannot be read makes one row, about the cluster.
-    """
-    first: dict[str, Finding] = {}
-    for finding in verdict.findings:
-        for place in places(finding.subject):
-            first.setdefault(place, finding)
-    if report is None:
-        lines = [Line(CLUSTER, None, finding_state(f), (), 1) for f in verdict.findings[:1]]
-        return [_row(line, first.get(line.name), {}) for line in lines]
-    identities = {node.name: node.identity for node in report.nodes}
-    return [
-        _row(line, first.get(line.name), identities.get(line.name, {}))
-        for line in node_lines(report, verdict)
-    ]
-
-
-def _row(line: Line, first: Finding | None, identity: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "verdict": line.state.word,
-        "node": one_line(line.name, 120),
-        "node index": "" if line.rank is None else line.rank,
-        "first finding": "" if first is None else sentence(group([first])[0]),
-        "findings": line.findings,
-        **{key: one_line(identity.get(key, ""), 200) for key in IDENTITY},
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree as xml
@@ -22,7 +21,6 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.terminal import terminal
-from tasks.render.views.node_grid import node_rows
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tasks.reports.explain import explanation_text, not_judged
 from tasks.text.inert import clean, one_line
@@ -339,29 +337,6 @@ def test_the_matrix_never_says_pass_where_nothing_was_measured() -> None:
 
     assert {"node-0": State.UNKNOWN, "node-1": State.PASS} == cells
     assert State.UNKNOWN is check_lines(report, silent)[column].state
-
-
-def test_node_rows_are_worst_first_and_complete() -> None:
-    """A node that never reported has a row; every row has every key; JSON takes them."""
-    report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
-    rows = node_rows(report, verdict_of(report))
-
-    assert [("fail", "node-1"), ("cannot tell", "node-3")] == [(r["verdict"], r["node"]) for r in rows[:2]]
-    assert {"pass"} == {row["verdict"] for row in rows[2:]}
-    assert 1 == len({tuple(row) for row in rows})
-    json.dumps(rows)
-    assert 1 == len(node_rows(None, UNREADABLE))
-
-
-def test_a_slow_link_marks_both_ends() -> None:
-    """Without condemning either."""
-    report = healthy(2, 1)
-    for node in ("node-0", "node-1"):
-        report = with_metric(report, "network.pairs", node, "bandwidth_gbps", (0.01,))
-    verdict = verdict_of(report)
-
-    assert {"fail"} == {row["verdict"] for row in node_rows(report, verdict)}
-    assert () == verdict.condemned
 
 
 def test_a_time_that_nobody_took_is_not_shown() -> None:

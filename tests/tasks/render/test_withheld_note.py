@@ -15,7 +15,6 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tasks.render.views.finding_table import finding_rows
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tests.checks.facts.test_withheld_kernel_log import confined, judged
 
@@ -27,7 +26,6 @@ PAGES: dict[str, Callable[[Report, Verdict], str]] = {
     "markdown": lambda report, verdict: markdown(report, verdict, "trn"),
     "junit": lambda report, verdict: junit(report, verdict, "trn"),
     "slack": lambda report, verdict: "\n".join(map(str, items_of(verdict, NO_CONTEXT))),
-    "prefect": lambda report, verdict: "\n".join(map(str, finding_rows(verdict))),
 }
 
 

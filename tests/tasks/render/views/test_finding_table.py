@@ -7,19 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from checks.model import Answer, Cause, Count, Finding, Level
+from checks.model import Answer, Cause, Finding, Level
 from tasks.render.findings import gathered
 from tasks.render.html import html
 from tasks.render.views.finding_table import (
     finding_anchor,
-    finding_rows,
     finding_rows_of,
     first_anchor,
     ranged,
     with_anchor,
 )
 from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
-from tests.tasks.render.fleets import cut_off, fleet, judged
 
 
 def _slow(place: int, message: str, check: str = "compute.gemm") -> Finding:
@@ -106,44 +104,3 @@ def test_a_page_s_address_leads_to_what_decides() -> None:
     assert f"https://e.example/report.html#{anchor}" == with_anchor("https://e.example/report.html", verdict)
     assert console == with_anchor("s3://b/gates/x/report.html", verdict)
     assert ("", "/r.html") == (with_anchor("", verdict), with_anchor("/r.html", verdict_of(healthy())))
-
-
-def test_findings_are_rows_the_worst_first() -> None:
-    """Level, cause, where, check, message and remedy."""
-    report = with_metric(
-        wrong_sums(without_node(healthy(6, 2), "node-5")), "system.clock", "node-2", "synchronised", False
-    )
-    rows = finding_rows(verdict_of(report))
-
-    assert ["FAIL", "CANNOT TELL", "WARN"] == [row["level"] for row in rows]
-    assert ("node-1/rank-3", "Do not train on this rank's node: run the gate without it.") == (
-        rows[0]["where"],
-        rows[0]["remedy"],
-    )
-
-
-def test_a_go_has_a_row_that_says_so() -> None:
-    """Else the newest table of this key would be an older refusal."""
-    (row,) = finding_rows(verdict_of(healthy()))
-
-    assert ("PASS", "cluster") == (row["level"], row["where"])
-    assert "within the policy" in str(row["message"])
-
-
-def test_what_nobody_could_tell_has_no_row_that_says_pass() -> None:
-    """Coverage that is not whole is no go, even where no finding says what is missing."""
-    verdict = verdict_of(healthy())
-    coverage = replace(verdict.coverage, nodes=Count(1, 2))
-    unknown = replace(verdict, level=Level.FAIL, answer=Answer.CANNOT_TELL, coverage=coverage)
-    (row,) = finding_rows(unknown)
-
-    assert ("CANNOT TELL", "cluster") == (row["level"], row["where"])
-    assert "evidence is missing" in str(row["message"])
-    assert "within the policy" not in html(healthy(), unknown, "local")
-
-
-def test_every_row_has_every_key() -> None:
-    """Prefect's table takes its columns from the first row."""
-    verdict, _ = judged(cut_off(fleet(4), ["ip-10-0-0-13"], 0.3))
-
-    assert 1 == len({tuple(row) for row in finding_rows(verdict)})
