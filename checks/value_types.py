@@ -65,25 +65,14 @@ class Text:
 
 
 class DecodeError(ValueError):
-    """Input that does not fit its schema. `path` is dotted; `nearest` is a valid key or value, or None. Of a value of another form
-    than its key has, `wanted` is the type that it should have and `found` the value.
-    """
+    """Input that does not fit its schema. `path` is dotted; `nearest` is a valid key or value, or None."""
 
-    def __init__(
-        self,
-        message: str,
-        path: str = "",
-        nearest: str | None = None,
-        wanted: Any = None,
-        found: object = None,
-    ) -> None:
+    def __init__(self, message: str, path: str = "", nearest: str | None = None) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         super().__init__(f"{path or 'document'}: {message}.{hint}")
         self.path = path
         self.reason = message
         self.nearest = nearest
-        self.wanted = wanted
-        self.found = found
 
 
 def version_of(text: object) -> Version | None:

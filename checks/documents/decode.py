@@ -110,7 +110,7 @@ def _decode_annotated(args: Sequence[Any], value: object, path: str) -> object:
 
 def _decode_dataclass(kind: Any, value: object, path: str) -> object:
     if not isinstance(value, Mapping):
-        raise _no_table(value, path, kind)
+        raise _no_table(value, path)
     table: Mapping[str, object] = value
     hints, fields = shape(kind)
     for key in table:
@@ -138,8 +138,7 @@ def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
 
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
-        said = f"expected a list, found {_name(value)}"
-        raise DecodeError(said, path, wanted=tuple[kinds[0], ...], found=value)  # type: ignore[valid-type]
+        raise DecodeError(f"expected a list, found {_name(value)}", path)
     known, key = _SHARED.get(), (id(kinds[0]), id(value))
     if known is not None and key in known:
         return known[key]
@@ -153,7 +152,7 @@ def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
 
 def _decode_mapping(kind: Any, value: object, path: str) -> object:
     if not isinstance(value, Mapping):
-        raise _no_table(value, path, Mapping[str, kind])
+        raise _no_table(value, path)
     return {key: _decode(kind, item, _join(path, key)) for key, item in value.items()}
 
 
@@ -172,7 +171,7 @@ def _decode_scalar(kind: Any, value: object, path: str) -> object:
         return value
     if type(value) is not kind:
         said = f"expected {WORDS.get(kind, kind.__name__)}, found {_name(value)}"
-        raise DecodeError(said, path, wanted=kind, found=value)
+        raise DecodeError(said, path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DecodeError(f"{value} is not a finite number", path)
     return value
@@ -185,8 +184,8 @@ def _finite_int(value: int, path: str) -> float:
         raise DecodeError("the number is out of range", path) from None
 
 
-def _no_table(value: object, path: str, wanted: Any) -> DecodeError:
-    return DecodeError(f"expected a table, found {_name(value)}", path, wanted=wanted, found=value)
+def _no_table(value: object, path: str) -> DecodeError:
+    return DecodeError(f"expected a table, found {_name(value)}", path)
 
 
 def _name(value: object) -> str:

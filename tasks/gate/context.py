@@ -39,7 +39,6 @@ from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
 from tasks.gate_file.references import PolicyError, options_from, policies_in, read_policy
 from tasks.gate_file.request import GateRequest
-from tasks.gate_file.toml_form import reason_of
 from tasks.gate_file.topology import topology_of
 from tasks.launchers.base import Launcher, LaunchRejected, Placement
 from tasks.launchers.registry import kernel_log_of, kinds_with, launcher_for, options_of
@@ -248,7 +247,7 @@ def _about_launcher(file: str, kind: str, error: LaunchRejected) -> GateFileErro
         if others:
             said = f"the launcher {kind} has no such option; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
             return GateFileError(file, f"cluster.{cause.path}", said)
-        return GateFileError(file, f"cluster.{cause.path}", reason_of(cause), cause.nearest)
+        return GateFileError(file, f"cluster.{cause.path}", cause.reason, cause.nearest)
     return GateFileError(file, "cluster", str(error))
 
 

@@ -18,7 +18,6 @@ from checks.facts.provenance import Kind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
 from checks.model import Declared, Report, Verdict
 from checks.value_types import DecodeError
-from tasks.gate_file.toml_form import reason_of
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
     from tasks.gate_file.model import Gate
@@ -109,7 +108,7 @@ def read_prices(path: Path) -> tuple[Price, ...]:
     except OSError as error:
         raise TermsError(str(path), "", f"it cannot be read ({error.strerror})") from error
     except DecodeError as error:
-        raise TermsError(str(path), error.path, reason_of(error), error.nearest) from error
+        raise TermsError(str(path), error.path, error.reason, error.nearest) from error
     except (ValueError, RecursionError) as error:
         raise TermsError(str(path), "", f"it is not valid TOML ({error})"[:300]) from error
 

@@ -19,7 +19,6 @@ from pydantic_core import ErrorDetails
 from checks.documents.decode import nearest
 from tasks.gate_file.folder import SUFFIX, names_in
 from tasks.gate_file.model import LOCKED, LOCKED_OPTION_ENDS, NAME_FORM, Gate
-from tasks.gate_file.toml_form import form_of, kind_at, option_form
 
 FILE_BYTES = 1 << 20
 # Where somebody may have written the secret itself: what was found is not repeated.
@@ -37,7 +36,6 @@ FORMS = {
 }
 # So many gate files are named of those that lie where one was looked for.
 BESIDE = 10
-KIND_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 class GateFileError(Exception):
@@ -95,7 +93,7 @@ def read_gate_file(path: Path, sets: Sequence[str] = ()) -> Gate:
     for assignment in sets:
         _assign(table, assignment)
     if sets:
-        gate = _validated(f"{path} with {OVERRIDES}", table, by_option=True)
+        gate = _validated(f"{path} with {OVERRIDES}", table, OverrideError)
     gate.remember(text)
     return gate
 
@@ -115,11 +113,6 @@ def places_of(name: str, model: type[BaseModel] = Gate) -> tuple[str, ...]:
 def is_locked(path: str) -> bool:
     """Whether `--set` never changes this key."""
     return bool(_why_locked(path.split("."), {}, ""))
-
-
-def option_of(path: str, found: str) -> str:
-    """How the key is changed on the command line: "--set cluster.declared.nodes=2"; with an example for a value of another kind."""
-    return option_form(path, kind_at(path.split("."), Gate), found)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -243,53 +236,39 @@ def _why_locked(keys: Sequence[str], table: Mapping[str, Any], value: object) ->
     return ""
 
 
-def _validated(file: str, table: Mapping[str, Any], by_option: bool = False) -> Gate:
+def _validated(file: str, table: Mapping[str, Any], kind: type[GateFileError] = GateFileError) -> Gate:
     try:
         # Strict JSON mode takes lists for tuples and text for enums, and still coerces nothing.
         return Gate.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise plain_error(file, error, Gate, by_option) from None
+        raise plain_error(file, error, Gate, kind) from None
 
 
 def plain_error(
-    file: str, error: ValidationError, model: type[BaseModel], by_option: bool = False
+    file: str, error: ValidationError, model: type[BaseModel], kind: type[GateFileError] = GateFileError
 ) -> GateFileError:
-    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one.
-
-    `by_option`: the value was typed with `--set`, so that its right form is shown with it.
-    """
+    """What pydantic says of a file for `model`, as an operator needs it: the first key, and the nearest valid one."""
     # A misspelt key is both unknown and missing: the unknown one is what the operator typed.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    kind = OverrideError if by_option else GateFileError
-    return kind(file, *_in_words(first, model, by_option))
+    return kind(file, *_in_words(first, model))
 
 
-def _unknown(
-    loc: list[str], found: object, model: type[BaseModel], by_option: bool
-) -> tuple[str, str, str | None]:
+def _unknown(loc: list[str], model: type[BaseModel]) -> tuple[str, str, str | None]:
     """An unknown key: it stands in the wrong table where only one other has it, else it is misspelt."""
-    path, places = ".".join(loc), places_of(loc[-1], model)
-    if by_option:
-        places = tuple(place for place in places if not is_locked(place)) or places
-    if len(places) != 1:
-        return path, "unknown key", nearest(loc[-1], _keys(loc[:-1], model))
-    wanted = kind_at(places[0].split("."), model)
-    word, form = KIND_WORDS.get(wanted), option_form(places[0], wanted, found)
-    if by_option and word and form and not is_locked(places[0]):
-        return path, f"unknown key; {places[0]} takes {word}: {form}", places[0]
-    return path, "unknown key", places[0]
+    places = places_of(loc[-1], model)
+    near = places[0] if len(places) == 1 else nearest(loc[-1], _keys(loc[:-1], model))
+    return ".".join(loc), "unknown key", near
 
 
-def _in_words(error: ErrorDetails, model: type[BaseModel], by_option: bool) -> tuple[str, str, str | None]:
+def _in_words(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str | None]:
     kind, found, ctx = error["type"], error["input"], error.get("ctx", {})
     loc = [str(part) for part in error["loc"]]
     if kind == "extra_forbidden":
-        return _unknown(loc, found, model, by_option)
+        return _unknown(loc, model)
     if kind == "missing":
         return ".".join(loc), "missing key", None
     if loc[:2] == ["cluster", "options"] and kind.endswith("_type"):
-        said = f"expected a value or a list of texts, found {_name(found)}."
-        return ".".join(loc[:3]), f"{said}{form_of(loc[2], str)}", None
+        return ".".join(loc[:3]), f"expected a value or a list of texts, found {_name(found)}", None
     loc = [part for part in loc if part not in ("bool", "int", "float", "str", "[key]") and "[" not in part]
     path = ".".join(loc)
     if kind in ("enum", "literal_error"):
@@ -298,16 +277,7 @@ def _in_words(error: ErrorDetails, model: type[BaseModel], by_option: bool) -> t
     if kind in EXPECTED:
         # It may be a secret in a wrong place.
         hidden = isinstance(found, str) and loc[:1] and loc[0] in REFERRING
-        said = f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}"
-        wanted = kind_at([str(part) for part in loc], model)
-        own = () if loc[:1] and loc[0] in REFERRING else (found, loc[-1] if loc else "")
-        if by_option:
-            whole = [part for part in loc if not part.isdigit()]  # a list is set as a whole
-            made = option_form(".".join(whole), kind_at(whole, model), *own[: whole == loc])
-            form = f" Write {made}." if made else ""
-        else:
-            form = form_of(path, wanted, *own)
-        return path, f"{said}.{form}" if form else said, None
+        return path, f"expected {EXPECTED[kind]}, found {'text' if hidden else _name(found)}", None
     if kind in ("too_short", "string_too_short"):
         return path, "must not be empty", None
     if loc[:1] and loc[0] in REFERRING and kind in ("string_pattern_mismatch", "string_too_long"):

@@ -20,7 +20,6 @@ from checks.facts.plausibility import impossible
 from checks.model import Declared
 from checks.policy import Policy, load
 from checks.value_types import DecodeError
-from tasks.gate_file.toml_form import reason_of
 
 MOST_FILE_BYTES = 1 << 24
 VERDICT = "a verdict"
@@ -121,7 +120,7 @@ def read_policy(path: Path) -> Policy:
         found = document_kind(data)
         if found and found != "a policy":
             raise PolicyError(path, f"it is {found}, not a policy. Name another file.") from error
-        raise PolicyError(path, reason_of(error), error.path, error.nearest) from error
+        raise PolicyError(path, error.reason, error.path, error.nearest) from error
     except (ValueError, RecursionError) as error:
         raise PolicyError(path, f"it is not valid TOML ({error})"[:300]) from error
 

@@ -253,7 +253,7 @@ def test_it_looks_at_the_gate_file_with_its_overrides(tmp_path: Path) -> None:
         return list(islice(doctor._looks(asked), 2))[-1]
 
     assert "OK" == words([looked(file, "cluster.declared.nodes=1")])[0]
-    assert "--set cluster.declared.nodes=1" in looked(file, "nodes=two").message
+    assert "Did you mean 'cluster.declared.nodes'?" in looked(file, "nodes=two").message
     assert "--set changes a value of a gate file" in looked(None, "a.b=1").message
 
 

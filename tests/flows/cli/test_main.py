@@ -110,7 +110,7 @@ def test_wrong_usage_is_json_where_json_was_asked(run: Run) -> None:
         (["qqqq"], "prelaunch", None),
         (["judge", "-x"], "prelaunch judge", None),
         (["gate", "f", "--nodes", "2"], "prelaunch gate", "--set cluster.declared.nodes=2"),
-        (["plan", "--nodes=two"], "prelaunch plan", "--set cluster.declared.nodes=1"),
+        (["plan", "--nodes=two"], "prelaunch plan", "--set cluster.declared.nodes=two"),
         (["plan", "f", "--mode", "observe"], "prelaunch plan", "--set policy.mode=observe"),
         (["gate", "f", "--partition", "gpu"], "prelaunch gate", "--set cluster.options.partition=gpu"),
         (["gate", "f", "--partition", "$(id)"], "prelaunch gate", "--set cluster.options.partition=VALUE"),
