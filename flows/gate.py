@@ -26,7 +26,7 @@ from tasks.finish import (
 )
 from tasks.gate.approval.wait import was_resumed
 from tasks.gate.cancellation import RunCancelled
-from tasks.gate.context import run_title
+from tasks.gate.context import GateContext, run_title, with_own_store
 from tasks.gate.outcome import JudgedReport, Outcome
 from tasks.gate.session import REJECTIONS, Session, open_session
 from tasks.gate_file.request import GateRequest, Wait
@@ -70,26 +70,42 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
     end_run_from_outside(request, str(flow_run.id), state.is_cancelled())
 
 
-@flow(
-    name="gate",
-    flow_run_name=run_name,
-    on_completion=[emit_run_ended],
-    on_failure=[emit_run_ended],
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
-    persist_result=False,
-)
+FLOW: dict[str, Any] = {
+    "name": "gate",
+    "on_completion": [emit_run_ended],
+    "on_failure": [emit_run_ended],
+    "on_cancellation": [end_jobs],
+    "on_crashed": [end_jobs],
+    "persist_result": False,
+}
+
+
+@flow(flow_run_name=run_name, **FLOW)
 async def gate(request: GateRequest) -> State[Any]:
     """Checks the cluster, then launches the training job only if it is healthy.
 
     Args:
         request: Choose the gate file; the rest may stay as it is.
     """
+    return await _gate(request)
+
+
+def opened_gate(setting: GateContext) -> Flow[[GateRequest], Any]:
+    """The same flow for a process that has opened the context of its request already."""
+
+    async def of_context(request: GateRequest) -> State[Any]:
+        return await _gate(request, with_own_store(setting))
+
+    return Flow(of_context, flow_run_name=setting.gate.title, **FLOW)
+
+
+async def _gate(request: GateRequest, setting: GateContext | None = None) -> State[Any]:
     try:
         session = open_session(
             request,
             str(runtime.flow_run.id),
             was_resumed(),
+            setting,
             on_expired=close_expired_gate,
             run_over=run_is_final,
         )

@@ -11,8 +11,9 @@ from prefect import flow, runtime, tags
 from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
-from flows.gate import gate
+from flows.gate import gate, opened_gate
 from tasks.finish import reject_request
+from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, LeaseHeld
 from tasks.gate.record.request import require_names
 from tasks.gate_file.read import GateFileError
@@ -62,7 +63,7 @@ async def remedy(request: RemedyRequest) -> State[Any]:
 
     def recheck(case: Case, place: Retest) -> Rechecked:
         """From the thread that drives the cases: the re-test is a run below this one."""
-        retests[:] = [asyncio.run_coroutine_threadsafe(run_retest(work.setting, _gate, case, place), loop)]
+        retests[:] = [asyncio.run_coroutine_threadsafe(run_retest(work.setting, _opened, case, place), loop)]
         return retests[0].result()
 
     def give_up() -> None:
@@ -109,3 +110,8 @@ async def _followed(
 async def _gate(request: GateRequest) -> State[Any]:
     with tags(TAG):
         return await gate(request, return_state=True)
+
+
+async def _opened(request: GateRequest, setting: GateContext) -> State[Any]:
+    with tags(TAG):
+        return await opened_gate(setting)(request, return_state=True)

@@ -32,7 +32,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, lease_of_cluster
 from tasks.gate.lease.owner import is_dead
 from tasks.gate.outcome import Decision, Ending, Outcome
-from tasks.gate.progress import LISTENER, Progress
+from tasks.gate.progress import LISTENER, EndListener
 from tasks.gate.session import end_run
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration import artifacts
@@ -137,19 +137,6 @@ def _remedy(setting: GateContext, place: str, made: Baseline) -> str:
     return f"The gate still uses {named}. To use the new baseline: {copy} {shlex.quote(place)} {file}"
 
 
-class _Heard:
-    """Keeps how one gate of this process ended."""
-
-    def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-
-    def progress(self, progress: Progress) -> None:
-        """Progress is not shown here."""
-
-    def ended(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-
-
 async def accept_clusters(
     run: Run, request: CommissionRequest, settings: Mapping[str, GateContext]
 ) -> tuple[ClusterResult, ...]:
@@ -208,7 +195,7 @@ async def _until_free(setting: GateContext, until: float) -> None:
 
 
 async def _one(run: Run, setting: GateContext, request: GateRequest, named: str) -> ClusterResult:
-    cluster, heard = setting.gate.cluster.name, _Heard()
+    cluster, heard = setting.gate.cluster.name, EndListener()
     LISTENER.set(heard)  # of this asyncio task alone
     try:
         state = await run(request)

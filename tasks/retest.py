@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -12,9 +11,8 @@ from prefect.client.schemas.objects import State
 from checks.documents.report import digest
 from checks.judge.clocks import seconds_of
 from checks.model import Profile
-from tasks.gate.context import GateContext, launcher_of, share_gate_context
-from tasks.gate.outcome import Outcome
-from tasks.gate.progress import LISTENER, Progress
+from tasks.gate.context import GateContext, launcher_of
+from tasks.gate.progress import LISTENER, EndListener
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.people import Approval, Notify
 from tasks.gate_file.request import Advanced, GateRequest
@@ -28,7 +26,8 @@ from tasks.text.inert import one_line
 DEPTH = (Profile.QUICK, Profile.STANDARD, Profile.DEEP)
 NAME = "-retest-"
 CLUSTER_CHARACTERS = 63
-Gate = Callable[[GateRequest], Awaitable[State[Any]]]
+# A gate on a context that was opened already.
+Gate = Callable[[GateRequest, GateContext], Awaitable[State[Any]]]
 
 
 def retest_context(setting: GateContext, case: Case, place: Retest) -> GateContext:
@@ -55,7 +54,7 @@ def retest_context(setting: GateContext, case: Case, place: Retest) -> GateConte
     )
     engine = replace(
         setting.engine,
-        options=json.dumps(options, sort_keys=True),
+        options={**setting.engine.options, **place.options},
         root=str(setting.local / "clusters" / name),
     )
     launcher = launcher_of(engine)
@@ -70,31 +69,16 @@ def retest_context(setting: GateContext, case: Case, place: Retest) -> GateConte
     )
 
 
-class _Heard:
-    """Keeps how the re-test ended; its progress is not shown."""
-
-    def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-
-    def progress(self, progress: Progress) -> None:
-        """Show nothing."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """Keep the outcome."""
-        self.outcome = outcome
-
-
 async def run_retest(setting: GateContext, gate: Gate, case: Case, place: Retest) -> Rechecked:
     """Run the gate of a re-test as a run below this one, and say what it proves. What fails is no proof."""
     why = f"re-test of {case.node} for {case.gate_id}"
     request = GateRequest(
         gate_file=setting.file, launch=False, wait="verdict", reason=why, advanced=Advanced(ask_minutes=0)
     )
-    heard = _Heard()
+    heard = EndListener()
     LISTENER.set(heard)
     try:
-        with share_gate_context(request, retest_context(setting, case, place)):
-            state = await gate(request)
+        state = await gate(request, retest_context(setting, case, place))
     except LaunchRejected as error:
         return Rechecked(Proof.CANNOT_TELL, said=str(error))
     outcome = heard.outcome

@@ -30,14 +30,14 @@ from flows.cli.output import (
 from flows.cli.plan import add_gate_arguments, plans_of, reject
 from flows.cli.prefect_server import fault_text, start_server, wait_for_server
 from flows.cli.watch import limit_of
-from tasks.gate.context import GateContext, open_gate_context, share_gate_context
+from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
 from tasks.gate.outcome import Outcome, rejection_kind
 from tasks.gate.progress import LiveProgress, live_progress
 from tasks.gate.session import take_lease
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.placeholders import MADE_LINE, copied_of, require_own_values
+from tasks.gate_file.placeholders import require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, Wait
 from tasks.launchers.base import LaunchError, LaunchRejected, Plan, PreflightResult
@@ -101,7 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans = plans_of(setting, request.advanced.ask_minutes)
         require_own_values(setting.gate, setting.file, os.environ)
-        _say_copied(setting)
         setting.store.probe()
         warn_of_time(setting, arguments.timeout_minutes)
         _require_local_nodes(setting, plans)
@@ -150,18 +149,6 @@ def _require_local_nodes(setting: GateContext, plans: tuple[Plan, ...]) -> None:
         raise LaunchRejected(f"nothing was started: {'; '.join(wrong)}.")
 
 
-def _say_copied(setting: GateContext) -> None:
-    """Say which values `prelaunch init` copied and nobody has changed; on this machine they run as they are."""
-    copied = copied_of(setting.gate) if setting.gate.cluster.launcher != "local" else ()
-    places: dict[str, list[str]] = {}
-    for one in copied:
-        places.setdefault(one.message, []).append(one.place)
-    for message, of_them in places.items():
-        write_stderr(
-            f"prelaunch: {setting.file}: {', '.join(of_them)}: {message}. Once all are right, delete the line {MADE_LINE!r}"
-        )
-
-
 def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
     """Keep the end of a gate whose question is over, and notify people of it."""
     from tasks.expire import (  # Prefect's client takes a second to import, and few gates need it
@@ -185,8 +172,7 @@ def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> i
         try:
             server = start_server(setting.local, stack)
             request = _request(arguments, setting, embedded=server is not None)
-            stack.enter_context(share_gate_context(request, setting))
-            if Foreground(lambda: _flow(request, server, shown)).run():
+            if Foreground(lambda: _flow(request, setting, server, shown)).run():
                 stack.close()
                 return interrupted(arguments, gate_id, 0, setting, shown)
         except Interrupted as error:
@@ -237,18 +223,20 @@ def _show(arguments: argparse.Namespace, setting: GateContext, outcome: Outcome)
     return outcome.code
 
 
-async def _flow(request: GateRequest, server: EmbeddedServer | None, shown: LiveProgress) -> bool:
+async def _flow(
+    request: GateRequest, setting: GateContext, server: EmbeddedServer | None, shown: LiveProgress
+) -> bool:
     """Whether somebody cancelled the run; raises what the flow raised, unless it had said how it ended."""
     with without_collection():
         from prefect import tags
 
-        from flows.gate import gate  # 1.5 s, while the server starts
+        from flows.gate import opened_gate  # 1.5 s, while the server starts
         from tasks.orchestration.runs import TAG
         from tasks.orchestration.silence import late_requests
 
     wait_for_server(server)
     with tags(TAG), late_requests(shown):
-        state: State[Any] = await gate(request, return_state=True)
+        state: State[Any] = await opened_gate(setting)(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)
     return state.is_cancelled()

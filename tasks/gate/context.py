@@ -6,11 +6,8 @@ Opening a context starts nothing and writes nothing.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,60 +126,17 @@ class GateContext:
         )  # fmt: skip
 
 
-@dataclass
-class _Handover:
-    """The context that was opened for one request, kept for the next step of the same process that asks for it."""
-
-    request: GateRequest
-    gate: Gate
-    setting: GateContext | None
-
-
-_HANDOVER: ContextVar[_Handover | None] = ContextVar("prelaunch_handover", default=None)
-
-
-@contextmanager
-def share_gate_context(request: GateRequest, setting: GateContext) -> Iterator[None]:
-    """Within the block, `take_gate_context` of an equal request returns this context once instead of opening another.
-
-    It gets a store of its own: the gate's deadline bounds that one, and not whatever the caller does afterwards.
-    """
+def with_own_store(setting: GateContext) -> GateContext:
+    """The context with a store of its own: the deadline of a gate bounds that one, and not whatever the caller does afterwards."""
     store = setting.store
-    given = replace(setting, store=PatientStore(store.store if isinstance(store, PatientStore) else store))
-    token = _HANDOVER.set(_Handover(request, setting.gate, given))
-    try:
-        yield
-    finally:
-        _HANDOVER.reset(token)
-
-
-def load_gate(request: GateRequest) -> Gate:
-    """The request's gate file, read here unless it was handed over; kept for `take_gate_context`. Raises GateFileError."""
-    handover = _HANDOVER.get()
-    if handover is None or handover.request != request or handover.setting is None:
-        _HANDOVER.set(
-            handover := _Handover(request, read_gate_file(_gate_file(request.gate_file), request.sets), None)
-        )
-    return handover.gate
-
-
-def take_gate_context(request: GateRequest) -> GateContext:
-    """The context that this process opened for this request before, otherwise `open_gate_context`. It is handed over only once."""
-    handover = _HANDOVER.get()
-    _HANDOVER.set(None)
-    if handover is None or handover.request != request:
-        return open_gate_context(request)
-    return handover.setting or open_gate_context(request, handover.gate)
+    return replace(setting, store=PatientStore(store.store if isinstance(store, PatientStore) else store))
 
 
 @with_lines()
-def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateContext:
-    """Read and check everything that the request names. Raises GateFileError for whatever is wrong.
-
-    `gate` is the request's gate file where it was read already.
-    """
+def open_gate_context(request: GateRequest) -> GateContext:
+    """Read and check everything that the request names. Raises GateFileError for whatever is wrong."""
     path = _gate_file(request.gate_file)
-    gate = gate or read_gate_file(path, request.sets)
+    gate = read_gate_file(path, request.sets)
     here, file = path.resolve().parent, _shown(path)
     policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
@@ -191,7 +145,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
     terms = _terms(file, here, gate)
     topology = topology_of(gate.cluster, file, here)
     store, address, local, index = _kept_in(file, gate, request.advanced.store)
-    options = json.dumps(options_from(here, gate.cluster.options), sort_keys=True)
+    options = options_from(here, gate.cluster.options)
     engine = LauncherAddress(gate.cluster.launcher, options, str(local / "clusters" / gate.cluster.name))
     try:
         launcher = launcher_of(engine)
@@ -210,8 +164,7 @@ def open_gate_context(request: GateRequest, gate: Gate | None = None) -> GateCon
 
 def launcher_of(engine: LauncherAddress) -> Launcher:
     """The launcher that a lock or a gate file names. Raises LaunchRejected."""
-    options: Mapping[str, object] = json.loads(engine.options)
-    return launcher_for(engine.launcher, options, Path(engine.root))
+    return launcher_for(engine.launcher, engine.options, Path(engine.root))
 
 
 def _gate_file(named: str) -> Path:
@@ -388,6 +341,6 @@ def run_title(parameters: Mapping[str, object]) -> str:
     """ "gate local: 2 nodes, quick"; "gate" for a request that the flow is going to reject."""
     try:
         request = GateRequest.model_validate(parameters.get("request"))
-        return load_gate(request).title
+        return read_gate_file(_gate_file(request.gate_file), request.sets).title
     except (ValidationError, GateFileError):
         return "gate"

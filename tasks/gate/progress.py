@@ -75,6 +75,20 @@ class ProgressListener(Protocol):
         ...
 
 
+class EndListener:
+    """Keeps how a gate ended; its progress is not shown."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+
+    def progress(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Keep the outcome."""
+        self.outcome = outcome
+
+
 LISTENER: ContextVar[ProgressListener | None] = ContextVar("prelaunch_listener", default=None)
 BOARD: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_board", default=None)
 STAGES: ContextVar[Callable[[Progress], None] | None] = ContextVar("prelaunch_stages", default=None)

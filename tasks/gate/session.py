@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from checks.documents.certificates import NO_CERTIFICATES
-from tasks.gate.context import GateContext, launcher_of, open_gate_context, take_gate_context
+from tasks.gate.context import GateContext, launcher_of, open_gate_context
 from tasks.gate.jobs import job_tags, new_gate_id
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import CHECK, TRAIN, TTL_S, HeldLease, Lease, LeaseError, LeaseLost
@@ -277,16 +277,18 @@ def open_session(
     request: GateRequest,
     flow_run_id: str,
     resumed: bool = False,
+    setting: GateContext | None = None,
     *,
     on_expired: ExpiryHandler,
     run_over: RunOver,
 ) -> Session:
-    """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked.
+    """Open everything that a gate needs before it starts; a run that is `resumed` continues with the lock that it parked. `setting` is
+    the context of the request, where it was opened already.
 
     Raises GateFileError, LeaseError, StoreError, LaunchError.
     """
     require_names((request.gate_file,), request.advanced)
-    setting = take_gate_context(request)
+    setting = setting or open_gate_context(request)
     setting.store.probe()
     if (back := _come_back(setting, request, flow_run_id, on_expired)) is not None:
         return Session(setting, LeaseRenewal(setting.store, back), request.launch)

@@ -38,7 +38,7 @@ def _parked(folder: Path, deadline: float) -> tuple[Path, str]:
         lease = dataclasses.replace(session.keeper.lease, gate_id=gate_id, owner=DEAD)
     held = leases.acquire(setting.store, lease, lambda _: (), lambda _: None)
     bound = leases.bind_run(setting.store, held, RUN)
-    leases.set_question(setting.store, bound, OpenQuestion("k", "d", deadline, deadline + 600))
+    leases.changed(setting.store, bound, asking=OpenQuestion("k", "d", deadline, deadline + 600))
     return path, gate_id
 
 

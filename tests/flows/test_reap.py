@@ -192,7 +192,7 @@ def test_a_run_that_waits_for_a_person_is_let_wait(tmp_path: Path, engine: Engin
     _abandoned(request, run)
     store, held = _setting(request).store, leases.lease_of_run(_setting(request).store, run)
     assert held is not None
-    leases.set_question(store, held, leases.OpenQuestion("k", "d", time.time() + 60, time.time() + 120))
+    leases.changed(store, held, asking=leases.OpenQuestion("k", "d", time.time() + 60, time.time() + 120))
 
     waiting = _reaped(run, "silent")
     kept = not engine.idle

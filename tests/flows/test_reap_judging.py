@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import StateType
 
-from tasks import reap
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease import renewal as life
 from tasks.gate.lease.lease import HeldLease, Lease
@@ -19,11 +18,11 @@ from tasks.gate.lease.owner import Owner, this_process
 from tasks.gate.lease.renewal import FRESH_S, RunLiveness, liveness_of, patience_s
 from tasks.gate_file.request import GateRequest
 from tasks.orchestration.runs import GateRun
-from tasks.reap import ReapAction, ReapResult, Why, assess_state, crash_message
+from tasks.reap import ReapAction, Why, assess_state, crash_message
 from tasks.store.folder import FolderStore
 
 ELSEWHERE = Owner("far", "another boot pid:[1]", 7, 7, "run-1")
-ENGINE = leases.LauncherAddress("local", "{}", "/nowhere")
+ENGINE = leases.LauncherAddress("local", {}, "/nowhere")
 
 
 @pytest.mark.parametrize("why", ["silent", "crashed", "cancelled", "asked"])
@@ -42,29 +41,6 @@ def test_a_crashed_run_says_what_became_of_the_training_that_was_requested(launc
 
     assert said.startswith("This run has sent no heartbeat, ") and said.endswith(" Start a new run.")
     assert launches is ("Its training was not handed over" in said)
-
-
-@pytest.mark.parametrize(
-    ("done", "said"),
-    [
-        ([], "reap looked at no run: run r is not a gate that is known here"),
-        ([ReapResult("g", "is alive", acted=False)], "reap looked at 1 run, and ended nothing: g: is alive"),
-        ([ReapResult("g", "its jobs were ended")], "reap looked at 1 run, and acted on it: g: its jobs were ended"),
-        ([ReapResult("g", "its jobs were ended"), ReapResult("h", "is alive", acted=False)],
-         "reap looked at 2 runs, and acted on 1: g: its jobs were ended; h: is alive"),
-        ([ReapResult("g", "the engine is silent", left="the engine is silent")],
-         "reap looked at 1 run, and could not end all that was left: g: the engine is silent"),
-    ],
-)  # fmt: skip
-def test_the_last_line_of_a_reaper_says_what_it_did(
-    monkeypatch: pytest.MonkeyPatch, done: list[ReapResult], said: str
-) -> None:
-    """How many runs it looked at, and what became of each; its state's message has the latter."""
-    found = list[str]()
-    monkeypatch.setattr(reap, "say_last", found.append)
-    state = reap.final_state("r", done)
-
-    assert [said] == found and said.endswith(f": {state.message}")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def session(
     """A session that holds the lock of cluster "c"."""
     store, names = FolderStore(folder / "store"), tuple(f"node-{index}" for index in range(nodes))
     wanted = Lease(
-        1, "c", "g-1", 1, "d", "g.toml", adopted, LauncherAddress("local", "{}", "/nonexistent"), this_process(),
+        1, "c", "g-1", 1, "d", "g.toml", adopted, LauncherAddress("local", {}, "/nonexistent"), this_process(),
         NOW, NOW, NOW + TTL_S, asking,
     )  # fmt: skip
     held = leases.acquire(store, wanted, lambda lease: (), lambda lease: None)

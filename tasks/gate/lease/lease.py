@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import Version, dump_plain
@@ -47,10 +48,10 @@ class LeaseLost(LeaseError):
 
 @dataclass(frozen=True)
 class LauncherAddress:
-    """How to reach the jobs without the gate file: the launcher's kind, options (JSON text) and folder."""
+    """How to reach the jobs without the gate file: the launcher's kind, options and folder."""
 
     launcher: str
-    options: str
+    options: Mapping[str, object]
     root: str
 
 
@@ -230,44 +231,24 @@ def _inherited(store: Store, held: HeldLease | None, before: Lease) -> HeldLease
 def bind_run(store: Store, held: HeldLease, flow_run_id: str) -> HeldLease:
     """Write the flow run's id into the lock and its index. Raises LeaseLost."""
     owner = dataclasses.replace(held.lease.owner, flow_run_id=flow_run_id)
-    bound = _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, owner=owner)), held)
+    bound = changed(store, held, owner=owner)
     store.put(lease_of_run_key(flow_run_id), dump_plain({"cluster": held.lease.cluster}))
     return bound
 
 
 def renew(store: Store, held: HeldLease, now: float) -> HeldLease:
     """Extend the lock to TTL_S from now. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, renewed_at=now, expires_at=now + TTL_S)
-    return _kept(store, _swap(store, held.data, lease), held)
+    return changed(store, held, renewed_at=now, expires_at=now + TTL_S)
 
 
-def next_attempt(store: Store, held: HeldLease) -> HeldLease:
-    """The same gate, with new names for its jobs. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, attempt=held.lease.attempt + 1, trainings=1, adopted=False)
-    return _kept(store, _swap(store, held.data, lease), held)
-
-
-def next_training(store: Store, held: HeldLease) -> HeldLease:
-    """The same attempt, with a new name for its training: the one before got no machines. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, trainings=held.lease.trainings + 1)
-    return _kept(store, _swap(store, held.data, lease), held)
-
-
-def set_question(store: Store, held: HeldLease, asking: OpenQuestion | None) -> HeldLease:
-    """Park the lock for a question, or with None end that. Raises LeaseLost."""
-    return _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, asking=asking)), held)
-
-
-def recheck(store: Store, held: HeldLease) -> HeldLease:
-    """Count that a person had the checks run again. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, rechecks=held.lease.rechecks + 1)
-    return _kept(store, _swap(store, held.data, lease), held)
+def changed(store: Store, held: HeldLease, **changes: Any) -> HeldLease:
+    """The lock with other values. Raises LeaseLost."""
+    return _kept(store, _swap(store, held.data, dataclasses.replace(held.lease, **changes)), held)
 
 
 def resume(store: Store, held: HeldLease, owner: Owner, now: float) -> HeldLease:
     """Continue in this process with the lock that the same flow run had parked. Raises LeaseLost."""
-    lease = dataclasses.replace(held.lease, owner=owner, renewed_at=now, expires_at=now + TTL_S)
-    return _kept(store, _swap(store, held.data, lease), held)
+    return changed(store, held, owner=owner, renewed_at=now, expires_at=now + TTL_S)
 
 
 def release(store: Store, held: HeldLease) -> None:

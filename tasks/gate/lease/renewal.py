@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from enum import Enum
+from typing import Any
 
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.lease import lease as leases
@@ -46,25 +47,19 @@ class LeaseRenewal:
 
     def next_attempt(self) -> Lease:
         """Give the jobs new names. Raises LeaseLost, StoreError."""
-        with self._lock:
-            self._held = leases.next_attempt(self._store, self._held)
-            return self._held.lease
+        return self._change(attempt=self.lease.attempt + 1, trainings=1, adopted=False)
 
     def next_training(self) -> Lease:
         """Give the training a new name, and leave the checks' job as it is. Raises LeaseLost, StoreError."""
-        with self._lock:
-            self._held = leases.next_training(self._store, self._held)
-            return self._held.lease
+        return self._change(trainings=self.lease.trainings + 1)
 
     def ask(self, asking: OpenQuestion | None) -> None:
         """Park the lock for a question, or with None end that. Raises LeaseLost, StoreError."""
-        with self._lock:
-            self._held = leases.set_question(self._store, self._held, asking)
+        self._change(asking=asking)
 
     def recheck(self) -> None:
         """Count that a person had the checks run again. Raises LeaseLost, StoreError."""
-        with self._lock:
-            self._held = leases.recheck(self._store, self._held)
+        self._change(rechecks=self.lease.rechecks + 1)
 
     def park(self) -> None:
         """Stop renewing and leave the lock as it is, because the run continues with it in another process."""
@@ -85,6 +80,11 @@ class LeaseRenewal:
         self._stop.set()
         with self._lock:
             leases.release(self._store, self._held)
+
+    def _change(self, **changes: Any) -> Lease:
+        with self._lock:
+            self._held = leases.changed(self._store, self._held, **changes)
+            return self._held.lease
 
     def _renew_on(self) -> None:
         while not self._stop.wait(leases.RENEW_S):

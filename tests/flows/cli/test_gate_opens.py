@@ -16,10 +16,7 @@ from checks.facts import builtin
 from checks.facts.provenance import table_bytes
 from flows.cli.main import main
 from flows.cli.prefect_server import HEARTBEAT, QUIET
-from tasks.gate.context import open_gate_context, share_gate_context, take_gate_context
-from tasks.gate_file.request import GateRequest
 from tasks.orchestration.foreground import release_signals
-from tests.flows.driving import gate_it
 from tests.flows.pools import engine, fake_gate
 
 __all__ = ["engine"]
@@ -80,30 +77,3 @@ def test_a_gate_of_the_command_line_opens_each_of_its_files_once(
         file.name: count for file, count in seen.items() if file.parent == FACTS and file.suffix == ".json"
     }
     assert dict.fromkeys(sorted(path.name for path in FACTS.glob("*.json")), 1) == dict(sorted(facts.items()))
-
-
-@pytest.mark.usefixtures("prefect_backend")
-def test_a_flow_without_the_command_line_opens_each_of_its_files_once(tmp_path: Path) -> None:
-    """As a deployment runs it: the run's name and the flow share one reading."""
-    path = _with_topology(tmp_path)
-
-    with openings() as seen:
-        gate_it(path)
-
-    assert {1} == {seen[tmp_path / name] for name in ("gate.toml", "policy.toml", "topology.conf")}
-
-
-def test_a_setting_is_handed_over_once_and_to_an_equal_request_alone(tmp_path: Path) -> None:
-    """Another request, and a second step, open the files as they are by then; the deadline of the store is not shared."""
-    request = GateRequest(gate_file=str(_with_topology(tmp_path)))
-    setting = open_gate_context(request)
-
-    with share_gate_context(request, setting), openings() as seen:
-        given = take_gate_context(request)
-        assert not seen[tmp_path / "gate.toml"]
-        assert take_gate_context(request) is not given
-    with share_gate_context(request, setting):
-        assert take_gate_context(request.model_copy(update={"launch": False})) is not given
-
-    assert 1 == seen[tmp_path / "gate.toml"]
-    assert setting.digest == given.digest and given.store is not setting.store

@@ -124,7 +124,7 @@ def test_the_message_of_a_cancelled_gate_says_what_is_kept(
         if taken:
             owner = this_process()
             held = Lease(
-                1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", "{}", "/nonexistent"),
+                1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
                 replace(owner, pid=owner.pid + 1), 0.0, 0.0, 1e12,
             )  # fmt: skip
             setting.store.put(lease_key("test"), dump_plain(held))
@@ -155,7 +155,7 @@ def test_the_gate_of_another_run_is_not_called_cancelled(
     setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
     owner = this_process()
     held = Lease(
-        1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", "{}", "/nonexistent"),
+        1, "test", "g-1", 1, "d", "g.toml", True, LauncherAddress("local", {}, "/nonexistent"),
         replace(owner, pid=owner.pid + 1) if taken else owner, 0.0, 0.0, 1e12,
     )  # fmt: skip
     setting.store.put(lease_key("test"), dump_plain(held))

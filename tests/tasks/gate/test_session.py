@@ -263,11 +263,10 @@ def opened(one: Session, monkeypatch: pytest.MonkeyPatch, run: str = "run", resu
     """What the flow gets that opens a session on the store of this one; and the gates whose question ended."""
     expired: list[str] = []
     setting: Any = one.setting
-    setting.digest, setting.engine = "d", LauncherAddress("local", "{}", "/nonexistent")
+    setting.digest, setting.engine = "d", LauncherAddress("local", {}, "/nonexistent")
     setting.gate.name = "local"
     setting.store.probe = lambda: None
     request = SimpleNamespace(gate_file="g.toml", advanced=None, launch=True)
-    monkeypatch.setattr(sessions, "take_gate_context", lambda request: setting)
     monkeypatch.setattr(sessions, "open_gate_context", lambda request: setting)
     monkeypatch.setattr(sessions, "launcher_of", lambda address: setting.launcher)
     for name in ("require_names", "keep_request"):
@@ -284,7 +283,7 @@ def parked(folder: Path, digest: str = "d") -> Session:
     one = session(folder)
     store = one.setting.store
     held = leases.bind_run(store, leases.HeldLease(one.keeper.lease, store.get(lease_key("c")) or b""), "run")
-    held = leases.set_question(store, held, OpenQuestion("k", "v", time.time() + 60, time.time() + 120))
+    held = leases.changed(store, held, asking=OpenQuestion("k", "v", time.time() + 60, time.time() + 120))
     store.put(lease_key("c"), held.data.replace(b'"digest":"d"', f'"digest":"{digest}"'.encode()))
     return one
 

@@ -20,7 +20,7 @@ from tasks.store.folder import FolderStore
 
 ROOT = Path(__file__).parents[4]
 NOW = 1_800_000_000.0
-ENGINE = LauncherAddress("local", "{}", "/nonexistent")
+ENGINE = LauncherAddress("local", {}, "/nonexistent")
 DEAD = Owner("here", machine_id(), 2_000_000_000, 5)
 ELSEWHERE = Owner("elsewhere", "another-boot pid:[1]", 7, 5)
 
@@ -170,7 +170,7 @@ from tasks.gate.lease import lease as leases
 from tasks.gate.lease.owner import this_process
 from tasks.store.folder import FolderStore
 store = FolderStore(Path(sys.argv[1]))
-engine = leases.LauncherAddress("local", "{}", "/nonexistent")
+engine = leases.LauncherAddress("local", {}, "/nonexistent")
 now = 1_800_000_001.0
 wanted = leases.Lease(1, "c", "g-" + sys.argv[2], 1, "d", "g.toml", False, engine, this_process(), now, now, now + 60)
 try:
@@ -254,7 +254,7 @@ def test_a_lost_lease_is_noticed(store: FolderStore) -> None:
     with pytest.raises(LeaseLost):
         leases.renew(store, mine, NOW + 2)
     with pytest.raises(LeaseLost):
-        leases.next_attempt(store, mine)
+        leases.changed(store, mine, attempt=2)
     assert not LeaseRenewal(store, mine).ours()
 
 
@@ -283,7 +283,7 @@ def test_a_lock_that_another_gate_took_says_so(store: FolderStore) -> None:
 
 def test_a_new_attempt_gives_new_names(store: FolderStore) -> None:
     """A job that was ended cannot be started again under its name."""
-    held = leases.next_attempt(store, take(store, lease("g-1")))
+    held = leases.changed(store, take(store, lease("g-1")), attempt=2)
 
     assert held.lease.jobs == ("g-1-check-2", "g-1-train-2")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def store(tmp_path: Path) -> FolderStore:
     """A cluster that a dead process left parked for flow run "run-1"."""
     made = FolderStore(tmp_path)
     held = leases.acquire(made, lease("g-old", owner=DEAD), lambda _: (), lambda _: None)
-    leases.set_question(made, leases.bind_run(made, held, "run-1"), ASKING)
+    leases.changed(made, leases.bind_run(made, held, "run-1"), asking=ASKING)
     return made
 
 
@@ -70,17 +69,7 @@ def test_its_own_run_comes_back_for_it(store: FolderStore) -> None:
     assert Owner(
         back.lease.owner.host, machine_id(), back.lease.owner.pid, back.lease.owner.start_ticks, "run-1"
     ) == (back.lease.owner)
-    assert None is leases.set_question(store, back, None).lease.asking
-
-
-def test_how_often_it_was_checked_again_is_kept(store: FolderStore) -> None:
-    """Across processes."""
-    found = leases.lease_of_run(store, "run-1")
-    assert found is not None
-
-    again = leases.recheck(store, found)
-
-    assert dataclasses.replace(found.lease, rechecks=1) == again.lease
+    assert None is leases.changed(store, back, asking=None).lease.asking
 
 
 def test_a_lock_that_another_run_took_over_is_not_this_runs(store: FolderStore) -> None:

@@ -49,7 +49,7 @@ def lease(host: str, now: float = NOW) -> Lease:
         "d",
         "g.toml",
         False,
-        LauncherAddress("local", "{}", "/none"),
+        LauncherAddress("local", {}, "/none"),
         owner,
         now,
         now,

@@ -15,7 +15,7 @@ from tasks.gate.lease.successor import taken_over
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key, request_key
 
-ENGINE = leases.LauncherAddress("local", "{}", "/nowhere")
+ENGINE = leases.LauncherAddress("local", {}, "/nowhere")
 
 
 def held(store: FolderStore, owner: Owner, flow_run: str) -> None:
