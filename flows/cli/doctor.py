@@ -26,7 +26,7 @@ from flows.cli.plan_text import relative_note
 from flows.cli.set_option import add_set
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.placeholders import OtherMemory, copied_of, examples_of
+from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
@@ -153,16 +153,8 @@ def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
     """What is still an example's, one line for all keys of which the same has to be said."""
     examples: dict[tuple[str, str], list[str]] = {}
     for one in examples_of(setting.gate, os.environ):
-        if isinstance(one, OtherMemory):
-            yield PreflightCheck(one.place, PreflightResult.WARNING, one.message, one.remedy)
-            continue
         examples.setdefault((one.message, one.remedy), []).append(one.place)
     yield from (missing(", ".join(places), *said) for said, places in examples.items())
-    copied: dict[str, list[str]] = {}
-    for key in copied_of(setting.gate):
-        copied.setdefault(key.message, []).append(key.place)
-    for message, places in copied.items():
-        yield PreflightCheck(", ".join(places), PreflightResult.WARNING, message)
 
 
 def _gathered(lines: Iterable[PreflightCheck]) -> Iterator[PreflightCheck]:

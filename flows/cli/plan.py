@@ -29,7 +29,7 @@ from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
 from tasks.gate.outcome import rejection_kind
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.placeholders import copied_of, examples_of, require_own_values
+from tasks.gate_file.placeholders import examples_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import (
@@ -88,10 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (GateFileError, LaunchError) as error:
         return reject(arguments.format, error)
     requests = [item for plan in plans for item in plan.requests]
-    examples, copied = (
-        examples_of(setting.gate, os.environ),
-        copied_of(setting.gate),
-    )
+    examples = examples_of(setting.gate, os.environ)
     made = forecast(setting, request.advanced.ask_minutes)
     _, planned = plan_of(setting.bundle("plan"))
     if arguments.format == "json":
@@ -103,15 +100,15 @@ def run(arguments: argparse.Namespace) -> int:
             "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
             "told": told,
         }
-        more = {"preflight": plain(lines), "examples": plain(examples), "copied": plain(copied)}
+        more = {"preflight": plain(lines), "examples": plain(examples)}
         write_stdout(json_text({**document, **{key: value for key, value in more.items() if value}}))
     elif arguments.format == "shell":
         write_stdout("\n".join(map(_shell, requests)))
         for line in lines:
             if line.result in REFUSED or line.result is PreflightResult.WARNING:
                 write_stderr(f"prelaunch: {line.text}")
-        for said in (*(one.text for one in examples), *(one.text for one in copied)):
-            write_stderr(f"prelaunch: {said}")
+        for one in examples:
+            write_stderr(f"prelaunch: {one.text}")
     else:
         from flows.cli.plan_text import plan_text
 
@@ -127,7 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
                 width,
                 colour,
                 examples,
-                copied,
                 _played(setting),
             )
         )

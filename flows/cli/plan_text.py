@@ -12,7 +12,7 @@ from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
 from flows.cli.plan_rights import rights_of
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
-from tasks.gate_file.placeholders import Copied, Example
+from tasks.gate_file.placeholders import Example
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
@@ -51,7 +51,6 @@ def plan_text(
     width: int = 100,
     colour: bool = False,
     examples: Sequence[Example] = (),
-    copied: Sequence[Copied] = (),
     here: str = "",
 ) -> str:
     """The page, `width` columns wide; the first line is the summary. `here` says what this machine plays, "" for another engine."""
@@ -75,7 +74,6 @@ def plan_text(
         "Still an example: the gate fails, or notifies nobody, until it is yours",
         [one.text for one in examples],
     )
-    _list(console, "Copied by prelaunch init, and not changed since", [one.text for one in copied])
     profile = setting.gate.checks.profile.value
     _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
     head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")

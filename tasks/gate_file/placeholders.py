@@ -1,6 +1,6 @@
 """The values of a gate file that are still an example's: of the shipped files, of the pages, or of AWS's documentation.
 
-`prelaunch doctor`, `plan` and `gate` ask here. Pure, but for reading the shipped file of which init made one.
+`prelaunch doctor`, `plan` and `gate` ask here. Pure.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checks.facts.builtin import builtin
-from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError, line_of
 
@@ -43,37 +41,27 @@ UNOWNED = re.compile(
 HANDED_OVER = re.compile(r"(?:cluster\.options|training\.request)\.|training\.image$")
 # Where one of these is set another service answers for AWS, such as a stand-in of the tests, and has whatever accounts it likes.
 ENDPOINT = "AWS_ENDPOINT_URL"
-# The same of a shipped file that may be somebody's own by chance.
 # The shipped file whose comments show the tables of every notifier.
 NOTIFIERS_SHOWN = "sagemaker-p5"
+# Of a shipped file, what may be somebody's own by chance.
 PERHAPS = re.compile(r"/fsx/|/opt/ml/input/|#gpu-gates")
-# The line that `prelaunch init` writes into a new file.
-MADE_LINE = "# Made by `prelaunch init`"
-MADE_BY_INIT = re.compile(rf"^{MADE_LINE} from ([a-z0-9-]+\.toml):", re.MULTILINE)
 # Keys that `prelaunch init` copies, whose values are some site's own, whatever they are.
-MEMORY_TOLERANCE = 0.03  # as gpu.memory in the policies
 OWN = ("cluster.options.region", "cluster.options.partition", "training.command")
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A key of a gate file. `line` is None if the file does not have it."""
+class Example:
+    """A value that cannot be the operator's own; `found` is the part that shows it, and `line` is None for a key that it lacks."""
 
     key: str
     line: int | None
+    found: str
+    remedy: str
 
     @property
     def place(self) -> str:
         """ "cluster.options.role_arn (line 21)"."""
         return self.key if self.line is None else f"{self.key} (line {self.line})"
-
-
-@dataclass(frozen=True)
-class Example(_Place):
-    """A value that cannot be the operator's own; `found` is the part that shows it."""
-
-    found: str
-    remedy: str
 
     @property
     def message(self) -> str:
@@ -84,48 +72,6 @@ class Example(_Place):
     def text(self) -> str:
         """One line for people."""
         return f"{self.place}: {self.message}. {self.remedy}"
-
-
-@dataclass(frozen=True)
-class OtherMemory(Example):
-    """The declared memory of a GPU of which the tables have another size: a mistake, or a variant that no table has."""
-
-    @property
-    def message(self) -> str:
-        """What is known of it."""
-        return self.found
-
-
-def _memory(gate: Gate) -> Iterator[Example]:
-    machine, key = gate.cluster.machine, "cluster.machine.gpu_memory_mib"
-    if machine is None or machine.gpu_memory_mib is None:
-        return
-    sizes = {
-        row.gpu_memory_mib
-        for row in builtin().instances.values()
-        if row.gpu == machine.gpu and row.gpu_memory_mib
-    }
-    if sizes and all(abs(machine.gpu_memory_mib / size - 1) > MEMORY_TOLERANCE for size in sizes):
-        said = f"a {machine.gpu} has {' or '.join(map(str, sorted(sizes)))} MiB on the tables' machines, not {machine.gpu_memory_mib}"
-        remedy = "Compare with nvidia-smi on a node: gpu.memory holds every GPU to this number."
-        yield OtherMemory(key, line_of(gate.text, key), said, remedy)
-
-
-@dataclass(frozen=True)
-class Copied(_Place):
-    """A value that `prelaunch init` took from a shipped file and nobody has changed since; by chance it may be the operator's own."""
-
-    shipped: str
-
-    @property
-    def message(self) -> str:
-        """What is known of it."""
-        return f"still as in the shipped {self.shipped}: replace what is not right for you too"
-
-    @property
-    def text(self) -> str:
-        """One line for people."""
-        return f"{self.place}: {self.message}"
 
 
 def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> None:
@@ -140,7 +86,7 @@ def require_own_values(gate: Gate, file: str, environ: Mapping[str, str]) -> Non
 
 def doubtful_examples(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The examples with which a gate may run: of people who are notified, and what may be somebody's own after all."""
-    return (*_divided(gate, environ)[1], *_memory(gate))
+    return tuple(_divided(gate, environ)[1])
 
 
 def _divided(gate: Gate, environ: Mapping[str, str]) -> tuple[list[Example], list[Example]]:
@@ -162,12 +108,7 @@ def _applicable(gate: Gate, environ: Mapping[str, str]) -> Iterator[tuple[Exampl
 
 def examples_of(gate: Gate, environ: Mapping[str, str]) -> tuple[Example, ...]:
     """The values of a gate, with its overrides, that are still an example's."""
-    return (*(one for one, _ in _applicable(gate, environ)), *_memory(gate))
-
-
-def copied_of(gate: Gate) -> tuple[Copied, ...]:
-    """The values of a gate that `prelaunch init` asked to be replaced, and that are as it wrote them."""
-    return copied_in(gate.model_dump(mode="json"), gate.text)
+    return tuple(one for one, _ in _applicable(gate, environ))
 
 
 def examples_in(values: Mapping[str, Any], text: str) -> tuple[Example, ...]:
@@ -184,38 +125,6 @@ def copied_keys(text: str) -> tuple[str, ...]:
         if key.partition("[")[0] in OWN or any(pattern.search(value) for pattern in patterns)
     )
     return tuple(dict.fromkeys(found))
-
-
-def copied_in(values: Mapping[str, Any], text: str) -> tuple[Copied, ...]:
-    """Of the keys that `copied_keys` names, those that a file made by init has as init wrote them. Another file has none."""
-    made = MADE_BY_INIT.search(text)
-    path = SHIPPED / made[1] if made else None
-    if path is None or not path.is_file():
-        return ()
-    theirs = path.read_text(encoding="utf-8")
-    before, now = _ends(tomllib.loads(theirs)), _ends(values)
-    sure = {one.key.partition("[")[0] for one, _ in _examples(values, text)}
-    found = [
-        Copied(key, line_of(text, key), path.name)
-        for key in copied_keys(theirs)
-        if key not in sure and key in now and now[key] == before[key]
-    ]
-    # init writes the tables of notifiers as another shipped file has them.
-    shown = [
-        Copied(key, line_of(text, key), f"{NOTIFIERS_SHOWN}.toml")
-        for key, ends in now.items()
-        if key.startswith("notify.") and key not in sure and any(map(PERHAPS.search, ends))
-    ]
-    return (*found, *shown)
-
-
-def _ends(values: Mapping[str, Any]) -> Mapping[str, list[str]]:
-    """Key -> its texts, of a path with {here} only the end: init writes another way to the same file."""
-    ends: dict[str, list[str]] = {}
-    for key, value in _leaves(values):
-        end = value.rpartition("/")[2] if "/" in value and key.startswith("training.command") else value
-        ends.setdefault(key.partition("[")[0], []).append(end)
-    return ends
 
 
 def _examples(values: Mapping[str, Any], text: str) -> Iterator[tuple[Example, str]]:

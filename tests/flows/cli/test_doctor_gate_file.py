@@ -5,20 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.doctor_notifiers import look_at_notifiers
-from flows.cli.main import main
-from tests.flows.cli.test_doctor import look, setting
+from tests.flows.cli.test_doctor import setting
 from tests.flows.cli.test_doctor_notifiers import NOTIFY
-
-
-def test_what_init_copied_is_a_warning_until_it_is_replaced(tmp_path: Path) -> None:
-    """It is right by chance at most. Also the channel of the example, which another shipped file has."""
-    words = ("--engine", "slurm", "--instance-type", "p5.48xlarge", "--nodes", "2", "--notify", "slack")
-    assert 0 == main(["init", str(tmp_path / "gate.toml"), *words])
-    _, found, _ = look(tmp_path, "gate.toml")
-    places = [one for line, word in found.items() if word == "WARNING" for one in line.split(", ")]
-    warned = {place.partition(" ")[0] for place in places}
-
-    assert {"training.command", "notify.slack.channel"} <= warned, found
 
 
 def test_an_owner_whom_nobody_notifies_is_a_warning(tmp_path: Path) -> None:

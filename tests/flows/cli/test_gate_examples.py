@@ -91,26 +91,3 @@ def test_a_gate_that_may_run_warns_of_what_may_be_an_example(
     assert {} == healthy.put
     assert ("warning", "approval.approvers[0]") == (line["result"], line["key"])
     assert f"(line {len(file.read_text().splitlines())})" in line["subject"]
-
-
-@pytest.mark.parametrize(("engine", "said"), [("slurm", True), ("local", False)])
-def test_what_init_copied_is_said_by_the_gate_unless_it_runs_here(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    engine: str,
-    said: bool,
-) -> None:
-    """In one line that says how it ends; a gate of this machine runs as it was copied."""
-    kind = "p5.48xlarge" if engine == "slurm" else "cpu"
-    file = tmp_path / "gate.toml"
-    assert 0 == main(["init", str(file), "--engine", engine, "--instance-type", kind, "--nodes", "2"])
-    (tmp_path / ".prelaunch").write_text("no folder: the gate ends at its store")
-    capsys.readouterr()
-    assert 2 == main(["gate", str(file)])
-    lines = [line for line in capsys.readouterr().err.splitlines() if "still as in the shipped" in line]
-
-    assert said == bool(lines)
-    if said:
-        assert all("delete the line" in line and file.name in line for line in lines)
-        assert "cluster.options.partition (line" in lines[0]

@@ -190,28 +190,6 @@ def test_the_rights_name_the_files_that_grant_them() -> None:
     assert "may submit to the partition" in rights("slurm-p5")
 
 
-def test_what_init_copied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Until it is changed; in the text and in JSON. What is surely a placeholder is said to be one."""
-    file = tmp_path / "gate.toml"
-    init = ["init", str(file), "--engine", "slurm", "--instance-type", "p5.48xlarge", "--nodes", "2"]
-    assert 0 == main(init)
-    capsys.readouterr()
-    main(["plan", str(file), "--offline"])
-    text = capsys.readouterr().out
-
-    assert "Copied by prelaunch init, and not changed since" in text
-    for key in ("cluster.options.partition", "training.command"):
-        assert re.search(rf"^- {key} \(line \d+\): still as in the shipped slurm", text, re.MULTILINE)
-    changed = re.sub(r"^partition = .*", 'partition = "CHANGE_ME"', file.read_text(), flags=re.MULTILINE)
-    file.write_text(changed)
-    main(["plan", str(file), "--offline", "--format", "json"])
-    made = json.loads(capsys.readouterr().out)
-    assert "cluster.options.partition" not in [one["key"] for one in made["copied"]]
-    assert {"cluster.options.partition": "CHANGE_ME"} == {
-        one["key"]: one["found"] for one in made["examples"]
-    }
-
-
 def test_what_would_be_refused_is_the_second_line() -> None:
     """The first preflight result that stops a gate, with its remedy; a healthy one has no such line."""
     setting = open_gate_context(GateRequest(gate_file=str(LOCAL)))

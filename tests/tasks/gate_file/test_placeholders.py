@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.gate_file.folder import SHIPPED
 from tasks.gate_file.placeholders import (
-    copied_in,
-    copied_keys,
     doubtful_examples,
     examples_in,
     examples_of,
@@ -108,22 +105,6 @@ def test_a_value_of_an_override_has_no_line() -> None:
     (one,) = examples_in({"store": {"path": "s3://bucket/a"}}, '[store]\npath = "s3://mine/a"\n')
 
     assert ("store.path", None) == (one.place, one.line)
-
-
-def test_what_init_asks_to_be_replaced_is_said_until_it_is_replaced() -> None:
-    """The same keys for init and for whoever looks at the file afterwards; of another file nothing is known."""
-    shipped = (SHIPPED / "slurm-p5.toml").read_text()
-    text = f"# Made by `prelaunch init` from slurm-p5.toml: 2 x p5.48xlarge, launcher slurm.\n{shipped}"
-    values = tomllib.loads(text)
-    keys = [one.key for one in copied_in(values, text)]
-
-    assert (
-        list(copied_keys(text)) == keys and "cluster.options.partition" in keys and "training.command" in keys
-    )
-    assert all(one.line and "slurm-p5.toml" in one.text for one in copied_in(values, text))
-    assert () == copied_in(values, shipped)
-    values["cluster"]["options"]["partition"] = "mine"
-    assert "cluster.options.partition" not in [one.key for one in copied_in(values, text)]
 
 
 def refused(path: Path, environ: Mapping[str, str] | None = None) -> GateFileError | None:
