@@ -17,7 +17,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_logger
 from prefect.states import Completed, Failed
 
-from checks.documents.decode import nearest, parse_json
+from checks.documents.decode import nearest
 from checks.documents.report import digest, dump_plain, load
 from checks.judge.verdict import decide
 from checks.model import Report, Verdict
@@ -30,6 +30,7 @@ from tasks.gate.lease.lease import TTL_S, HeldLease, Lease
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LeaseRenewal
 from tasks.gate.outcome import Decision
+from tasks.gate.record.end import kept_end
 from tasks.gate.record.request import kept_request
 from tasks.gate_file.model import Mode as GateMode
 from tasks.gate_file.request import Advanced, GateRequest, RemedyRequest
@@ -43,17 +44,13 @@ from tasks.remediation.settings import cluster_of, machines_of, settings_of
 from tasks.remediation.step_texts import planned, step_text
 from tasks.remediation.steps import Kind, Step
 from tasks.render.findings import verdict_json
-from tasks.reports.gate_folder.decision import other_inputs
-from tasks.store.base import Store, StoreError
+from tasks.store.base import StoreError
 from tasks.store.history import listed
-from tasks.store.layout import outcome_key, policy_key, report_key, verdict_key
-from tasks.store.records import KeptVerdict, load_whole, recorded
-from tasks.store.records import load as load_verdict
+from tasks.store.layout import report_key, verdict_key
 from tasks.store.records import read as read_record
-from tasks.text.inert import one_line
+from tasks.store.records import recorded
 
 LOG = get_logger("prelaunch")
-DOCUMENT_BYTES = 256 * 1024 * 1024
 LOOK_S = 3.0
 # The lock of a cluster's remediation has its own name, so that gates of the cluster go on meanwhile.
 LOCK = "-remedy"
@@ -70,15 +67,12 @@ Gate = Callable[[GateRequest], Awaitable[State[Any]]]
 
 @dataclass
 class Work:
-    """One run of a cluster's remediation. `cases` are those that this run began with. `doubt` says why they are shown and never acted
-    on; "" for what may be.
-    """
+    """One run of a cluster's remediation. `cases` are those that this run began with."""
 
     setting: GateContext
     records: Records
     remediation: Remediation
     cases: tuple[Case, ...] = ()
-    doubt: str = ""
 
     @property
     def open(self) -> tuple[Case, ...]:
@@ -102,9 +96,7 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
     )
     journal = records.journal()
     gate_id = request.gate_id or ("" if journal.cases or request.open_only else last_refused(setting))
-    cases, doubt = cases_of_gate(setting, gate_id) if gate_id else ((), "")
-    if doubt and settings.mode not in (Mode.OFF, Mode.PLAN):
-        raise RemedyRejected(doubt)
+    cases = cases_of_gate(setting, gate_id) if gate_id else ()
     found = with_cases(journal, cases).cases
     if not found and not request.open_only:
         nodes = ", ".join(sorted({case.node for case in cases}))
@@ -118,7 +110,7 @@ def open_work(request: RemedyRequest, flow_run_id: str, recheck: Callable[[Case,
             f"the verdict of gate {gate_id} is too old to act on: it was measured {age_s / 60:.0f} minutes ago, and "
             f"max_verdict_minutes is {settings.limits.max_verdict_s / 60:g}. Run the gate again."
         )
-    return Work(setting, records, remediation, found, doubt)
+    return Work(setting, records, remediation, found)
 
 
 def last_refused(setting: GateContext) -> str:
@@ -133,15 +125,14 @@ def last_refused(setting: GateContext) -> str:
     return found.gate_id
 
 
-def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[tuple[Case, ...], str]:
-    """What a kept gate condemned, judged again from its report. Raises RemedyRejected, StoreError.
-
-    A verdict that comes out differently now is not acted on, because policy, facts or this program were changed: the second value says
-    which, and the cases are those of the gate's own verdict.
+def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[Case, ...]:
+    """What a kept gate condemned, judged again from its report. A verdict that comes out differently now is not acted
+    on, because policy, facts or this program were changed. Raises RemedyRejected, StoreError.
     """
     _require_cluster(setting, gate_id)
-    report, verdict, doubt = _judged_again(setting, gate_id)
-    decision = _decision(setting.store, gate_id)
+    report, verdict = _judged_again(setting, gate_id)
+    end = kept_end(setting.store, gate_id)
+    decision = end.decision if end is not None else None
     observed = setting.gate.policy.mode is GateMode.OBSERVE or decision is not Decision.REFUSED
     cases = cases_of(
         report, verdict, digest(dump_plain(verdict)), setting.gate.cluster.name, setting.file, observed
@@ -159,7 +150,7 @@ def cases_of_gate(setting: GateContext, gate_id: str) -> tuple[tuple[Case, ...],
         raise RemedyRejected(
             f"gate {gate_id} {what}, and only a refusal is acted on. Its findings are in the report."
         )
-    return cases, doubt
+    return cases
 
 
 def _require_cluster(setting: GateContext, gate_id: str) -> None:
@@ -178,7 +169,7 @@ def _require_cluster(setting: GateContext, gate_id: str) -> None:
         )
 
 
-def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict, str]:
+def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict]:
     data, kept = setting.store.get(report_key(gate_id)), setting.store.get(verdict_key(gate_id))
     if data is None or kept is None:
         raise RemedyRejected(
@@ -189,50 +180,12 @@ def _judged_again(setting: GateContext, gate_id: str) -> tuple[Report, Verdict, 
     except DecodeError as error:
         raise RemedyRejected(f"the report of gate {gate_id} cannot be read: {error}") from error
     verdict = decide(report, setting.policy, setting.facts, setting.baseline, report_digest=digest(data))
-    if dump_plain(verdict_json(verdict)) == kept:
-        return report, verdict, ""
-    try:
-        own, decided = load_verdict(kept), load_whole(kept)
-    except DecodeError as error:
+    if dump_plain(verdict_json(verdict)) != kept:
         raise RemedyRejected(
-            f"the verdict of gate {gate_id} cannot be read: {error}. Run the gate again."
-        ) from error
-    if own.digests.report != digest(data):
-        raise RemedyRejected(
-            f"the report of gate {gate_id} is not the one that its verdict was made of. Run the gate again."
+            f"the report of gate {gate_id} is judged differently now, because policy, facts, baseline or version were "
+            "changed. Run the gate again."
         )
-    why = [*_other_policy(setting, gate_id, own, verdict), *other_inputs(own, verdict)]
-    said = "; ".join(why) or "policy, facts and version are the same, so this program itself was changed"
-    return (
-        report,
-        decided,
-        f"the report of gate {gate_id} is judged differently now: {said}. Run the gate again.",
-    )
-
-
-def _other_policy(setting: GateContext, gate_id: str, own: KeptVerdict, now: Verdict) -> Iterator[str]:
-    """Both policies by name, where they differ."""
-    if own.digests.policy == now.digests.policy:
-        return
-    try:
-        table = parse_json(setting.store.get(policy_key(gate_id)) or b"", DOCUMENT_BYTES)
-        name = str(table.get("name")) if isinstance(table, dict) else ""
-    except DecodeError:
-        name = ""
-    then = f"{one_line(name, 80)} ({own.digests.policy:.12})" if name else f"{own.digests.policy:.12}"
-    current = f"{setting.policy.name} ({now.digests.policy:.12})"
-    yield f"the gate judged by policy {then}, and {setting.file} names {current} now"
-
-
-def _decision(store: Store, gate_id: str) -> Decision | None:
-    """How the gate ended; None if that is not known. Raises StoreError."""
-    data = store.get(outcome_key(gate_id))
-    try:
-        table = parse_json(data, DOCUMENT_BYTES) if data is not None else None
-        said = table.get("decision") if isinstance(table, dict) else None
-        return Decision(said) if isinstance(said, str) else None
-    except (DecodeError, ValueError):
-        return None
+    return report, verdict
 
 
 @contextmanager
@@ -257,15 +210,11 @@ def remedy_lock(work: Work, flow_run_id: str) -> Iterator[LeaseRenewal]:
 
 
 def plan_state(work: Work) -> State[Any] | None:
-    """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done. Raises
-    RemedyRejected for a plan that must not be followed.
-    """
+    """The end of a run for which nothing is open, or whose gate file lets nothing be done; None if something may be done."""
     if not work.cases:
         return nothing_to_do(f"no remediation of cluster {work.setting.gate.cluster.name} waits")
     if work.remediation.settings.mode not in (Mode.OFF, Mode.PLAN):
         return None
-    if work.doubt:
-        raise RemedyRejected(work.doubt)
     plans = planned(work.cases, work.remediation.machines)
     lines = (f"{case.node}: {', '.join(rung.value for rung, _ in steps)}" for case, steps in plans)
     return Completed(name="Planned", message="; ".join(lines))

@@ -126,10 +126,8 @@ def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
             for case, steps in plans
         ]
         mode = work.remediation.settings.mode.value
-        write_stdout(json_text({"mode": mode, "cases": rows, "doubt": work.doubt or None}))
-        return int(Exit.REJECTED if work.doubt else Exit.GO)
-    if work.doubt:
-        write_stdout("Do not follow this: it is what the gate's own verdict asked for, which is in doubt.\n")
+        write_stdout(json_text({"mode": mode, "cases": rows}))
+        return int(Exit.GO)
     for case, steps in plans:
         found = case.blames[0]
         write_stdout(f"{case.node}: {found.check}: {one_line(found.message, 300)}\n")
@@ -138,11 +136,7 @@ def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
             write_stdout(f"  {number}. {rung.value}{f': {said}' if said else ''}\n")
     mode = work.remediation.settings.mode.value
     write_stderr(f'prelaunch: [remediation] mode is "{mode}", so nothing was done')
-    if work.doubt:
-        write_stderr(
-            f"prelaunch: this is what the gate's own verdict asked for. Do not follow it: {one_line(work.doubt, 800)}"
-        )
-    return int(Exit.REJECTED if work.doubt else Exit.GO)
+    return int(Exit.GO)
 
 
 def _never(*_: object) -> Any:
