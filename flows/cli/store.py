@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
-from checks.model import ANSWER_WORDS, LINK, Answer, Level, Report, node_of
-from checks.policy import Policy
+from checks.model import ANSWER_WORDS, LINK, Answer, Level, node_of
 from checks.value_types import DecodeError
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
 from flows.cli.rejection import report_rejection
@@ -21,7 +20,7 @@ from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
 from tasks.reports.fleet.reading import needed_gates
 from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudged_text
-from tasks.reports.read import InputError, default_policy_of
+from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
     UnknownNode,
@@ -250,26 +249,16 @@ def _decision_json(ended: KeptEnd | None) -> dict[str, object]:
 
 def _index(arguments: argparse.Namespace, kept: NamedStore) -> int:
     index = kept.index()
-    done = rebuild(kept.store, index, _policy_of)
+    done = rebuild(kept.store, index)
     if arguments.format == "json":
         write_stdout(json_text({"index": index.name, **_table(done), "error": None}))
     else:
         write_stdout(
             f"{index.name}: {done.rows} verdicts of {kept.address}, {done.with_nodes} with the rows of their nodes\n"
         )
-        for gate_id in done.made:
-            write_stdout(f"  a record was made for {gate_id}, whose cluster is not known\n")
     for problem in done.problems:
         write_stderr(f"prelaunch: {problem}")
     return int(Exit.CANNOT_TELL if done.problems else Exit.GO)
-
-
-def _policy_of(report: Report) -> Policy | None:
-    """The shipped policy of the report's type: a gate that kept no rows of its nodes kept no policy either."""
-    try:
-        return default_policy_of(report.declared.instance_type, report.declared)[0]
-    except InputError:
-        return None
 
 
 def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:

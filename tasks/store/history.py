@@ -5,38 +5,17 @@ verdicts; the store decides.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
-from checks.documents.report import digest, load
-from checks.judge.clocks import seconds_of
-from checks.model import Report
-from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.store import node_rows, records
 from tasks.store.base import Store, StoreUnwritable
 from tasks.store.index import Index, IndexFailed, history_of
-from tasks.store.layout import (
-    GATES,
-    RECORDS,
-    gate_of,
-    nodes_key,
-    outcome_key,
-    record_key,
-    report_key,
-    verdict_key,
-)
+from tasks.store.layout import GATES, RECORDS, gate_of, nodes_key, outcome_key, record_key, verdict_key
 from tasks.store.node_rows import GateNodes, NodeHistory
 from tasks.store.open import identity
-from tasks.store.records import KeptVerdict, Record, record_of, stamped_at
-
-T = TypeVar("T")
-
-
-class _Lost(Exception):
-    """What the store keeps of a gate is not enough; the message says what is missing."""
+from tasks.store.records import Record, stamped_at
 
 
 @dataclass(frozen=True)
@@ -53,18 +32,13 @@ class Listed:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """How many verdicts the index has now, for which gates a record was made from report and verdict, how many gates have the rows of
-    their nodes, and what was wrong.
-    """
+    """How many verdicts the index has now, how many of their gates have the rows of their nodes, and what was wrong."""
 
     rows: int
-    made: tuple[str, ...]
     problems: tuple[str, ...]
     with_nodes: int = 0
 
 
-# The policy whose rules say how the numbers of a report are compared; None where there is none for it.
-PolicyOf = Callable[[Report], Policy | None]
 # Gates that the index lacks are read one by one: of so many at most, the newest.
 UNINDEXED = 60
 
@@ -102,7 +76,7 @@ def listed(store: Store, index: Index, whole: bool = True) -> Listed:
         lacking = lacking[older:]
     missing = list(_read(store, lacking, problems))
     gates = kept_gates(store) if whole else {}
-    problems += _without_record(store, gates, set(ids))
+    problems += _without_record(gates, set(ids))
     unjudged = tuple(
         one for one, keys in gates.items() if outcome_key(one) in keys and verdict_key(one) not in keys
     )
@@ -142,42 +116,20 @@ def known_names(store: Store, index: Index) -> tuple[tuple[str, ...], tuple[str,
     return tuple(sorted({total.key.node for total in known.history.totals})), known.problems
 
 
-def rebuild(store: Store, index: Index, policy_of: PolicyOf) -> Rebuilt:
-    """Rebuild the index from the store alone. Records and rows of nodes that the store lacks are made from report and verdict, and
-    kept; `policy_of` says how the numbers of such a report are compared. Raises IndexFailed, StoreError.
-    """
-    gates, ids = kept_gates(store), set(records.recorded(store))
+def rebuild(store: Store, index: Index) -> Rebuilt:
+    """Rebuild the index from the records and the rows of nodes that the store keeps. Raises IndexFailed, StoreError."""
+    gates, ids = kept_gates(store), records.recorded(store)
     problems: list[str] = []
-    found = list(_read(store, sorted(ids), problems))
+    found = list(_read(store, ids, problems))
     problems += [
         f"{record.gate_id}: its report is gone ({store.place(record.report)})"
         for record in found
         if record.report not in gates.get(record.gate_id, ())
     ]
-    # A gate that ended before it judged has logs and an outcome, and neither report nor verdict.
-    cut = [
-        one
-        for one, keys in gates.items()
-        if {report_key(one), verdict_key(one)} & set(keys) and one not in ids
-    ]
-    new = [record for one in cut if (record := _named(problems, one, partial(_derived, store, one)))]
-    for record in new:
-        records.keep(store, record)
-    written: list[str] = []
-
-    def nodes() -> Iterator[GateNodes]:
-        for record in (*found, *new):
-            if record.reused:
-                continue
-            rows = _named(problems, record.gate_id, partial(_rows_of_nodes, store, record, policy_of))
-            if rows is not None:
-                written.append(record.gate_id)
-                yield rows
-
-    index.rebuild(identity(store), [*found, *new], nodes())
-    return Rebuilt(
-        len(found) + len(new), tuple(record.gate_id for record in new), tuple(problems), len(written)
-    )
+    problems += _without_record(gates, set(ids))
+    measured = [record for record in found if not record.reused]
+    index.rebuild(identity(store), found, _nodes_of(store, measured, problems))
+    return Rebuilt(len(found), tuple(problems), len(index.gates_with_nodes(identity(store))))
 
 
 def rebuild_command(store: Store) -> str:
@@ -197,14 +149,14 @@ def _indexed(store: Store, index: Index) -> tuple[str, dict[str, Record], str]:
         return name, {}, str(error)
 
 
-def _without_record(store: Store, gates: Mapping[str, list[str]], ids: set[str]) -> Iterator[str]:
-    """Report gates without a record, which are not listed: they were cut short, or an older version kept them."""
+def _without_record(gates: Mapping[str, list[str]], ids: set[str]) -> Iterator[str]:
+    """Report gates without a record, which are not listed."""
     for gate_id, keys in gates.items():
         if gate_id not in ids and verdict_key(gate_id) in keys:
-            yield f"{gate_id}: it has a verdict, and no record: make one with {rebuild_command(store)}"
+            yield f"{gate_id}: it has a verdict, and no record: it was cut short"
 
 
-def _read(store: Store, gate_ids: Iterator[str] | list[str], problems: list[str]) -> Iterator[Record]:
+def _read(store: Store, gate_ids: Iterable[str], problems: list[str]) -> Iterator[Record]:
     for gate_id in gate_ids:
         try:
             found = records.read(store, gate_id)
@@ -213,38 +165,6 @@ def _read(store: Store, gate_ids: Iterator[str] | list[str], problems: list[str]
             continue
         if found is not None:
             yield found
-
-
-def _named(problems: list[str], gate_id: str, work: Callable[[], T]) -> T | None:
-    """The result, or None and a problem that names the gate."""
-    try:
-        return work()
-    except _Lost as error:
-        problems.append(f"{gate_id}: {error}")
-        return None
-
-
-def _judged(store: Store, gate_id: str, key: str) -> tuple[Report, KeptVerdict]:
-    """The report under the key and the verdict that was made of it. Raises _Lost where they are not both there."""
-    data, verdict_data = store.get(key), store.get(verdict_key(gate_id))
-    if data is None or verdict_data is None:
-        raise _Lost(f"it has no {'report' if data is None else 'verdict'}: it was cut short")
-    try:
-        verdict, report = records.load(verdict_data), load(data)
-    except DecodeError as error:
-        raise _Lost(str(error)) from error
-    if verdict.digests.report != digest(data):
-        raise _Lost("its report is not the one that its verdict was made of")
-    return report, verdict
-
-
-def _derived(store: Store, gate_id: str) -> Record:
-    """A record made from what is left of a gate. Raises _Lost."""
-    report, verdict = _judged(store, gate_id, report_key(gate_id))
-    when = stamped_at(gate_id) or seconds_of(report.measured_at)
-    if when is None:
-        raise _Lost("when it was judged is not known")
-    return record_of(gate_id, report, verdict, report_key(gate_id), when)
 
 
 def _lacking(
@@ -267,30 +187,9 @@ def _nodes_of(store: Store, own: Iterable[Record], problems: list[str]) -> Itera
             problems.append(f"{store.place(nodes_key(record.gate_id))}: {error}")
             continue
         if rows is None:
-            said = f"it has a verdict, and its nodes are not known: {rebuild_command(store)}"
-            problems.append(f"{record.gate_id}: {said}")
+            problems.append(f"{record.gate_id}: it has a verdict, and what it says of its nodes was not kept")
             continue
         yield rows
-
-
-def _rows_of_nodes(store: Store, record: Record, policy_of: PolicyOf) -> GateNodes:
-    """The rows as they were kept, or made from report and verdict. Raises _Lost."""
-    try:
-        rows = node_rows.read(store, record.gate_id)
-    except DecodeError:
-        rows = None  # it is made anew
-    if rows is not None:
-        return rows
-    try:
-        report, verdict = _judged(store, record.gate_id, record.report)
-    except _Lost as error:
-        raise _Lost(f"its nodes are not known: {error}") from error
-    policy = policy_of(report)
-    if policy is None:
-        raise _Lost("its nodes are not known: no policy is known for it")
-    rows = node_rows.rows_of(report, verdict, policy, record.gate_id, record.judged_at, record.cluster)
-    node_rows.keep(store, rows)
-    return rows
 
 
 def _turn(record: Record) -> tuple[str, str]:

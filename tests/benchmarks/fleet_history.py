@@ -37,7 +37,7 @@ from tasks.store.layout import NODES, RECORDS  # noqa: E402
 from tasks.store.node_rows import GateNodes, NodeRow, Standing  # noqa: E402
 from tasks.store.records import KeptFinding, Record  # noqa: E402
 from tests.sample_reports import healthy  # noqa: E402
-from tests.tasks.kept_gates import keep, record_for, sample_policy  # noqa: E402
+from tests.tasks.kept_gates import keep, record_for  # noqa: E402
 
 SEED, NUMBERS, CHECKS = 20261126, 37, 20
 # The newest gate is half an hour old; one before each hour.
@@ -115,10 +115,10 @@ def main() -> int:
         record = record_for(0, healthy(), keep(sample, 0, healthy()))
         write(folder / "store", made_up(arguments.nodes, arguments.gates, time.time()), record)
         begun = used(resource.RUSAGE_SELF)
-        done = rebuild(store, index, sample_policy)
+        done = rebuild(store, index)
         rebuilt = used(resource.RUSAGE_SELF) - begun
         runs = [page(folder / "store") for _ in range(3)]
-        rebuild(store, index, sample_policy)
+        rebuild(store, index)
         again = page(folder / "store")[1]
         figures = {
             "nodes": arguments.nodes, "gates": arguments.gates, "with_nodes": done.with_nodes,

@@ -50,11 +50,6 @@ def keep(
     return verdict
 
 
-def sample_policy(report: Report) -> Policy:
-    """The policy of the sample reports."""
-    return POLICY
-
-
 def record_for(number: int, report: Report, verdict: Verdict, cluster: str = "c", reused: str = "") -> Record:
     """The record that belongs to it."""
     name, when = gate_id(number), FIRST_S + number * DAY_S

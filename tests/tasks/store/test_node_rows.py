@@ -20,7 +20,7 @@ from tasks.store import node_rows
 from tasks.store.folder import FolderStore
 from tasks.store.history import known_nodes, listed, rebuild
 from tasks.store.index import FILE, Index, history_of
-from tasks.store.layout import nodes_key, report_key
+from tasks.store.layout import nodes_key
 from tasks.store.node_rows import (
     FIRST,
     NEWEST,
@@ -40,7 +40,7 @@ from tests.sample_reports import (
     without_node,
     wrong_sums,
 )
-from tests.tasks.kept_gates import gate_id, keep, sample_policy
+from tests.tasks.kept_gates import gate_id, keep
 
 UUIDS = {f"node-{node}": f"GPU-{node}a,GPU-{node}b" for node in range(9)}
 
@@ -217,7 +217,7 @@ def test_an_index_says_of_the_nodes_what_the_store_says(index: Index, tmp_path: 
     month(store)
     gates = [found for number in range(9) if (found := node_rows.read(store, gate_id(number))) is not None]
     first = known_nodes(store, index, listed(store, index))
-    rebuild(store, index, sample_policy)
+    rebuild(store, index)
     again = known_nodes(store, index, listed(store, index))
     broken = tmp_path / "broken.sqlite"
     broken.mkdir()
@@ -276,36 +276,14 @@ def test_forgetting_and_other_stores(index: Index) -> None:
         index.rebuild(name, ())
 
 
-def test_a_store_of_an_older_version_is_named_and_filled_by_rebuilding(tmp_path: Path) -> None:
-    """Without rows nobody knows the nodes, which is said; rebuilding makes them of report and verdict."""
+def test_a_gate_whose_nodes_were_not_kept_is_named(tmp_path: Path) -> None:
+    """Nobody knows them, and none is invented."""
     store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
-    for number in range(3):
-        keep(store, number, known(healthy()), nodes=False)
-    found = known_nodes(store, index, listed(store, index))
+    keep(store, 0, known(healthy()), nodes=False)
+    found, done = known_nodes(store, index, listed(store, index)), rebuild(store, index)
 
-    assert () == found.history.totals
-    assert (
-        3 == len(found.problems)
-        and f"its nodes are not known: prelaunch store index --rebuild {tmp_path}" in found.problems[0]
-    )
-    assert 3 == rebuild(store, index, sample_policy).with_nodes
-    done = known_nodes(store, index, listed(store, index))
-    assert (3, ()) == (len(done.history.gates), done.problems)
-
-
-@pytest.mark.parametrize("harm", ["no report", "another report", "no policy"])
-def test_nodes_that_cannot_be_made_again_are_named(harm: str, tmp_path: Path) -> None:
-    """They are not invented."""
-    store, index = FolderStore(tmp_path), Index(tmp_path / FILE)
-    keep(store, 0, healthy(), nodes=False)
-    if harm == "no report":
-        store.delete(report_key(gate_id(0)))
-    if harm == "another report":
-        store.put(report_key(gate_id(0)), dump(healthy(3, 2)))
-    done = rebuild(store, index, (lambda report: None) if harm == "no policy" else sample_policy)
-
-    assert 0 == done.with_nodes
-    assert any("its nodes are not known" in line for line in done.problems)
+    assert ((), found.problems, 0) == (found.history.totals, done.problems, done.with_nodes)
+    assert "what it says of its nodes was not kept" in found.problems[0]
 
 
 def test_many_gates_that_the_index_lacks_are_named_and_the_newest_are_read(
