@@ -320,25 +320,10 @@ def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
         "; ".join(f"{one.name}: {one.said}" for one in done)
         or f"run {flow_run_id} is not a gate that is known here"
     )
-    say_last(f"{_looked_at(done)}: {said}")
+    say_last(f"reap: {said}")
     if any(one.left for one in done):
         return Failed(name="NotReaped", message=said, data=NotCleared(said))
     return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)
-
-
-def _looked_at(done: list[ReapResult]) -> str:
-    """How many runs the reaper looked at, and about how many of them it did something."""
-    if not done:
-        return "reap looked at no run"
-    looked = f"reap looked at {len(done)} run{'' if len(done) == 1 else 's'}"
-    if any(one.left for one in done):
-        return f"{looked}, and could not end all that was left"
-    acted = sum(one.acted for one in done)
-    return (
-        f"{looked}, and acted on {'it' if acted == len(done) == 1 else acted}"
-        if acted
-        else f"{looked}, and ended nothing"
-    )
 
 
 def _nameless(run: GateRun, setting: GateContext) -> str:
