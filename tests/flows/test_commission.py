@@ -134,27 +134,21 @@ def test_a_busy_cluster_is_waited_for(
     assert minutes == 1 or "It was waited for 1 minutes." in rows[0]["why"]
 
 
-def test_what_changed_since_the_last_one_is_said(tmp_path: Path, engine: Engine) -> None:
-    """Each cluster's store keeps how its last commissioning ended."""
-    engine.parts = ["wrong", "healthy"]
-    file = cluster(tmp_path, "again")
-    _, _, first = commission(file, learn=False)
-    _, _, second = commission(file, learn=False)
-
-    assert "first commissioning" == first[0]["since the last"]
-    assert second[0]["since the last"].startswith("was REFUSED on 20")
-
-
 def test_go_reports_alone_teach_the_baseline(tmp_path: Path, engine: Engine) -> None:
-    """It is kept in the store, says from how many reports, and the file that the gate is held to stays.
+    """It is kept in the store, says from how many reports, and the file that the gate is held to stays; one report is too few. Each
+    cluster's store keeps how its last commissioning ended.
 
     A fresh PASS, which a gate may reuse, does not stand for the checks: a commissioning measures.
     """
     engine.parts = ["wrong", "healthy"]
     file = cluster(tmp_path, "taught", "reuse_pass_minutes = 60")
     _, _, rows = commission(file, learn=False)
-    assert ["-"] == [row["baseline"] for row in rows]
-    commission(file, learn=False)
+    assert [("-", "first commissioning")] == [(row["baseline"], row["since the last"]) for row in rows]
+    state, _, rows = commission(file, reports=1)
+    few = "no baseline was learned: 1 go report, and each range needs 8 values from healthy machines"
+    assert ("Passed", few) == (state.name, rows[0]["baseline"])
+    assert rows[0]["since the last"].startswith("was REFUSED on 20")
+    assert not (tmp_path / "taught" / "store" / "baselines").exists()
     state, _, rows = commission(file)
 
     made = load((tmp_path / "taught" / "store" / "baselines" / "taught.json").read_bytes())
@@ -168,18 +162,6 @@ def test_go_reports_alone_teach_the_baseline(tmp_path: Path, engine: Engine) -> 
     adopted = open_gate_context(GateRequest(gate_file=str(file))).baseline
     assert adopted == made
     assert 3 == len(engine.jobs)
-
-
-def test_one_report_may_be_too_few_to_learn_from(tmp_path: Path, engine: Engine) -> None:
-    """It is said, nothing is kept, and the cluster passed all the same. Nothing is launched, and no lease is left."""
-    state, _, rows = commission(cluster(tmp_path, "new"), reports=1)
-
-    said = "no baseline was learned: 1 go report, and each range needs 8 values from healthy machines"
-    assert ("Passed", said) == (state.name, rows[0]["baseline"])
-    store = tmp_path / "new" / "store"
-    assert not (store / "baselines").exists()
-    assert [] == list((store / "leases").rglob("*.json"))
-    assert 1 == len(engine.jobs)
 
 
 @pytest.mark.parametrize(

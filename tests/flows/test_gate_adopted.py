@@ -13,7 +13,6 @@ import pytest
 from tasks.collect import merge_reports
 from tasks.gate.jobs import JobEnd, check_job, gated_job, train_job
 from tasks.gate.lease.lease import CHECK, TRAIN
-from tasks.gate.outcome import Decision
 from tasks.gate.session import Session
 from tasks.gate.submission import submit_job
 from tasks.judge import proven_pass, report_verdict
@@ -24,8 +23,6 @@ from tasks.launchers.base import (
     Keeping,
     LaunchError,
     Placement,
-    PreflightCheck,
-    PreflightResult,
     Trouble,
 )
 from tests.flows.driving import gate_it, open_session, play, request_of
@@ -167,16 +164,3 @@ def test_starts_before_a_gate_died_are_counted(tmp_path: Path, engine: Engine) -
 
     assert (1, [train]) == (outcome.code, list(engine.jobs)), outcome.reason
     assert "no-go 2 of 2" in outcome.reason and engine.idle
-
-
-def test_what_is_wrong_is_rejected_where_a_pass_is_reused_too(tmp_path: Path, engine: Engine) -> None:
-    """Nothing was started: exit 2, as where nothing had been judged."""
-    path = fake_gate(tmp_path, policy="reuse_pass_minutes = 60")
-    assert 0 == gate_it(path)[1].code
-    jobs = list(engine.jobs)
-    engine.lines = (PreflightCheck("quota", PreflightResult.WRONG, "it is 0.", "Ask for 4."),)
-
-    state, outcome = gate_it(path)
-
-    assert ("Rejected", 2, jobs) == (state.name, outcome.code, list(engine.jobs))
-    assert Decision.LAUNCHED is not outcome.decision and "quota: it is 0. Ask for 4" in outcome.reason

@@ -13,7 +13,6 @@ import pytest
 from tasks.cancel import end_run_from_outside
 from tasks.gate.lease import lease as leases
 from tasks.gate.outcome import Decision, Outcome
-from tasks.launchers.base import NoCapacity
 from tasks.store.base import StoreFull
 from tasks.store.folder import FolderStore
 from tasks.store.layout import lease_key
@@ -99,16 +98,6 @@ def test_a_report_that_cannot_be_kept_launches_nothing(
     assert len([*tmp_path.glob(f"prelaunch-{outcome.gate_id}-*/health_check_metrics.json")]) == 1
     assert outcome.judged is not None and "full" in outcome.judged.verdict.findings[0].message
     assert [f"{outcome.gate_id}-check-1"] == list(engine.jobs)
-
-
-def test_a_launcher_that_fails_before_the_verdict_is_no_capacity(tmp_path: Path, engine: Engine) -> None:
-    """Nothing was judged: exit code 5, and somebody is told."""
-    engine.refusals = [NoCapacity("no machines now. Try later.")]
-
-    state, outcome = gate_it(fake_gate(tmp_path))
-
-    assert (state.name, outcome.decision, outcome.code) == ("NoCapacity", None, 5)
-    assert "no machines now" in (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
 
 
 def test_a_lease_that_is_taken_away_ends_the_gate_and_not_the_jobs(

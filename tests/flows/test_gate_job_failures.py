@@ -48,7 +48,6 @@ needs_server = pytest.mark.usefixtures("prefect_backend", "play")
     ("trouble", "name", "code"),
     [
         (Trouble.CONFIGURATION, "Rejected", 2),
-        (Trouble.NO_CAPACITY, "NoCapacity", 5),
         (Trouble.STOPPED, "CannotTell", 3),
     ],
 )
@@ -72,16 +71,6 @@ def test_a_job_without_reports_ends_as_the_engine_says(
             in outcome.judged.report.collection[1]
         )
         assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
-
-
-@needs_server
-def test_capacity_that_fails_later_is_waited_for_as_well(tmp_path: Path, engine: Engine) -> None:
-    """The engine took the request, and had no machines for it after all."""
-    engine.endings = [dataclasses.replace(FAILED, trouble=Trouble.NO_CAPACITY)]
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.1"))
-
-    assert (0, 3) == (outcome.code, engine.count("submit"))
 
 
 def test_a_job_that_never_ran_found_no_machines() -> None:

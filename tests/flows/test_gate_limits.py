@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tasks import collect
-from tasks.launchers.base import JobSpec, JobStatus, LaunchError, NoCapacity
-from tests.flows.driving import gate_it, play, request_of, run
+from tasks.launchers.base import JobSpec, JobStatus, LaunchError
+from tests.flows.driving import gate_it, play
 from tests.flows.fake_engine import Engine
 from tests.flows.pools import engine, fake_gate
 
@@ -53,30 +52,3 @@ def test_checks_that_cannot_be_ended_are_judged_and_paged(
     page = (tmp_path / "store" / "pages" / f"{outcome.gate_id}.txt").read_text()
     assert (3, True) == (outcome.code, outcome.judged is not None), outcome.reason
     assert "MACHINES MAY STILL BE BILLED" in page and "By hand: stop it" in page
-
-
-def test_capacity_is_waited_for_no_longer_than_was_said(tmp_path: Path, engine: Engine) -> None:
-    """Exit 5, and nothing was begun."""
-    engine.refusals = [NoCapacity("no machines")] * 50
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.003"))
-
-    assert (5, {}) == (outcome.code, engine.jobs) and engine.refusals
-
-
-def test_a_gate_cancelled_while_it_waits_for_capacity_is_over(tmp_path: Path, engine: Engine) -> None:
-    """Nothing is submitted after it."""
-    engine.refusals = [NoCapacity("no machines")] * 50
-
-    async def cancel() -> None:
-        path = fake_gate(tmp_path, cluster="capacity_wait_minutes = 5")
-        running = asyncio.create_task(run(request_of(path)))
-        while engine.count("submit") < 2:
-            await asyncio.sleep(0.02)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancel())
-
-    assert {} == engine.jobs and not list((tmp_path / "store" / "leases").rglob("*.json"))

@@ -17,7 +17,6 @@ from tasks.launchers.base import (
     JobState,
     JobStatus,
     Keeping,
-    LaunchRejected,
     NoCapacity,
     QuotaExceeded,
     Trouble,
@@ -109,17 +108,6 @@ def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine) -> None:
     assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
     assert "ml.p5.48xlarge for training job usage" in outcome.reason
     assert engine.idle and 2 == engine.count("submit")
-
-
-def test_a_training_that_the_engine_refuses_is_not_launched(tmp_path: Path, engine: Engine) -> None:
-    """The request is wrong, so machines are not what it lacks: exit code 4."""
-    engine.train_refusals = [LaunchRejected("the role cannot be assumed.")]
-
-    state, outcome = gate_it(fake_gate(tmp_path))
-
-    assert (Decision.NOT_LAUNCHED, 4, Answer.GO) == not_launched(outcome)
-    assert ("NotLaunched", True) == (state.name, engine.idle)
-    assert "the training could not be launched: the role cannot be assumed" in outcome.reason
 
 
 def test_a_training_that_outlives_its_time_is_ended(tmp_path: Path, engine: Engine) -> None:

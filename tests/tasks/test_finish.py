@@ -182,6 +182,7 @@ def test_a_launch_against_the_verdict_names_the_person(tmp_path: Path) -> None:
         (StoreError("full"), None, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (LeaseError("lost"), GO, Ending.VERDICT, Decision.CANNOT_TELL, Exit.CANNOT_TELL),
         (PreflightFailed("no quota"), None, Ending.REJECTED, None, Exit.REJECTED),
+        (PreflightFailed("no quota"), GO, Ending.REJECTED, None, Exit.REJECTED),
         (LaunchRejected("wrong"), None, Ending.REJECTED, None, Exit.REJECTED),
         (NoCapacity("none"), None, Ending.NO_CAPACITY, None, Exit.NO_CAPACITY),
         (EngineUnavailable("down"), None, Ending.NO_CAPACITY, None, Exit.NO_CAPACITY),

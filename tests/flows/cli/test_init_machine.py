@@ -62,21 +62,3 @@ def test_an_unknown_type_names_the_option_that_describes_it(run: Run) -> None:
     code, _, err = run("init", "mine.toml", *options("slurm", "ours-1", 2))
 
     assert 2 == code and "prelaunch init --machine" in err
-
-
-@pytest.mark.parametrize("memory", [81559, 96000, 140000, 143771, 141000])
-@pytest.mark.parametrize("command", ["plan", "doctor"])
-def test_a_gpu_with_another_memory_than_the_tables_is_told(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, command: str
-) -> None:
-    """A warning: it may be a mistake, or a variant that no table has. No server is started for it."""
-    monkeypatch.setattr("flows.cli.doctor._prefect", lambda setting: ())
-    words = f"gpu=H200,gpus=8,gpu_memory_mib={memory},network_gbit_s=3200"
-    assert 0 == run("init", "mine.toml", *options("local", "ours", 2), "--machine", words)[0]
-
-    _, out, err = run(command, "mine.toml", *(["--offline"] if command == "plan" else []))
-
-    said = " ".join((out + err).split())
-    assert (f"a H200 has 143771 MiB on the tables' machines, not {memory}" in said) is (
-        abs(memory / 143771 - 1) > 0.03
-    )
