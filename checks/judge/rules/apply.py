@@ -12,7 +12,7 @@ from checks.judge.blame import Cell
 from checks.judge.not_measured import not_measured
 from checks.judge.rules import combined, expected, links, prefilter, relative
 from checks.judge.rules import values as bounds
-from checks.judge.rules.tails import Tails
+from checks.judge.rules.noise import SharedNoise
 from checks.judge.rules.values import NOTHING_KNOWN, RuleContext, cells_of, label_of
 from checks.judge.rules.wording import figure, noun_of, quantity, show, unequal, unit_of
 from checks.model import CLUSTER, EVIDENCE_BYTES, Action, Cause, Finding, Level, Observation, node_of, worst
@@ -52,8 +52,8 @@ def _applied(
     check: str, line: CheckPolicy, rows: Sequence[Observation], subjects: int, known: RuleContext
 ) -> Iterator[Finding]:
     judged = [(rule, _judgeable(rule, rows, known)) for rule in line.rules]
-    together, tails = _together(check, judged, known)
-    known = replace(known, slow=frozenset(finding.subject for finding in together), tails=tails)
+    together, shared = _together(check, judged, known)
+    known = replace(known, slow=frozenset(finding.subject for finding in together), shared=shared)
     named: dict[str, set[Level]] = {}
     for rule, held in judged:
         blind = Level.FAIL if line.required else Level.WARN
@@ -94,20 +94,20 @@ def _judgeable(rule: Rule, rows: Sequence[Observation], known: RuleContext) -> S
 
 def _together(
     check: str, judged: Sequence[combined.Judged], known: RuleContext
-) -> tuple[list[Finding], dict[Rule, Tails]]:
-    """The findings of the relative rules about medians of several values, and the tails of the noise of each rule's values."""
+) -> tuple[list[Finding], dict[Rule, SharedNoise]]:
+    """The findings of the relative rules about medians of several values, and what is known of the noise of each rule's values."""
     together: list[Finding] = []
-    tails: dict[Rule, Tails] = {}
+    shared: dict[Rule, SharedNoise] = {}
     for group in combined.groups(judged):
         rule, rows = group[0]
-        found, alike = combined.examine(check, group, known)
-        tails |= {one: alike for one, _ in group}
+        found, noise = combined.examine(check, group, known)
+        shared |= {one: noise for one, _ in group}
         if found and rule.needs_cpu:
             loads = cpu_contention.RecordedLoads(rows, known.hosts)
             slow = {node_of(finding.subject) for finding in found}
             found = [loads.weighed(finding, slow, metric=rule.metric) for finding in found]
         together += [_resting(finding, rule) for finding in found]
-    return together, tails
+    return together, shared
 
 
 def _beside_other_work(

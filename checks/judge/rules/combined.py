@@ -7,17 +7,30 @@ values of one node have in common is part of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from checks.documents.columns import Rows
 from checks.judge.robust_statistics import median_of
-from checks.judge.rules.noise import LEAST_NODES, LEAST_VALUES, good_side, noise_of, of_small_group, spread_of
+from checks.judge.rules.noise import (
+    LEAST_COMPARED,
+    LEAST_NODES,
+    LEAST_VALUES,
+    NOTHING_SHARED,
+    SURE_VALUES,
+    SharedNoise,
+    good_side,
+    noise_of,
+    of_small_group,
+    spread_of,
+    within_nodes,
+)
 from checks.judge.rules.prefilter import are_near, nodes_of, suspects
 from checks.judge.rules.relative import better_side, reach
 from checks.judge.rules.series import Series, of_nodes, series_of
-from checks.judge.rules.tails import NORMAL, Tails, tails_of
+from checks.judge.rules.tails import Tails, tails_of, worse_side_tails
 from checks.judge.rules.values import Chances, RuleContext, crossing, label_text
 from checks.judge.rules.wording import MEDIANS, REFERENCES, percent
 from checks.model import Finding, Observation, node_of
@@ -26,6 +39,7 @@ from checks.policy import Over, Policy, Rule
 
 COMBINED = (Over.PEERS, Over.NODE, Over.FLEET)
 MOST_NAMED = 4
+MOST_SHARED = 2000  # values of more are enough by themselves
 
 Judged = tuple[Rule, Sequence[Observation]]
 
@@ -49,30 +63,37 @@ def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
     return list(found.values())
 
 
-def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[list[Finding], Tails]:
-    """A finding for each node, or else each subject, whose median is an outlier; with few nodes there is none. And the tails of the
-    noise of single values.
+def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[list[Finding], SharedNoise]:
+    """A finding for each node, or else each subject, whose median is an outlier; with few nodes there is none. And what all
+    say of the noise of single values.
     """
     rule = group[0][0]
     if all(_is_calm(one, rows, known) for one, rows in group):
-        return [], NORMAL
+        return [], NOTHING_SHARED
     shares = [share for one, rows in group for share in _shares(one, rows)]
-    distances = _distances(rule, shares)
-    tails = tails_of(distances)
+    distances = _distances(rule, shares, better_side(rule))
+    slow = _distances(rule, shares, -better_side(rule))
+    subjects = {share.subject for share in shares}
+    nodes = len(subjects if rule.over is Over.NODE else set(map(node_of, subjects)))
+    worse = worse_side_tails(slow, distances, nodes)
+    tails = tails_of(distances).heavier(worse)
     found: list[Finding] = []
     named: set[str] = set()
-    subjects = {share.subject for share in shares}
     by_node = rule.over is Over.PEERS and len(set(map(node_of, subjects))) < len(subjects)
     for whole in (True, False) if by_node else (False,):
         for finding in _outliers(check, rule, shares, whole, known, tails):
             if node_of(finding.subject) not in named:
                 found.append(finding)
                 named |= {finding.subject} if whole else set()
-    return found, tails_of(distances, likely=True)
+    ratios = [share.ratio for share in shares] if len(shares) <= MOST_SHARED else []
+    if rule.over is Over.NODE and ratios:
+        sizes = Counter((share.label, node_of(share.subject)) for share in shares)
+        ratios = of_small_group(ratios, len(shares) // len(sizes))
+    return found, SharedNoise(tails_of(distances, likely=True).heavier(worse), ratios)
 
 
-def _distances(rule: Rule, shares: Sequence[_Share]) -> list[float]:
-    """How far the values on the good side are from their medians, each in spreads of its own label."""
+def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]:
+    """How far the values on the better side are from their medians, each in spreads of its own label."""
     alike: dict[str, list[_Share]] = {}
     for share in shares:
         alike.setdefault(share.label, []).append(share)
@@ -80,7 +101,7 @@ def _distances(rule: Rule, shares: Sequence[_Share]) -> list[float]:
     for some in alike.values():
         ratios = [share.ratio for share in some]
         if len(ratios) >= LEAST_VALUES and len({node_of(share.subject) for share in some}) >= LEAST_NODES:
-            distances += good_side(ratios, spread_of(ratios), better_side(rule))
+            distances += good_side(ratios, spread_of(ratios), better)
     return distances
 
 
@@ -131,7 +152,11 @@ def _outliers(
     most = max(map(len, mine.values()), default=0)
     mine = {subject: found for subject, found in mine.items() if len(found) > max(1, most // 2)}
     nodes = len(set(map(node_of, mine)))
-    if len(mine) < max(LEAST_VALUES, rule.min_peers) or nodes < LEAST_NODES:
+    of_nodes_alone = rule.over is not Over.NODE and nodes == len(mine)
+    few = of_nodes_alone and nodes < LEAST_VALUES
+    if nodes < (LEAST_COMPARED if few else LEAST_NODES) or len(mine) < (
+        0 if few else max(LEAST_VALUES, rule.min_peers)
+    ):
         return
     medians = {subject: median_of([share.ratio for share in found]) for subject, found in mine.items()}
     middle = median_of(list(medians.values()))
@@ -139,9 +164,12 @@ def _outliers(
     chance = known.chances.node if whole else known.chances.subject
     if rule.over is Over.NODE:
         ratios = of_small_group(ratios, len(ratios) // nodes)
-    noise = noise_of(
-        ratios, nodes, chance, rule.deviations, better=better_side(rule), known=tails.of_medians(most)
-    )
+    shared = SharedNoise(tails.of_medians(most))
+    if of_nodes_alone and nodes < SURE_VALUES:
+        shared = replace(
+            shared, ratios=within_nodes(([share.ratio for share in found] for found in mine.values()), most)
+        )
+    noise = noise_of(ratios, nodes, chance, rule.deviations, better=better_side(rule), shared=shared)
     for subject, median in medians.items():
         ratio = median / middle
         crossed = crossing(rule, ratio)

@@ -8,23 +8,36 @@ report compares; tests/benchmarks/relative_rules.py counts how well that holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from checks.judge.robust_statistics import biweight, qn, scaled_mad
-from checks.judge.rules.tails import NORMAL, QUARTILE, Tails, student_quantile, student_share, tails_of
+from checks.judge.robust_statistics import biweight, median_of, qn, scaled_mad
+from checks.judge.rules.tails import (
+    NORMAL,
+    QUARTILE,
+    Tails,
+    student_quantile,
+    student_share,
+    tails_of,
+    worse_side_tails,
+)
 
-# Below these numbers the spread of a group says too little, and the thresholds of the rule alone decide. 8: the small-sample factors
-# of the MAD are tabled to 9 values (Croux and Rousseeuw, COMPSTAT 1992). 5: a quarter of four nodes is a node.
+# Below these numbers the values of a group say too little of its spread, and only a gross difference names one. 8: the small-sample
+# factors of the MAD are tabled to 9 values (Croux and Rousseeuw, COMPSTAT 1992). 5: a quarter of four nodes is a node.
 LEAST_VALUES, LEAST_NODES = 8, 5
-# Judgement: with fewer values a difference beyond the FAIL threshold is a finding whatever the spread, since Student's quantile would
-# excuse a part that is a quarter slower.
+# Of two nodes nobody can tell which one is slow.
+LEAST_COMPARED = 3
+# Fewer values than this say too little to speak of an excess of values beyond a threshold.
 SURE_VALUES = 16
+# Judgement: a part with half of the usual rate is an outlier whatever the spread, and where nothing is known of the spread.
+GROSS = 0.35
 # Qn needs all pairs of values, so it is for small groups. The degrees of freedom are its efficiency times the number of values: 82 %
 # of large samples (Rousseeuw and Croux, JASA 1993), and 55 % of 12 values (simulated); 87 % for the biweight of more (Lax, JASA 1985).
 MOST_PAIRED = 100
 QN_EFFICIENCY, BIWEIGHT_EFFICIENCY = 0.55, 0.85
 SMALL_GROUP = 2.5
+# Of fewer values of a node the median is one of them. The variance of a median of many normal values is pi/2 times that of their mean.
+LEAST_ALIKE, MEDIAN_VARIANCE = 4, math.pi / 2
 # As in checks.judge.baseline.learn: a larger share are not outliers but a second kind of machine.
 MOST_OUTLIERS = 0.25
 # Judgement: noise with heavy tails reaches three times the expected number of values beyond a threshold, and a twentieth of all values
@@ -38,8 +51,22 @@ FAR = 2.0
 HARDLY = 0.9
 # Judgement: among heavy tails an outlier is half as far again as the good side reaches, since not all noise is like Student's t.
 BEYOND = 1.5
-# Judgement: normal noise of this spread takes a value so far in one of a thousand such groups. It is said, and blamed on nobody.
-DOUBTFUL = 0.001
+# Judgement: noise of this spread takes a value so far in one of a thousand, or of a hundred, such groups. The one moves the limit of
+# what is an outlier whatever the spread; the other is reported, and blamed on nobody.
+DOUBTFUL, REMARKABLE = 0.001, 0.01
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """What several groups whose values vary alike say of the noise of each: its tails, and their ratios to the medians of their groups
+    if there are few.
+    """
+
+    tails: Tails | None = None
+    ratios: Sequence[float] = ()
+
+
+NOTHING_SHARED = SharedNoise()
 
 
 @dataclass(frozen=True)
@@ -47,7 +74,8 @@ class Noise:
     """The noise of `values` ratios of a group, as a share of their median.
 
     `warn` and `fail` are the distances from which a value beyond the WARN or the FAIL threshold is an outlier; 0.0 if the thresholds
-    alone decide. `least` is the distance that the rule's own `deviations` demand. `spread` is the unit of `tails`, and many outliers
+    alone decide. If nothing is known of the noise, `is_known` is false, `spread` is 0.0, and only a gross distance is one. `least` is
+    the distance that the rule's own `deviations` demand. `spread` is the unit of `tails`, and many outliers
     hardly widen it. `capped`: a value at FAR times the threshold is an outlier whatever the spread. It is false if a quarter of all
     values are so far.
     """
@@ -60,6 +88,11 @@ class Noise:
     capped: bool = True
     tails: Tails = NORMAL
     values: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the values of the group, or of others like them, say how much they vary."""
+        return self.spread > 0 or self.warn == self.least
 
     def expected(self, values: int, distance: float) -> float:
         """How many of so many values noise alone takes at least so far to one side."""
@@ -79,7 +112,7 @@ class Noise:
 
         It is farther if the tails are heavy, and reach it or are half as far on the good side.
         """
-        far = FAR * distance
+        far = max(FAR * distance, GROSS)
         reached = self.expected(self.values, far) >= DOUBTFUL or self.tails.extreme * self.spread >= far / 2
         return max(far, HARDLY) if self.tails.heavy and reached else far
 
@@ -91,37 +124,43 @@ def noise_of(
     deviations: float = 0.0,
     *,
     better: int = 1,
-    known: Tails = NORMAL,
+    shared: SharedNoise = NOTHING_SHARED,
 ) -> Noise:
     """The noise of a group of ratios to their median, which are of so many nodes.
 
     `chance` is the probability with which noise alone may name one of these values. `deviations` is the least distance of an outlier
     in scaled median absolute deviations. `better` is 1 if greater values are better, -1 if smaller ones are, and 0 if neither are.
-    `known` is what other values say of the tails; the heavier ones count.
+    What is `shared` counts if its tails are heavier, and gives the spread of a small group, or of one of too few nodes, if it is not
+    less than the group's own.
     """
     least = deviations * scaled_mad(ratios) if deviations and ratios else 0.0
-    if len(ratios) < LEAST_VALUES or nodes < LEAST_NODES:
-        return Noise(0.0, least, least, least=least)
-    spread = spread_of(ratios)
-    tails = known.heavier(tails_of(good_side(ratios, spread, better)))
+    enough = len(ratios) >= LEAST_VALUES and nodes >= LEAST_NODES
+    is_small = len(ratios) <= MOST_PAIRED and len(shared.ratios) > len(ratios)
+    sample = shared.ratios if is_small or not enough else ratios
+    if len(sample) < LEAST_VALUES:
+        return Noise(0.0, max(least, GROSS), max(least, GROSS), least=least)
+    spread = max(spread_of(sample), spread_of(ratios) if enough else 0.0)
+    worse, good = good_side(sample, spread, -better), good_side(sample, spread, better)
+    tails = tails_of(good).heavier(shared.tails or worse_side_tails(worse, good, nodes))
     unit = QUARTILE / student_quantile(0.25, tails.freedom)
-    far = max(least, _distance(ratios, spread * unit, chance, tails, better))
-    if len(ratios) > MOST_PAIRED:
-        spread = min(spread, scaled_mad(ratios))
-    fail = far if len(ratios) >= SURE_VALUES else least
-    return Noise(spread * unit, far, fail, chance * len(ratios), least, tails=tails, values=len(ratios))
+    far = max(least, _distance(ratios, len(sample), spread * unit, chance, tails, better))
+    if len(sample) > MOST_PAIRED:
+        spread = min(spread, scaled_mad(sample))
+    return Noise(spread * unit, far, far, chance * len(ratios), least, tails=tails, values=len(ratios))
 
 
-def _distance(ratios: Sequence[float], unit: float, chance: float, tails: Tails, better: int) -> float:
-    """From which distance on a value is an outlier, if the noise has these tails in this unit.
+def _distance(
+    ratios: Sequence[float], known: int, unit: float, chance: float, tails: Tails, better: int
+) -> float:
+    """From which distance on a value is an outlier, if the noise has these tails in this unit, which so many values say.
 
     If k values are outliers, each may be k times as probable as if it were alone (Benjamini and Hochberg, JRSS B 57, 1995): in a
     group without outliers noise names one with the chance that was asked for, and the share of false names among names is as small.
     """
     if unit <= 0:
         return 0.0
-    efficiency = QN_EFFICIENCY if len(ratios) <= MOST_PAIRED else BIWEIGHT_EFFICIENCY
-    freedom = 1.0 / (1.0 / (efficiency * len(ratios)) + 1.0 / tails.freedom)
+    efficiency = QN_EFFICIENCY if known <= MOST_PAIRED else BIWEIGHT_EFFICIENCY
+    freedom = 1.0 / (1.0 / (efficiency * known) + 1.0 / tails.freedom)
     most = max(1, int(MOST_OUTLIERS * len(ratios)))
     nearest, found = student_quantile(chance * most, freedom), student_quantile(chance, freedom)
     distances = ((better * (1.0 - ratio) if better else abs(ratio - 1.0)) / unit for ratio in ratios)
@@ -148,6 +187,20 @@ def good_side(ratios: Sequence[float], spread: float, better: int) -> list[float
     if not better:
         better = -1 if sum(d > 3.0 for d in below) < sum(d > 3.0 for d in above) else 1
     return above if better > 0 else below
+
+
+def within_nodes(groups: Iterable[Sequence[float]], values: int = 1) -> list[float]:
+    """The values of each node as shares of their median, for the noise of medians of so many values where few nodes are compared.
+
+    Judgement: what the values of a node have in common varies no more than they do among themselves.
+    """
+    wider = math.sqrt(1.0 + (MEDIAN_VARIANCE / values if values > 1 else 1.0))
+    found: list[float] = []
+    for group in groups:
+        middle = median_of(group) if len(group) >= LEAST_ALIKE else 0.0
+        if middle > 0:
+            found += of_small_group([1.0 + (value / middle - 1.0) * wider for value in group], len(group))
+    return found
 
 
 def of_small_group(ratios: Sequence[float], size: int) -> list[float]:

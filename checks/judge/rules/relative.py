@@ -12,10 +12,23 @@ from dataclasses import replace
 
 from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
-from checks.judge.rules.noise import DOUBTFUL, FAR, MANY, MOST_OUTLIERS, Noise, noise_of, of_small_group
+from checks.judge.rules.noise import (
+    FAR,
+    GROSS,
+    LEAST_COMPARED,
+    LEAST_NODES,
+    MANY,
+    MOST_OUTLIERS,
+    NOTHING_SHARED,
+    REMARKABLE,
+    Noise,
+    SharedNoise,
+    noise_of,
+    of_small_group,
+    within_nodes,
+)
 from checks.judge.rules.prefilter import are_near
 from checks.judge.rules.series import Series, of_cells, of_nodes, series_of
-from checks.judge.rules.tails import NORMAL
 from checks.judge.rules.values import Cell, RuleContext, cells_of, crossing, edges, held, label_text
 from checks.judge.rules.wording import MEDIANS, figure, percent, quantity, spoken, stated, unit_of
 from checks.model import CLUSTER, Cause, Finding, Level, Observation, node_of
@@ -83,7 +96,9 @@ def _within_nodes(check: str, rule: Rule, cells: Sequence[Cell], known: RuleCont
             for one in series.values()
             for ratio in of_small_group(ratios_of(one.values, rule.min_peers), len(one.values))
         ]
-        noise = _noise(rule, ratios, len(series), known)
+        noise = _noise(
+            rule, ratios, max(LEAST_NODES, len(ratios)), known
+        )  # each is compared with its own node alone
         excused: list[_Excused] = []
         for node, one in series.items():
             declared = _declared(nodes[node], known)
@@ -107,11 +122,24 @@ def better_side(rule: Rule) -> int:
     return (low > 0) - (high < math.inf)
 
 
-def _noise(rule: Rule, ratios: Sequence[float], nodes: int, known: RuleContext) -> Noise:
-    tails = known.tails.get(rule, NORMAL)
+def _noise(
+    rule: Rule, ratios: Sequence[float], nodes: int, known: RuleContext, within: Sequence[float] = ()
+) -> Noise:
+    shared = known.shared.get(rule, NOTHING_SHARED)
+    if nodes < LEAST_NODES:
+        pooled = of_small_group(shared.ratios, nodes) if nodes >= LEAST_COMPARED else ()
+        shared = replace(shared, ratios=within or pooled)
     return noise_of(
-        ratios, nodes, known.chances.value, rule.deviations, better=better_side(rule), known=tails
+        ratios, nodes, known.chances.value, rule.deviations, better=better_side(rule), shared=shared
     )
+
+
+def by_node(series: Series) -> dict[str, list[float]]:
+    """The values of each node."""
+    found: dict[str, list[float]] = {}
+    for subject, value in zip(series.subjects, series.values, strict=True):
+        found.setdefault(node_of(subject), []).append(value)
+    return found
 
 
 def _declared(cells: Sequence[Cell], known: RuleContext) -> int:
@@ -133,7 +161,7 @@ def _together(check: str, rule: Rule, series: Series, declared: int, known: Rule
     if len(values) >= rule.min_peers and _crosses(rule, values):
         ratios = ratios_of(values, rule.min_peers)
         nodes = len(set(map(node_of, series.subjects)))
-        noise = _noise(rule, ratios, nodes, known)
+        noise = _noise(rule, ratios, nodes, known, within_nodes(by_node(series).values()))
     else:
         noise = Noise()
     yield from _among(check, rule, series, declared, noise, excused)
@@ -215,31 +243,39 @@ def _about_excused(
                 Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
             )
             return
-    if not failed:
+    if not left:
         return
     line = _distance(rule, Level.FAIL)
-    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= max(noise.least, FAR * line)]
+    least = max(noise.least, FAR * line, GROSS if noise.is_known else 0.0)
+    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= least]
     if far:
-        yield _candidates(check, rule, label, far, values)
+        yield _candidates(check, rule, label, far, values, noise)
         return
-    if rule.deviations:
+    if noise.is_known and rule.deviations:
+        return  # the rule's own distance decides
+    if not noise.is_known and not failed:
         return
-    worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
-    if noise.expected(values, abs(ratio - 1.0)) < DOUBTFUL:
-        said = f"{len(failed)} of {values} values are beyond the FAIL threshold, and whether noise explains that is doubtful: "
-        said += spoken(worst)
-        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+    worst, ratio = max(left, key=lambda one: abs(one[1] - 1.0))
+    if noise.expected(values, abs(ratio - 1.0)) < REMARKABLE:
+        doubt = "whether noise explains that is doubtful" if noise.is_known else _unknown(values)
+        beyond = f"{len(failed or left)} of {values} values are beyond the {worst.level.value} threshold"
+        reason = f"{beyond}, and {doubt}: {spoken(worst)}"
+        yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "", rule.remedy)
 
 
-def _candidates(check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int) -> Finding:
+def _unknown(values: int) -> str:
+    return f"{values} values do not show how much they vary, so that this may be noise"
+
+
+def _candidates(
+    check: str, rule: Rule, label: str, far: Sequence[_Excused], values: int, noise: Noise
+) -> Finding:
     """What is so far that a broken part may be the reason, in a group of which noise alone takes values as far."""
     farthest = sorted(far, key=lambda one: -abs(one[1] - 1.0))
     named = ", ".join(f"{found.subject} ({ratio:.2f})" for found, ratio in farthest[:CANDIDATES])
     more = f" and {len(far) - CANDIDATES} more" if len(far) > CANDIDATES else ""
-    said = (
-        f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, "
-    )
-    said += "but the noise of healthy parts reaches as far: "
+    reason = "the noise of healthy parts reaches as far" if noise.is_known else _unknown(values)
+    said = f"{len(far)} of {values} values of {label} are so far from the median that the parts may be broken, but {reason}: "
     remedy = f"Run the gate again: a broken part stays slow. {rule.remedy}".strip()
     return Finding(Level.FAIL, Cause.EVIDENCE, check, CLUSTER, f"{said}{named}{more}", "", remedy)
 
@@ -273,9 +309,14 @@ def _slowest(check: str, rule: Rule, series: Series, declared: int, known: RuleC
         return
     lost = 1 - (middle / worst.value if timed else worst.value / middle)
     found = _waited_for(check, rule, worst, lost, middle)
-    if found and not _is_outlier(rule, series, worst.value, found[0].level, known):
-        said = f"no single one is at fault, all vary: {spoken(found[0])}"
-        excused = Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy)
+    noise = _noise_of_slowest(rule, series, known) if found else Noise()
+    if found and not _is_outlier(noise, worst.value, middle, found[0].level):
+        reason = "no single one is at fault, all vary"
+        if not noise.is_known:
+            reason = _unknown(len(values))
+        excused = Finding(
+            Level.WARN, Cause.EVIDENCE, check, CLUSTER, f"{reason}: {spoken(found[0])}", "", rule.remedy
+        )
         found = [excused] if found[0].level is Level.FAIL else []
     yield from found
 
@@ -298,11 +339,17 @@ def _waited_for(check: str, rule: Rule, worst: Cell, lost: float, middle: float)
     ]  # fmt: skip
 
 
-def _is_outlier(rule: Rule, series: Series, value: float, level: Level, known: RuleContext) -> bool:
+def _noise_of_slowest(rule: Rule, series: Series, known: RuleContext) -> Noise:
     nodes = len(set(map(node_of, series.subjects)))
     better = -1 if is_time(rule.metric) else 1
-    noise = noise_of(ratios_of(series.values, rule.min_peers), nodes, known.chances.value, better=better)
-    middle = median_of(series.values)
+    within = SharedNoise(ratios=within_nodes(by_node(series).values()))
+    return noise_of(
+        ratios_of(series.values, rule.min_peers), nodes, known.chances.value, better=better,
+        shared=within if nodes < LEAST_NODES else NOTHING_SHARED,
+    )  # fmt: skip
+
+
+def _is_outlier(noise: Noise, value: float, middle: float, level: Level) -> bool:
     return middle <= 0 or abs(value / middle - 1.0) >= (noise.fail if level is Level.FAIL else noise.warn)
 
 

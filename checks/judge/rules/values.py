@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from checks.facts.instances import Facts, Instance
 from checks.judge.not_measured import not_measured
-from checks.judge.rules.tails import Tails
+from checks.judge.rules.noise import SharedNoise
 from checks.judge.rules.wording import bounded, figure, unit_of
 from checks.model import CLUSTER, Declared, Finding, Level, Observation
 from checks.model_details import Comparison, Reference, Relation, Unmeasured
@@ -152,8 +152,8 @@ class RuleContext:
 
     `unreported` holds, for a subject, the metrics that its driver is too old to report. The others are None if nothing is declared
     (the output of a tool), or the table has no row. `chances` are the probabilities with which noise alone may name one of what is
-    compared. `slow` are subjects that are slow in all that belongs together, and `tails` are those of the noise of a rule's values
-    (checks.judge.rules.combined).
+    compared. `slow` are subjects that are slow in all that belongs together, and `shared` is what the values of several
+    rules say together of the noise of each (checks.judge.rules.combined).
     """
 
     instance: Instance | None = None
@@ -164,7 +164,7 @@ class RuleContext:
     hosts: Mapping[str, str] = field(default_factory=dict)  # node -> boot id, "" if it is unknown
     chances: Chances = Chances()
     slow: frozenset[str] = frozenset()
-    tails: Mapping[Rule, Tails] = field(default_factory=dict)
+    shared: Mapping[Rule, SharedNoise] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = RuleContext()

@@ -111,11 +111,11 @@ def test_a_tie_is_told_alike_in_any_order(values: list[str]) -> None:
 
 
 def test_the_slow_one_among_peers_is_named() -> None:
-    """Against the median of all."""
+    """Against the median of all. How much four values vary is not known: only a gross difference names one."""
     rule = Rule("m", "s", Over.PEERS, warn_below=0.8, fail_below=0.5)
 
     assert [] == _found(rule, 10, 10, 10, 8.1)
-    assert [("WARN", "node-3")] == _levels(_found(rule, 10, 10, 10, 7))
+    assert [("WARN", "node-3")] == _levels(_found(rule, 10, 10, 10, 6))
     assert [("FAIL", "node-3")] == _levels(_found(rule, 10, 10, 10, 4))
 
 

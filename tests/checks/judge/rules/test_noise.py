@@ -9,10 +9,22 @@ from statistics import median, stdev
 import pytest
 
 from checks.judge.robust_statistics import qn, scaled_mad
-from checks.judge.rules.noise import FAR, HARDLY, Noise, good_side, noise_of, of_small_group, spread_of
-from checks.judge.rules.tails import Tails, student_quantile
+from checks.judge.rules.noise import (
+    FAR,
+    GROSS,
+    HARDLY,
+    Noise,
+    SharedNoise,
+    good_side,
+    noise_of,
+    of_small_group,
+    spread_of,
+)
+from checks.judge.rules.tails import NORMAL, Tails, student_quantile
 
 CHANCE = 1e-6
+# What many values say of noise that is normal on both sides.
+ALIKE = SharedNoise(NORMAL)
 
 
 def _normal(many: int, spread: float, seed: int = 3) -> list[float]:
@@ -52,41 +64,43 @@ def test_qn_estimates_a_standard_deviation(many: int) -> None:
 
 
 @pytest.mark.parametrize(("values", "nodes"), [(7, 7), (8, 4), (300, 4), (0, 0)])
-def test_a_small_group_is_judged_by_the_thresholds_alone(values: int, nodes: int) -> None:
-    """Fewer than eight values, or than five nodes: no distance is asked of an outlier."""
-    assert Noise() == noise_of(_normal(values, 0.02), nodes, CHANCE)
+def test_of_a_small_group_only_a_gross_difference_is_an_outlier(values: int, nodes: int) -> None:
+    """Fewer than eight values, or than five nodes: nothing is known of the spread."""
+    noise = noise_of(_normal(values, 0.02), nodes, CHANCE)
+
+    assert (0.0, GROSS, GROSS, False) == (noise.spread, noise.warn, noise.fail, noise.is_known)
+
+
+def test_values_of_other_groups_tell_the_spread_of_a_small_one() -> None:
+    """Seven values are too few; with 60 of other metrics a fifth is an outlier. Where those vary more, the group is taken to."""
+    few = _normal(7, 0.02)
+    known = noise_of(few, 7, CHANCE, shared=SharedNoise(NORMAL, _normal(60, 0.02, 4)))
+    wide = noise_of(few, 7, CHANCE, shared=SharedNoise(NORMAL, _normal(60, 0.05, 4)))
+
+    assert known.is_known and 0.02 == pytest.approx(known.spread, rel=0.3) and known.fail < 0.2 < wide.fail
 
 
 def test_a_small_group_keeps_the_deviations_of_its_rule() -> None:
-    """They hold however few values there are."""
+    """They hold however few values there are, if they are farther than a gross difference."""
     ratios = _normal(6, 0.02)
-    noise = noise_of(ratios, 6, CHANCE, deviations=3.0)
 
-    assert (0.0, 3.0 * scaled_mad(ratios)) == (noise.spread, noise.warn)
-    assert noise.warn == noise.fail
-
-
-def test_between_eight_and_fifteen_values_only_warnings_are_excused() -> None:
-    """What is beyond the FAIL threshold is a finding, as far as the rule's own deviations allow."""
-    few, enough = noise_of(_normal(15, 0.02), 15, CHANCE), noise_of(_normal(16, 0.02), 16, CHANCE)
-    deviating = noise_of(_normal(15, 0.02), 15, CHANCE, deviations=2.0)
-
-    assert few.fail == 0.0 < few.warn
-    assert enough.fail == enough.warn > 0.0
-    assert 0.0 < deviating.fail < deviating.warn
+    assert 30.0 * scaled_mad(ratios) == noise_of(ratios, 6, CHANCE, deviations=30.0).warn > GROSS
+    assert (GROSS, GROSS) == (noise_of(ratios, 6, CHANCE, 3.0).warn, noise_of(ratios, 6, CHANCE, 3.0).fail)
 
 
 @pytest.mark.parametrize("many", [100, 101, 300])
 def test_the_distance_is_that_of_the_chance_and_of_the_spread(many: int) -> None:
     """About 5 standard deviations for one in a million, a little more than the normal quantile of 4.75."""
     ratios = _normal(many, 0.02)
-    noise = noise_of(ratios, many, CHANCE)
+    noise = noise_of(ratios, many, CHANCE, shared=ALIKE)
 
     assert stdev(ratios) == pytest.approx(noise.spread, rel=0.2)
     assert 4.75 < noise.warn / noise.spread < 5.8
     assert CHANCE * many == pytest.approx(noise.chance)
-    assert noise_of(ratios, many, CHANCE / 10).warn > noise.warn
-    assert noise_of(ratios, many, CHANCE, deviations=9.0).warn == pytest.approx(9.0 * scaled_mad(ratios))
+    assert noise_of(ratios, many, CHANCE / 10, shared=ALIKE).warn > noise.warn
+    assert noise_of(ratios, many, CHANCE, deviations=9.0, shared=ALIKE).warn == pytest.approx(
+        9.0 * scaled_mad(ratios)
+    )
 
 
 def test_values_that_are_equal_have_no_noise() -> None:
@@ -130,11 +144,11 @@ def test_an_improbable_number_is_no_excess_unless_it_is_improbable_enough() -> N
 
 
 def test_eight_values_of_five_nodes_are_enough() -> None:
-    """From there on a distance is asked of an outlier; one value or one node less, and none is."""
+    """From there on their spread is known; with one value or one node less it is not."""
     ratios = _normal(8, 0.02)
 
-    assert noise_of(ratios, 5, CHANCE).warn > 0.0
-    assert Noise() == noise_of(ratios[:7], 5, CHANCE) == noise_of(ratios, 4, CHANCE)
+    assert noise_of(ratios, 5, CHANCE).is_known
+    assert not noise_of(ratios[:7], 5, CHANCE).is_known and not noise_of(ratios, 4, CHANCE).is_known
 
 
 def test_ratios_of_a_small_group_are_widened_for_the_noise_of_many() -> None:
@@ -159,7 +173,7 @@ def test_the_noise_of_many_small_groups_is_that_of_their_values(seed: int) -> No
 def test_fewer_values_ask_for_a_greater_distance(many: int, freedom: float) -> None:
     """As many degrees of freedom as the estimate of the spread has: 55 % of the values for Qn, 85 % for the biweight."""
     ratios = _normal(many, 0.02)
-    noise = noise_of(ratios, many, CHANCE)
+    noise = noise_of(ratios, many, CHANCE, shared=ALIKE)
 
     assert student_quantile(CHANCE, freedom) == pytest.approx(noise.warn / spread_of(ratios))
 
@@ -167,7 +181,8 @@ def test_fewer_values_ask_for_a_greater_distance(many: int, freedom: float) -> N
 def test_many_outliers_are_each_named_at_a_nearer_distance() -> None:
     """Twelve of 300 are six spreads away: the thirteenth needs not be as far as if it were the only one."""
     ratios = _normal(300, 0.02)
-    alone, among = noise_of(ratios, 300, CHANCE), noise_of([*ratios, *[0.88] * 12], 312, CHANCE)
+    alone = noise_of(ratios, 300, CHANCE, shared=ALIKE)
+    among = noise_of([*ratios, *[0.88] * 12], 312, CHANCE, shared=ALIKE)
 
     assert among.warn < 0.96 * alone.warn
 
@@ -182,13 +197,13 @@ def test_heavy_tails_move_the_distance_and_the_limit() -> None:
     heavy, usual = noise_of(wide, 900, CHANCE), noise_of(_normal(900, 0.02), 900, CHANCE)
 
     assert heavy.tails.heavy and heavy.warn > 0.5 > 0.2 > usual.warn
-    assert (HARDLY, FAR * 0.1) == (heavy.limit(0.1), usual.limit(0.1))
+    assert (HARDLY, GROSS, FAR * 0.3) == (heavy.limit(0.1), usual.limit(0.1), usual.limit(0.3))
     assert FAR * 0.5 == heavy.limit(0.5)
 
 
 @pytest.mark.parametrize(
     ("freedom", "extreme", "limit"),
-    [(14.0, 4.9, 0.2), (14.0, 5.1, 0.9), (math.inf, 9.0, 0.2), (3.0, 0.0, 0.9)],
+    [(14.0, 8.7, GROSS), (14.0, 8.8, 0.9), (math.inf, 9.0, GROSS), (3.0, 0.0, 0.9)],
 )
 def test_the_limit_is_moved_only_by_noise_that_reaches_it(
     freedom: float, extreme: float, limit: float
@@ -200,12 +215,12 @@ def test_the_limit_is_moved_only_by_noise_that_reaches_it(
 
 
 def test_faults_of_the_worse_side_are_no_tails() -> None:
-    """A twentieth of all values is a tenth slower: the distance is that of normal noise. Which side is worse, the rule says."""
-    ratios = [*_normal(285, 0.02), *[0.9 - 0.001 * at for at in range(15)]]
+    """A fiftieth of 1,500 values is a tenth slower: the distance is that of normal noise. Which side is worse, the rule says."""
+    ratios = [*_normal(1470, 0.02), *[0.9 - 0.001 * (at % 15) for at in range(30)]]
 
-    assert not noise_of(ratios, 300, CHANCE, better=1).tails.heavy
-    assert noise_of(ratios, 300, CHANCE, better=-1).tails.heavy
-    assert not noise_of(ratios, 300, CHANCE, better=0).tails.heavy
+    assert not noise_of(ratios, 1500, CHANCE, better=1).tails.heavy
+    assert noise_of(ratios, 1500, CHANCE, better=-1).tails.heavy
+    assert not noise_of(ratios, 1500, CHANCE, better=0).tails.heavy
 
 
 @pytest.mark.parametrize(("better", "expected"), [(1, [1.0, 3.5, 3.5]), (-1, [2.0, 3.5]), (0, [2.0, 3.5])])

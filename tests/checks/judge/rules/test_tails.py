@@ -8,7 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from checks.judge.rules.tails import NORMAL, Tails, student_quantile, student_share, tails_of
+from checks.judge.rules.tails import (
+    MAYBE_SKEWED,
+    NORMAL,
+    RATHER_SKEWED,
+    Tails,
+    student_quantile,
+    student_share,
+    tails_of,
+    worse_side_tails,
+)
 
 Draw = Callable[[random.Random], float]
 
@@ -103,3 +112,26 @@ def test_medians_have_lighter_tails() -> None:
     """Of six values with four degrees of freedom it is 24; normal noise stays normal."""
     assert Tails(24.0) == Tails(4.0, 9.0).of_medians(6)
     assert NORMAL == Tails(extreme=3.0).of_medians(6)
+
+
+def _sides(draw: Draw, many: int, faults: int = 0) -> tuple[list[float], list[float]]:
+    """How far so many values are below and above their median; so many more are ten spreads below it."""
+    chance = random.Random(many)
+    values = [draw(chance) for _ in range(many)]
+    middle = sorted(values)[many // 2]
+    worse = [middle - value for value in values if value < middle]
+    return [*worse, *[10.0] * faults], [value - middle for value in values if value > middle]
+
+
+def test_a_side_that_noise_slows_has_long_tails() -> None:
+    """Noise that only slows, of two kinds; few values do not tell, and a few faults do not make normal noise skewed."""
+    half: Draw = lambda chance: -abs(chance.gauss(0.0, 1.0))  # noqa: E731
+    gamma: Draw = lambda chance: -chance.gammavariate(2.0, 1.0)  # noqa: E731
+    both: Draw = lambda chance: chance.gauss(0.0, 1.0)  # noqa: E731
+
+    assert {Tails(RATHER_SKEWED)} == {worse_side_tails(*_sides(draw, 2000), 100) for draw in (half, gamma)}
+    assert (
+        NORMAL == worse_side_tails(*_sides(both, 2000), 100) == worse_side_tails(*_sides(both, 2000, 60), 100)
+    )
+    assert Tails(MAYBE_SKEWED) == worse_side_tails(*_sides(both, 60), 100) == worse_side_tails([], [], 0)
+    assert Tails(MAYBE_SKEWED) == worse_side_tails([1.0] * 100, [0.0] * 100, 100)
