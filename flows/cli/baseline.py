@@ -10,15 +10,13 @@ from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.baseline.learn import LEAST_VALUES
 from checks.judge.baseline.model import Baseline, digest_of
+from flows.cli.fleet import say_cluster
+from flows.cli.options import add_cluster, add_force, add_format, add_reports
 from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_cluster, add_format, add_reports
 from tasks.reports.baseline import learned, read_baseline, reports_of, require_free, write_baseline
-from tasks.reports.command_line import OutputError
 from tasks.reports.listings import baseline_text
-from tasks.reports.read import InputError, policy_of
-from tasks.reports.store_argument import NoReports, cluster_notes, policy_notes, require_reports
-from tasks.store.base import StoreError
+from tasks.reports.read import policy_of
+from tasks.reports.store_argument import NoReports, policy_notes, require_reports
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="where to write the baseline (JSON)"
     )
-    learn.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    add_force(learn)
     add_cluster(learn)
     show = actions.add_parser("show", help="print a baseline", allow_abbrev=False)
     show.add_argument("file", type=Path, metavar="FILE", help="a baseline file")
@@ -45,10 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Learn or show."""
-    try:
-        return int(arguments.run_action(arguments))
-    except (InputError, OutputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
+    return int(arguments.run_action(arguments))
 
 
 def _learn(arguments: argparse.Namespace) -> int:
@@ -59,9 +54,7 @@ def _learn(arguments: argparse.Namespace) -> int:
         said = f"{error} Each range needs {LEAST_VALUES} values from healthy machines: run gates first, or name reports."
         return _nothing(arguments, error.file, said)
     reports, bad = reports_of(arguments.reports, policy_of(arguments.policy), arguments.cluster)
-    again = ("baseline", "learn", "STORE", "--out", str(arguments.out))
-    for note in cluster_notes(arguments.reports, arguments.cluster, *again):
-        write_stderr(f"prelaunch: {note}")
+    say_cluster(arguments.reports, arguments.cluster)
     for line in () if arguments.policy else policy_notes(arguments.reports):
         write_stderr(line)
     for one in bad:

@@ -16,17 +16,17 @@ from checks.policy import Policy
 from checks.runner.journal import JournalError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
+from flows.cli.options import add_policy
 from flows.cli.output import (
     add_output_arguments,
     json_text,
-    rejection,
+    report_failure,
     require_writable,
     text_of,
     write_files,
     write_stderr,
     write_stdout,
 )
-from flows.cli.rejection import report_rejection
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code
@@ -56,15 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Profile.QUICK.value,
         help="how thoroughly to check (default quick)",
     )
-    parser.add_argument(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        help="policy, TOML or JSON (default: the shipped policy of the type)",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the report, as input for judge and render"
-    )
+    add_policy(parser, "(default: the shipped policy of the type)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the report, as input for judge")
     parser.add_argument(
         "--only", action="append", metavar="CHECK[,CHECK]",
         help="run and judge these checks alone, such as system.clock. That is no gate: there is no report, and no exit code 0 "
@@ -76,27 +69,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and judge; the exit code is the verdict's. Ctrl-C ends every check."""
+    if arguments.instance_type is None:
+        raise undeclared_error()
+    _require_whole(arguments)
+    require_writable(arguments)
+    if arguments.out is not None:
+        write_file(arguments.out, None)
+    declared = declared_of(arguments.instance_type, 1)
+    named = policy_of(arguments.policy)
+    if named:
+        require_policy_for(declared, named, arguments.policy)
+    policy, chosen = (
+        (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
+    )
+    profile = Profile(arguments.profile)
     try:
-        if arguments.instance_type is None:
-            raise undeclared_error()
-        _require_whole(arguments)
-        require_writable(arguments)
-        if arguments.out is not None:
-            write_file(arguments.out, None)
-        declared = declared_of(arguments.instance_type, 1)
-        named = policy_of(arguments.policy)
-        if named:
-            require_policy_for(declared, named, arguments.policy)
-        policy, chosen = (
-            (named, str(arguments.policy)) if named else default_policy_of(declared.instance_type, declared)
-        )
-        profile = Profile(arguments.profile)
         policy = person_options.with_options(policy, profile, arguments.option, declared.gpus_per_node)
         names = () if arguments.only is None else named_checks(arguments.only, declared, profile)
     except DecodeError as error:
-        return report_rejection(arguments.format, InputError(error.path, error.reason, "", error.nearest))
-    except (InputError, OutputError) as error:
-        return report_rejection(arguments.format, error)
+        raise InputError(error.path, error.reason, "", error.nearest) from error
     write_stderr(f"policy: {chosen}")
     if names:
         return _run_part(arguments, names, declared, profile, policy)
@@ -106,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             declared, profile, policy, write_stderr, _colour(), keep, tuple(arguments.option)
         )
     except (JournalError, PlaceError) as error:
-        return _unfinished(arguments.format, str(error))
+        return report_failure(arguments.format, str(error), Exit.CANNOT_TELL)
     if arguments.verbose:
         write_stderr("\n".join(person_options.lines_of(report)))
     name = report.nodes[0].name if report.nodes else declared.instance_type
@@ -141,7 +132,7 @@ def _run_part(
     try:
         part = run_part(names, declared, profile, policy, write_stderr, _colour())
     except (JournalError, PlaceError) as error:
-        return _unfinished(arguments.format, str(error))
+        return report_failure(arguments.format, str(error), Exit.CANNOT_TELL)
     if arguments.verbose:
         write_stderr("\n".join(person_options.lines_of(part)))
     results = judge_part(part, names, policy)
@@ -161,10 +152,3 @@ def _keep(out: Path | None, data: bytes) -> None:
 def _colour() -> bool:
     """Whether stderr is a terminal that wants colour (https://no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _unfinished(form: str, why: str) -> int:
-    if form == "json":
-        write_stdout(json_text(rejection(None, None, why)))
-    write_stderr(f"prelaunch: {why}")
-    return int(Exit.CANNOT_TELL)

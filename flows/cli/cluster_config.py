@@ -10,12 +10,11 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
 from tasks.launchers.base import LaunchError
 from tasks.launchers.node_code import node_zipapp
 from tasks.parallelcluster.template import PATTERNS, TEMPLATE, TemplateError, cluster_commands, filled
 from tasks.parallelcluster.validation import pcluster_python, validated
-from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.command_line import write_file
 from tasks.reports.read import InputError
 
 
@@ -54,9 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_stderr(f"prelaunch: {problem}")
         return int(Exit.REJECTED)
     except (LaunchError, OSError, UnicodeDecodeError) as error:
-        return report_rejection("text", InputError("cluster-config", str(error)))
-    except OutputError as error:
-        return report_rejection("text", error)
+        raise InputError("cluster-config", str(error)) from error
     for problem in validation.refused:
         write_stderr(f"prelaunch: {validation.package} refuses: {problem}")
     if validation.refused:

@@ -9,8 +9,8 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,28 +18,28 @@ from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.model import ANSWER_WORDS, Answer
 from checks.process.collection import without_collection
-from flows.cli.doctor_deployments import look_at_deployments
-from flows.cli.doctor_notifiers import ANSWER_S, look_at_notifiers, missing, ok, quiet_prefect
+from flows.cli.options import add_format, add_set
 from flows.cli.output import json_text, stdout_colour, write_stderr, write_stdout
 from flows.cli.plan import plans_of
 from flows.cli.plan_text import relative_note
-from flows.cli.set_option import add_set
+from flows.cli.prefect_server import QUIET
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
+from tasks.gate_file.people import Notify
 from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
 from tasks.launchers.training_script import preflight
-from tasks.notifiers.base import NotifyError
-from tasks.notifiers.registry import guarded
+from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
+from tasks.notifiers.registry import guarded, notifier_for
+from tasks.notifiers.secret_refs import secret
 from tasks.orchestration.server.http_client import client_fault
 from tasks.orchestration.server.server import ServerError, embedded_server
 from tasks.orchestration.server.settings import configured_api_url
+from tasks.paging.preflight import BLOCK, notifier_reach
 from tasks.reports.read import DEFAULT
 from tasks.store.base import Store, StoreError, StoreUnreachable
-from tasks.store.folder import LOCK
-from tasks.store.layout import probe_key
 from tasks.store.open import is_remote, open_store
 from tasks.text.inert import one_line
 
@@ -52,16 +52,18 @@ WORDS = {
     PreflightResult.UNSEEN: CANNOT_TELL,
 }
 STYLES = {"OK": "32", "WARNING": "33", MISSING: "31", CANNOT_TELL: "35"}
-PYTHONS = ((3, 11), (3, 15))
 TORCH = "PyTorch"
+ANSWER_S = 20.0
+SIDES = {Audience.ONCALL: "hardware on-call", Audience.OWNER: "owner"}
+NO_RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "0"}
 NOT_THIS_SHELL = "Those runs have the environment of the worker; looked at here were secrets and PRELAUNCH_GATES of this shell"
 
 
 def add_arguments(parser: Parser) -> None:
     """GATE_FILE --set a.b=value --send-test --format text|json."""
     parser.description = (
-        "Looks at what a gate needs: Python, the store, the index that it names, the engine and the account, PyTorch, the notifiers, "
-        "Prefect, a worker for its deployments, and the gate files that deployments/prefect.yaml names. "
+        "Looks at what a gate needs: Python, the store, the engine and the account, PyTorch, the notifiers, Prefect, and a worker for "
+        "its deployments. "
         f"One line each: OK, WARNING, {MISSING} with the remedy, or {CANNOT_TELL}. "
         "Exit codes: 0 everything is there, 2 something is missing, "
         "3 something could not be looked at. Nothing is started or billed, and nobody is notified without --send-test."
@@ -78,9 +80,7 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="send a test notification through every notifier of the gate file",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,7 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
-    yield _python(sys.version_info[:2])
     setting = None
     if arguments.file is not None:
         try:
@@ -117,15 +116,16 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             return
         yield ok("gate file", f"{setting.file}, policy {setting.policy.name}")
         yield from _placeholders(setting)
-    else:
-        yield from _needs_a_file(arguments)
+    elif arguments.send_test or arguments.overrides:
+        yield missing(
+            "gate file", "--send-test and --set need a gate file, and none is named", "Name a gate file."
+        )
     store, address = (open_store(DEFAULT), DEFAULT) if setting is None else (setting.store, setting.address)
     note = "" if setting is None else relative_note(setting)
     looks: tuple[tuple[str, Callable[[], Iterable[PreflightCheck]]], ...] = (
         ("the store", lambda: _store(store, address, note)),
         ("the engine", lambda: _engine(setting)),
         ("the notifiers", lambda: look_at_notifiers(setting, arguments.send_test)),
-        ("deployments", look_at_deployments),
         ("Prefect", lambda: _prefect(setting)),
     )
     for name, look in looks:
@@ -137,16 +137,6 @@ def _looks(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
             yield PreflightCheck(
                 name, PreflightResult.UNSEEN, f"looking at it failed: {type(error).__name__}: {error}"
             )
-
-
-def _needs_a_file(arguments: argparse.Namespace) -> Iterator[PreflightCheck]:
-    """Options that say nothing without a gate file."""
-    if arguments.send_test:
-        yield missing("notifiers", "--send-test needs a gate file, which names them", "Name a gate file.")
-    if arguments.overrides:
-        yield missing(
-            "gate file", "--set changes a value of a gate file, and none is named", "Name a gate file."
-        )
 
 
 def _placeholders(setting: GateContext) -> Iterator[PreflightCheck]:
@@ -175,57 +165,108 @@ def _text(line: PreflightCheck) -> str:
     return f"{shown}  {one_line(line.text, 2000)}\n"
 
 
-def _python(found: tuple[int, ...]) -> PreflightCheck:
-    least, below = (".".join(map(str, one)) for one in PYTHONS)
-    said = f"{'.'.join(map(str, found))} ({sys.executable})"
-    if PYTHONS[0] <= found < PYTHONS[1]:
-        return ok("Python", said)
-    return missing(
-        "Python",
-        f"{said} is not supported",
-        f"Install Prelaunch with Python {least} or newer, below {below}.",
-    )
-
-
 def _store(store: Store, address: str, note: str = "") -> Iterator[PreflightCheck]:
-    """Write, read and delete a probe. What was not there before is not there afterwards."""
-    remote = is_remote(address)
+    """What a gate does first: write, and remove what was written. No folder is made."""
     root = Path(address).expanduser().absolute()
-    new = [] if remote else [folder for folder in (root, *root.parents) if not folder.exists()]
-    key, data = probe_key(secrets.token_hex(8)), secrets.token_hex(8).encode()
-    try:
-        try:
-            first, again = store.put_if_absent(key, data), store.put_if_absent(key, b"other")
-            found = store.get(key)
-        finally:
-            store.delete(key)
-        if (first, again, found, store.get(key)) != (True, False, data, None):
-            said = f"{address} does not keep what is written to it, so a lock in it would keep no gate apart"
-            yield missing("store", said, "Name another store in [store] path.")
-        else:
-            made = (
-                f"; the folder {root} does not exist yet, and the first gate makes it" if root in new else ""
+    if not is_remote(address) and not root.exists():
+        above = next(folder for folder in root.parents if folder.exists())
+        if above.is_dir() and os.access(above, os.W_OK):
+            yield ok(
+                "store", f"{address}{note}: the folder {root} does not exist yet, and the first gate makes it"
             )
-            yield ok("store", f"{address}{note}: a probe was written, read and deleted{made}")
+        else:
+            yield missing("store", f"{root} does not exist, and nothing can be made in {above}")
+        return
+    try:
+        store.probe()
+        yield ok("store", f"{address}{note}: a probe was written and removed")
     except StoreUnreachable as error:
         yield PreflightCheck("store", PreflightResult.UNSEEN, str(error))
     except StoreError as error:
         yield missing("store", str(error))
-    finally:
-        if not remote:
-            _remove(root, key, new)
 
 
-def _remove(root: Path, key: str, new: list[Path]) -> None:
-    """Remove the folders that the probe made, where nothing else is in them by now."""
-    with suppress(OSError):
-        (root / key).parent.rmdir()
-        left = list(root.iterdir())
-        if root in new and all(one.name == LOCK for one in left):  # else somebody uses it by now
-            for one in left:
-                one.unlink()
-        for folder in new:
-            folder.rmdir()
+def look_at_notifiers(setting: GateContext | None, send_test: bool) -> Iterator[PreflightCheck]:
+    """Whether each notifier has its secrets; with `send_test`, whether a message arrives."""
+    if setting is None:
+        return
+    notify, needed = setting.gate.notify, dict[tuple[str, str], list[str]]()
+    reach = [(side, one) for side in SIDES for one in notifier_reach(notify, side, os.environ)]
+    for side, one in reach:
+        for need in one.needs:
+            needed.setdefault((one.notifier, need.reference), []).append(SIDES[side])
+    lacks = set[tuple[str, str]]()
+    for key, who in needed.items():  # a secret that both sides need has one line
+        if line := _secret_fault(f"notifier {key[0]} ({', '.join(who)})", key[1]):
+            lacks.add(key)
+            yield line
+    for side, one in reach:
+        if lacks.isdisjoint((one.notifier, need.reference) for need in one.needs):
+            to = f", to {one.to}" if one.to else ""
+            name = f"notifier {one.notifier} ({SIDES[side]})"
+            yield (
+                _sent(notify, one.notifier, side, name, setting) if send_test else ok(name, f"configured{to}")
+            )
+    kinds = [{one.notifier for of, one in reach if of is side} for side in (Audience.ONCALL, Audience.OWNER)]
+    if kinds[1] == {"log"} != kinds[0]:
+        said = "missing evidence and a failed training are only written to the log"
+        remedy = "Name a notifier in owner of [notify] (docs/notify.md)."
+        yield PreflightCheck("notifiers (owner)", PreflightResult.WARNING, said, remedy)
+
+
+def _secret_fault(name: str, reference: str) -> PreflightCheck | None:
+    """What is wrong with a secret; None if it is there."""
+    if reference.startswith(BLOCK) and configured_api_url(os.environ, Path.cwd()) is None:
+        said = f"{reference} is a block of a Prefect server, and none is configured"
+        return missing(name, said, "Set PREFECT_API_URL, or name an environment variable (env:NAME).")
+    quiet_prefect()
+    try:
+        with without_collection():
+            guarded(partial(secret, reference), ANSWER_S)
+    except NotifyError as error:
+        return missing(name, str(error))
+    return None
+
+
+def _sent(notify: Notify, name: str, side: Audience, subject: str, setting: GateContext) -> PreflightCheck:
+    gate = setting.gate
+    text = f"This is a test of the notifications of gate {gate.name}, sent by prelaunch doctor. Nothing has to be done."
+    page = Notification(
+        f"doctor-{secrets.token_hex(4)}", gate.cluster.name, f"TEST {gate.name}: no action is needed", text, "",
+        gate=gate.name, kind=Kind.TEST, audience=side, severity=Severity.INFO,
+    )  # fmt: skip
+    access = NotifierAccess(
+        _keep_nowhere, lambda key: None, lambda key, data: None, secret, lambda key, old, new: True
+    )
+    try:
+        where = guarded(lambda: notifier_for(name, notify, access).send(page), ANSWER_S + 10)
+    except NotifyError as error:
+        return missing(subject, f"the test notification was not delivered: {error}")
+    return ok(
+        subject, f"a test notification was delivered to {where or ('stderr' if name == 'log' else name)}"
+    )
+
+
+def _keep_nowhere(key: str, text: str) -> str:
+    """Where the log's text goes in a test: it is kept nowhere."""
+    return ""
+
+
+def quiet_prefect(environment: Mapping[str, str] = os.environ) -> None:
+    """Keep Prefect's own lines and repetitions out of a look, unless somebody asked for them."""
+    os.environ.update(
+        {key: value for key, value in {**QUIET, **NO_RETRIES}.items() if key not in environment}
+    )
+
+
+def ok(subject: str, message: str) -> PreflightCheck:
+    """What is there."""
+    return PreflightCheck(subject, PreflightResult.OK, message)
+
+
+def missing(subject: str, message: str, remedy: str = "") -> PreflightCheck:
+    """What is not there, or not as it has to be."""
+    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
 
 
 def _engine(setting: GateContext | None) -> Iterator[PreflightCheck]:

@@ -10,8 +10,8 @@ import socket
 from checks.exit_codes import Exit
 from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from flows.cli.machines import opened, require_node_name
+from flows.cli.options import add_gate_file, number
 from flows.cli.output import write_stderr
-from flows.cli.rejection import report_rejection
 from tasks.drills.drive import DrillRun, Interruption, commands_for
 from tasks.drills.faults import DRILLS, DrillRefused, FaultOptions
 from tasks.reports.read import InputError
@@ -28,9 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     drills = "; ".join(f"{name}: {one.summary}" for name, one in DRILLS.items())
     add("name", metavar="NAME", choices=tuple(DRILLS), help=drills)
-    add("file", metavar="FILE", help="the gate file of the cluster, or its name in the folder of gate files")
+    add_gate_file(parser)
     add("--node", required=True, metavar="N", help="the node, as the engine names it")
-    add("--keep", type=_seconds, default=900.0, metavar="S", help="how long the fault stays (default 900)")
+    add(
+        "--keep",
+        type=number(0, 86_400, "seconds"),
+        default=900.0,
+        metavar="S",
+        help="how long the fault stays (default 900)",
+    )
     add(
         "--through", default="", metavar="COMMAND",
         help='what runs a command on the node, such as "ip netns exec n1" (default: nothing if the node is this machine, else ssh N); '
@@ -54,10 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             drill_run = _prepared(arguments, stop)
             drill_run.run()
-        except InputError as error:
-            return report_rejection("text", error)
         except DrillRefused as error:
-            return report_rejection("text", InputError("drill", str(error)))
+            raise InputError("drill", str(error)) from error
     if not drill_run.is_undone:
         return int(Exit.NO_GO)
     if drill_run.is_made:
@@ -71,7 +75,7 @@ def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
     """The drill that the command line names. Raises InputError."""
     node = arguments.node
     require_node_name(node)
-    gate, machines, _ = opened(arguments.file)
+    gate, machines, _ = opened(arguments)
     here = node in (socket.gethostname(), socket.gethostname().partition(".")[0])
     try:
         commands = commands_for(node, arguments.through, here or gate.cluster.launcher == "local")
@@ -86,13 +90,3 @@ def _prepared(arguments: argparse.Namespace, stop: Interruption) -> DrillRun:
         DRILLS[arguments.name], options, commands, machines, arguments.keep, stop,
         lambda text: write_stderr(f"prelaunch: {text}"),
     )  # fmt: skip
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of seconds above 0, at most 86400")
-    return seconds

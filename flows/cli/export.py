@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from pathlib import Path
 
 from checks.exit_codes import Exit
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
+from flows.cli.options import add_format, add_policy
+from flows.cli.output import json_text, report_failure, write_stdout
 from tasks.reports.mlflow.errors import ExportError, ExportRejected
 from tasks.reports.read import InputError, judge_file, policy_of
 
@@ -37,13 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mlflow-experiment-name", default=EXPERIMENT, metavar="NAME", type=_name,
         help=f"the experiment, which is made if there is none of that name (default {EXPERIMENT})",
     )  # fmt: skip
-    parser.add_argument(
-        "--policy", type=Path, metavar="FILE",
-        help="policy (TOML or JSON) that the report is judged with (default: the shipped policy of the declared type)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_policy(parser, "that the report is judged with (default: the shipped policy of the declared type)")
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,14 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
         made = run_of(judged.report, judged.verdict, rules, judged.report.gate_id)
         place = export(made, uri, arguments.mlflow_experiment_name, SECONDS)
     except ExportRejected as error:
-        return report_rejection(arguments.format, InputError("--mlflow-uri", str(error)))
-    except InputError as error:
-        return report_rejection(arguments.format, error)
+        raise InputError("--mlflow-uri", str(error)) from error
     except ExportError as error:
-        if arguments.format == "json":
-            write_stdout(json_text(rejection(None, None, str(error))))
-        write_stderr(f"prelaunch: {error}")
-        return int(Exit.NO_CAPACITY)
+        return report_failure(arguments.format, str(error), Exit.NO_CAPACITY)
     if arguments.format == "json":
         write_stdout(json_text({"run": place, "metrics": len(made.metrics), "error": None}))
     else:

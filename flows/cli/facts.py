@@ -14,8 +14,8 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import Instance, lacks, unknown_type
 from checks.model import Declared
 from checks.policy import FACTS, RELATIVE, CheckPolicy, Over, Policy, Rule
+from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, write_stdout
-from flows.cli.rejection import report_rejection
 from tasks.gate_file.references import PolicyError, default_policy, read_policy
 from tasks.reports.facts import InstanceFact, instance_facts
 from tasks.reports.read import InputError
@@ -44,29 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "type", nargs="?", metavar="TYPE", help="such as cpu or p5.48xlarge (default: list the types)"
     )
-    parser.add_argument(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        help="show the thresholds of this policy (default: the shipped policy)",
-    )
+    add_policy(parser, "whose thresholds are shown (default: the shipped policy)")
     parser.add_argument(
         "--codes",
         action="store_true",
         help="also print the tables of Xid, SXid, NVLink 5 and DCGM codes (JSON always has them)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a type, or all types; exit code 2 for an unknown type."""
     if arguments.type is None:
         return _list(arguments.format)
-    try:
-        instance = _instance(arguments.type)
-        policy = _policy(arguments.type, arguments.policy)
-    except InputError as error:
-        return report_rejection(arguments.format, error)
+    instance = _instance(arguments.type)
+    policy = _policy(arguments.type, arguments.policy)
     known = instance_facts(arguments.type, builtin())
     if arguments.format == "json":
         write_stdout(json_text(_document(arguments.type, instance, known, policy)))

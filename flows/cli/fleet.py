@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.exit_codes import Exit
+from flows.cli.options import add_cluster, add_format, add_store, number
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_cluster, add_format, add_store
-from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.command_line import write_file
 from tasks.reports.fleet.model import Fleet
 from tasks.reports.fleet.reading import FRESH_S, page_link, read_fleet
 from tasks.reports.fleet.states import HOUR_S
@@ -21,11 +20,10 @@ from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
     chosen_cluster,
-    cluster_note,
+    cluster_notes,
     open_named_store,
     require_gates,
 )
-from tasks.store.base import StoreError
 from tasks.store.history import kept_gates
 from tasks.store.layout import html_key
 
@@ -58,7 +56,7 @@ def add_store_and_age(parser: argparse.ArgumentParser) -> None:
     """STORE --fresh HOURS --format text|json."""
     add_store(parser)
     parser.add_argument(
-        "--fresh", type=_hours, default=FRESH_S, metavar="HOURS",
+        "--fresh", type=number(0, 1_000_000, "hours"), default=FRESH_S / HOUR_S, metavar="HOURS",
         help=f"for how many hours a proof counts (default {FRESH_S / HOUR_S:g})",
     )  # fmt: skip
     add_format(parser)
@@ -66,38 +64,39 @@ def add_store_and_age(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the fleet, and write its page."""
-    try:
-        if arguments.html is not None:
-            write_file(arguments.html, None)
-        named = open_named_store(arguments.store)
-        gate = named.gate if arguments.notify else None
-        if arguments.notify and gate is None:
-            message = "it needs a gate file as STORE, whose notifiers are used."
-            raise InputError("command line", message, "--notify")
-        cluster = chosen_cluster(named, None if gate else arguments.cluster)
-        found = read(arguments, named, cluster)
-        if arguments.html is not None:
-            from tasks.reports.fleet.page import fleet_page
-
-            title = f"Fleet {cluster}" if cluster else "Fleet"
-            keys = {key for some in kept_gates(named.store).values() for key in some}
-
-            def link(gate_id: str) -> str:
-                key = html_key(gate_id)
-                return page_link(named.store, key) if key in keys else ""
-
-            write_file(arguments.html, fleet_page(found, link, title))
-    except (InputError, OutputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
+    if arguments.html is not None:
+        write_file(arguments.html, None)
+    named = open_named_store(arguments.store)
+    gate = named.gate if arguments.notify else None
+    if arguments.notify and gate is None:
+        message = "it needs a gate file as STORE, whose notifiers are used."
+        raise InputError("command line", message, "--notify")
+    cluster = chosen_cluster(named, None if gate else arguments.cluster)
+    found = read(arguments, named, cluster)
+    if arguments.html is not None:
+        _write_page(arguments.html, named, found, cluster)
     if arguments.format == "json":
         write_stdout(json_text({**fleet_document(found), "error": None}))
     else:
         write_stdout(fleet_text(found))
     say_problems(found)
-    say_cluster(named, arguments.cluster, "fleet", "STORE")
+    say_cluster([arguments.store], arguments.cluster)
     if gate is not None and not _told(gate, named, found):
         return int(Exit.NO_CAPACITY)
     return fleet_code(found)
+
+
+def _write_page(path: Path, named: NamedStore, found: Fleet, cluster: str | None) -> None:
+    """The HTML page, with a link to the page of each gate that has one. Raises OutputError."""
+    from tasks.reports.fleet.page import fleet_page
+
+    keys = {key for some in kept_gates(named.store).values() for key in some}
+
+    def link(gate_id: str) -> str:
+        key = html_key(gate_id)
+        return page_link(named.store, key) if key in keys else ""
+
+    write_file(path, fleet_page(found, link, f"Fleet {cluster}" if cluster else "Fleet"))
 
 
 def _told(gate: Gate, named: NamedStore, found: Fleet) -> bool:
@@ -121,7 +120,7 @@ def read(arguments: argparse.Namespace, named: NamedStore, cluster: str | None, 
     """The fleet of the store, with the scheduler of the gate file that names it. Raises InputError, StoreError."""
     require_gates(named)
     engine = engine_of(named)
-    return read_fleet(named.store, named.index, time.time(), arguments.fresh, cluster, node, engine)
+    return read_fleet(named.store, named.index, time.time(), arguments.fresh * HOUR_S, cluster, node, engine)
 
 
 def engine_of(named: NamedStore) -> tuple[str, Machines] | None:
@@ -144,14 +143,7 @@ def say_problems(found: Fleet) -> None:
         write_stderr(f"prelaunch: {problem}")
 
 
-def say_cluster(named: NamedStore, asked: str | None, *words: str) -> None:
-    """That a gate file shows its cluster alone, and the command that shows everything, on stderr."""
-    if note := cluster_note(named, asked, *words):
+def say_cluster(stores: Sequence[str], asked: str | None) -> None:
+    """That a gate file shows its cluster alone, on stderr."""
+    for note in cluster_notes(stores, asked):
         write_stderr(f"prelaunch: {note}")
-
-
-def _hours(text: str) -> float:
-    """Hours as seconds."""
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0, such as 24")
-    return float(text) * HOUR_S

@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checks.command_line import Parser, UsageError
+from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
 from flows.cli.gate_output import interrupted, nothing_judged, show
+from flows.cli.options import MINUTES, add_gate_file, add_set, gate_file
 from flows.cli.output import (
     UNENDED,
     add_logs,
@@ -27,16 +28,15 @@ from flows.cli.output import (
     write_stderr,
     write_unjudged,
 )
-from flows.cli.plan import add_gate_arguments, plans_of, reject
+from flows.cli.plan import plans_of
 from flows.cli.prefect_server import fault_text, start_server, wait_for_server
-from flows.cli.watch import limit_of
+from flows.cli.rejection import reject_gate
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
 from tasks.gate.lease.lease import Lease, LeaseError
 from tasks.gate.outcome import Outcome, rejection_kind
 from tasks.gate.progress import LiveProgress, live_progress
 from tasks.gate.session import take_lease
-from tasks.gate_file.folder import typed_path
 from tasks.gate_file.placeholders import require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest, Wait
@@ -63,7 +63,8 @@ ASK_MINUTES = 30
 
 def add_arguments(parser: Parser) -> None:
     """FILE --set a.b=value --wait verdict|started|finished --timeout-minutes M, and the outputs."""
-    add_gate_arguments(parser)
+    add_gate_file(parser)
+    add_set(parser)
     parser.add_argument(
         "--wait",
         choices=("verdict", "started", "finished"),
@@ -73,7 +74,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--check-only", action="store_true", help="check and decide; launch nothing")
     parser.add_argument(
         "--timeout-minutes",
-        type=float,
+        type=MINUTES,
         metavar="M",
         help="end the gate and its jobs if it has not finished by then, and exit 3 (default: no limit)",
     )
@@ -89,29 +90,25 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the gate; returns its exit code, and prints one document whatever happens."""
-    began, limit_s = time.monotonic(), _limit_s(arguments)
+    began, minutes = time.monotonic(), arguments.timeout_minutes
     try:
-        request = GateRequest(
-            gate_file=typed_path(arguments.file),
-            advanced=_advanced(arguments),
-            launch=not arguments.check_only,
-        )
+        request = _request(arguments)
         setting = open_gate_context(request)
         require_writable(arguments)
         write_unjudged(arguments, setting.gate.name, UNENDED)
         plans = plans_of(setting, request.advanced.ask_minutes)
         require_own_values(setting.gate, setting.file, os.environ)
         setting.store.probe()
-        warn_of_time(setting, arguments.timeout_minutes)
+        warn_of_time(setting, minutes)
         _require_local_nodes(setting, plans)
-        left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
+        left_s = None if minutes is None else minutes * 60 - (time.monotonic() - began)
         hold_signals(left_s)  # a lock that is taken and not yet known here could not be released
         held = take_lease(setting, request.launch, on_expired=_close, run_over=run_is_final)
     except (GateFileError, OutputError, StoreError, LeaseError, LaunchError) as error:
         release_signals()
         return _reject(arguments, error)
     try:
-        return _run(arguments, setting, held.lease.gate_id)
+        return _run(arguments, setting, held.lease.gate_id, _flow_request(arguments, setting, request))
     finally:
         try:
             leases.release(setting.store, held)  # only if no flow has taken it over
@@ -119,14 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
             write_stderr(
                 f"prelaunch: the cluster's lock could not be released; it expires by itself: {error}"
             )
-
-
-def _limit_s(arguments: argparse.Namespace) -> float | None:
-    """Raises UsageError."""
-    try:
-        return None if arguments.timeout_minutes is None else limit_of(arguments)
-    except ValueError as error:
-        raise UsageError(str(error).rstrip("."), "usage: prelaunch gate FILE --timeout-minutes M") from error
 
 
 def warn_of_time(setting: GateContext, limit: float | None) -> None:
@@ -162,51 +151,63 @@ def _close(setting: GateContext, lease: Lease, why: str = "") -> None:
 def _reject(arguments: argparse.Namespace, error: Exception) -> int:
     if not isinstance(error, OutputError):
         write_rejected(arguments, Path(arguments.file).stem, error, rejection_kind(error))
-    return reject(arguments.format, error)
+    return reject_gate(arguments.format, error)
 
 
-def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str) -> int:
-    name, server = setting.gate.name, None
+def _run(arguments: argparse.Namespace, setting: GateContext, gate_id: str, request: GateRequest) -> int:
+    server, number, failure = None, None, None
     with ExitStack() as stack:
         shown = stack.enter_context(live_progress())
         try:
             server = start_server(setting.local, stack)
-            request = _request(arguments, setting, embedded=server is not None)
-            if Foreground(lambda: _flow(request, setting, server, shown)).run():
-                stack.close()
-                return interrupted(arguments, gate_id, 0, setting, shown)
-        except Interrupted as error:
+            number = 0 if Foreground(lambda: _flow(request, setting, server, shown)).run() else None
+        except (Interrupted, KeyboardInterrupt) as error:
             ignore_signals()
-            stack.close()
-            return interrupted(arguments, gate_id, error.number, setting, shown)
-        except KeyboardInterrupt as error:
-            ignore_signals()
-            stack.close()
-            number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
-            return interrupted(arguments, gate_id, number, setting, shown)
-        except StateUnusable as error:
-            stack.close()
-            return _reject(arguments, StoreUnwritable(str(error)))
-        except EnvironmentUnusable as error:
-            stack.close()
-            return _reject(arguments, error)
-        except ServerError as error:
-            stack.close()
-            return nothing_judged(arguments, name, gate_id, str(error))
-        except Exception as error:
-            stack.close()
-            if not (shown.outcome or (fault := fault_text(error, server))):
-                raise
-            if shown.outcome is None:
-                return nothing_judged(arguments, name, gate_id, fault)
-            write_stderr(
-                f"prelaunch: Prefect failed after the gate had ended: {type(error).__name__}: {one_line(str(error), 200)}"
-            )
+            number = _signal_of(error)
+        except Exception as error:  # noqa: BLE001 - reported below, once everything that was started is ended
+            failure = error
+    if number is not None:
+        return interrupted(arguments, gate_id, number, setting, shown)
+    if (
+        failure is not None
+        and (code := _failed(arguments, setting, gate_id, failure, server, shown)) is not None
+    ):
+        return code
     if shown.outcome is None:
-        return nothing_judged(arguments, name, gate_id, "the flow ended without a result", Exit.CANNOT_TELL)
+        reason = "the flow ended without a result"
+        return nothing_judged(arguments, setting.gate.name, gate_id, reason, Exit.CANNOT_TELL)
     code, trained = _show(arguments, setting, shown.outcome), shown.outcome.training
     write_logs(arguments, setting.address, gate_id, trained.job_id if trained else "", code)
     return code
+
+
+def _signal_of(error: BaseException) -> int:
+    if isinstance(error, Interrupted):
+        return error.number
+    return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+
+
+def _failed(
+    arguments: argparse.Namespace,
+    setting: GateContext,
+    gate_id: str,
+    error: Exception,
+    server: EmbeddedServer | None,
+    shown: LiveProgress,
+) -> int | None:
+    """Report what failed before the gate had ended; None where it had. Raises an error of ours."""
+    if isinstance(error, StateUnusable):
+        return _reject(arguments, StoreUnwritable(str(error)))
+    if isinstance(error, EnvironmentUnusable):
+        return _reject(arguments, error)
+    fault = str(error) if isinstance(error, ServerError) else fault_text(error, server)
+    if shown.outcome is None and not fault:
+        raise error
+    if shown.outcome is None or isinstance(error, ServerError):
+        return nothing_judged(arguments, setting.gate.name, gate_id, fault)
+    text = f"{type(error).__name__}: {one_line(str(error), 200)}"
+    write_stderr(f"prelaunch: Prefect failed after the gate had ended: {text}")
+    return None
 
 
 def _show(arguments: argparse.Namespace, setting: GateContext, outcome: Outcome) -> int:
@@ -242,33 +243,22 @@ async def _flow(
     return state.is_cancelled()
 
 
-def _request(arguments: argparse.Namespace, setting: GateContext, embedded: bool) -> GateRequest:
+def _request(arguments: argparse.Namespace) -> GateRequest:
+    """What was asked for. With the embedded server, which has no page and ends with this process, nobody is waited for."""
+    minutes = ASK_MINUTES if configured_api_url(os.environ, Path.cwd()) else 0
+    baseline = str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
+    advanced = Advanced(overrides=arguments.overrides, baseline=baseline, ask_minutes=minutes)
+    return GateRequest(
+        gate_file=str(gate_file(arguments)), advanced=advanced, launch=not arguments.check_only
+    )
+
+
+def _flow_request(arguments: argparse.Namespace, setting: GateContext, request: GateRequest) -> GateRequest:
     """The flow's request, with absolute paths, so that a hook in another process finds the same lock."""
     default: Wait = "finished" if setting.gate.cluster.launcher == "local" else "started"
-    wait: Wait = arguments.wait or default
-    advanced = Advanced(
-        overrides=arguments.overrides,
-        store=setting.address,
-        baseline=_baseline(arguments),
-        ask_minutes=_ask_minutes(embedded),
-    )
-    return GateRequest(
-        gate_file=str(Path(typed_path(arguments.file)).absolute()),
-        wait=wait,
-        launch=not arguments.check_only,
-        advanced=advanced,
-    )
-
-
-def _advanced(arguments: argparse.Namespace) -> Advanced:
-    minutes = _ask_minutes(embedded=not configured_api_url(os.environ, Path.cwd()))
-    return Advanced(overrides=arguments.overrides, baseline=_baseline(arguments), ask_minutes=minutes)
-
-
-def _ask_minutes(embedded: bool) -> int:
-    """How long to wait for an answer: not at all with the embedded server, which has no UI and ends with this process."""
-    return 0 if embedded else ASK_MINUTES
-
-
-def _baseline(arguments: argparse.Namespace) -> str:
-    return str(Path(arguments.baseline).expanduser().absolute()) if arguments.baseline else ""
+    changes = {
+        "gate_file": str(Path(request.gate_file).absolute()),
+        "wait": arguments.wait or default,
+        "advanced": request.advanced.model_copy(update={"store": setting.address}),
+    }
+    return request.model_copy(update=changes)

@@ -27,6 +27,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import LeaseError, lease_of_cluster
 from tasks.gate.lease.owner import this_process
 from tasks.gate.outcome import (
+    CANCELLED,
     SERVICE_ERROR,
     Ending,
     Outcome,
@@ -168,12 +169,22 @@ def _kept(setting: GateContext, outcome: Outcome, code: Exit) -> Outcome:
 
 
 def nothing_judged(
-    arguments: argparse.Namespace, name: str, gate_id: str, reason: str, code: Exit = Exit.NO_CAPACITY
+    arguments: argparse.Namespace,
+    name: str,
+    gate_id: str,
+    reason: str,
+    code: Exit = Exit.NO_CAPACITY,
+    is_cancelled: bool = False,
 ) -> int:
-    """Print that a service failed before anything was judged, or (CANNOT_TELL) that a gate ended without a result."""
+    """Print that a service failed before anything was judged, that a run elsewhere was cancelled, or (CANNOT_TELL) that a gate ended
+    without a result.
+    """
     word = SERVICE_ERROR if code is Exit.NO_CAPACITY else ANSWER_WORDS[Answer.CANNOT_TELL]
-    line = f"{word} {name}: {one_line(reason)}"
-    write_unjudged(arguments, name, reason, line)
+    line = f"{CANCELLED if is_cancelled else word} {name}: {one_line(reason)}"
+    if is_cancelled:
+        write_cancelled(arguments, name, reason, elsewhere=True)
+    else:
+        write_unjudged(arguments, name, reason, line)
     if arguments.format == "json":
         made = ending_json(None, None, None, None, None, gate_id, reason, line)
         write_stdout(json_text(made, by_name=False))

@@ -9,9 +9,8 @@ from pathlib import Path
 from flows.cli.fleet import add_store_and_age, read, say_cluster, say_problems
 from flows.cli.machines import require_node_name
 from flows.cli.output import json_text, write_stdout
-from flows.cli.rejection import report_rejection
 from tasks.gate.record.end import kept_ends
-from tasks.reports.command_line import OutputError, write_file
+from tasks.reports.command_line import write_file
 from tasks.reports.fleet.model import Fleet, GateMark
 from tasks.reports.fleet.text import fleet_code, node_document, node_text
 from tasks.reports.read import InputError
@@ -20,9 +19,7 @@ from tasks.reports.store_argument import (
     chosen_cluster,
     open_named_store,
     require_known_node,
-    whole_store,
 )
-from tasks.store.base import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,22 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the node, and write its page."""
-    try:
-        _require_node(arguments.node)
-        if arguments.html is not None:
-            write_file(arguments.html, None)
-        named = open_named_store(arguments.store)
-        found = read(arguments, named, chosen_cluster(named, None), arguments.node)
-        found = _with_failures(named, found)
-        nodes = [*found.nodes, *found.replaced]
-        if not nodes:
-            _reject_unknown(named, arguments)
-        if arguments.html is not None:
-            from tasks.reports.fleet.page import node_page
+    require_node_name(arguments.node, "NODE")
+    if arguments.html is not None:
+        write_file(arguments.html, None)
+    named = open_named_store(arguments.store)
+    found = read(arguments, named, chosen_cluster(named, None), arguments.node)
+    found = _with_failures(named, found)
+    nodes = [*found.nodes, *found.replaced]
+    if not nodes:
+        require_known_node(named, arguments.node, arguments.store)
+        message = f"cluster {named.cluster} has no node {arguments.node!r:.80}, and another cluster has it. Name the store."
+        raise InputError(named.address, message)
+    if arguments.html is not None:
+        from tasks.reports.fleet.page import node_page
 
-            write_file(arguments.html, node_page(arguments.node, found))
-    except (InputError, OutputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
+        write_file(arguments.html, node_page(arguments.node, found))
     if arguments.format == "json":
         document = {
             "machines": [node_document(node, whole=True) for node in found.nodes],
@@ -66,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_stdout("\n".join(node_text(node, found) for node in nodes))
     say_problems(found)
-    say_cluster(named, None, "history", "STORE", arguments.node)
+    say_cluster([arguments.store], None)
     return fleet_code(found)
 
 
@@ -84,28 +80,3 @@ def _with_failures(named: NamedStore, found: Fleet) -> Fleet:
         for some in (found.nodes, found.replaced)
     )
     return replace(found, nodes=nodes, replaced=replaced)
-
-
-def _reject_unknown(named: NamedStore, arguments: argparse.Namespace) -> None:
-    """Raise InputError for a node that no gate knows, with what may be meant."""
-    try:
-        require_known_node(named, arguments.node, arguments.store)
-    except InputError as error:
-        said = error.message + _only_a_store(arguments.node)
-        raise InputError(error.file, said, error.path, error.nearest) from error
-    said = f"cluster {named.cluster} has no node {arguments.node!r:.80}. Another cluster of its store has: "
-    raise InputError(named.address, said + whole_store(named, "history", "STORE", arguments.node))
-
-
-def _require_node(word: str) -> None:
-    """Raise InputError for what cannot be the name of a node."""
-    try:
-        require_node_name(word)
-    except InputError as error:
-        raise InputError(error.file, error.message + _only_a_store(word), "NODE") from error
-
-
-def _only_a_store(word: str) -> str:
-    """What to say where a store may have been given without a node."""
-    given = "/" in word or Path(word).exists()
-    return f" It may be a store, which comes before the node: prelaunch history {word} NODE" if given else ""

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from checks.exit_codes import Exit
+from flows.cli.options import add_policy, add_store_of_ids
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -16,29 +17,23 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from flows.cli.rejection import report_rejection
 from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
-from tasks.reports.command_line import OutputError
 from tasks.reports.exit_codes import exit_code, worst_code
 from tasks.reports.gate_folder.decision import looked_for, own_decision_json
 from tasks.reports.read import (
-    DEFAULT,
     InputError,
     JudgedFile,
     judge_file,
     policy_of,
 )
-from tasks.reports.store_argument import report_named, typed_store
-from tasks.store.base import StoreError
-
-NOTHING = "nothing"  # the format of a stdout that stays empty, because a page was written instead
+from tasks.reports.store_argument import report_named
 
 
-def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
-    """REPORT... --policy FILE, and the outputs, with `form` for stdout where none is asked for."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """REPORT... --policy FILE --kept, and the outputs."""
     parser.add_argument(
         "reports",
         nargs="+",
@@ -46,11 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         help="a file, a folder that holds one, the id of a gate, - for stdin",
     )
     add_store_of_ids(parser)
-    parser.add_argument(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        help="policy, TOML or JSON (default: the gate's own, where it is kept beside the report; else the shipped policy of the type)",
+    add_policy(
+        parser,
+        "(default: the gate's own, where it is kept beside the report; else the shipped policy of the type)",
     )
     parser.add_argument(
         "--baseline",
@@ -70,68 +63,64 @@ def add_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
         metavar="X",
         help="what one node costs per hour (default: its list price, if known)",
     )
-    add_output_arguments(parser, form)
-    parser.set_defaults(as_kept=None)
-
-
-def add_store_of_ids(parser: argparse.ArgumentParser) -> None:
-    """--store STORE."""
     parser.add_argument(
-        "--store",
-        metavar="STORE",
-        type=typed_store,
-        help=f"the store that has the gates of ids: a folder, s3://bucket/prefix, or a gate file (default {DEFAULT})",
-    )
+        "--kept", action="store_true",
+        help="only show: the verdict that the gate kept beside its report, and how the gate ended; judge where none was kept, or with "
+        "--policy or --baseline",
+    )  # fmt: skip
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge every report; the exit code is the worst, in the order 2, 1, 3, 0."""
+    _require_one_page(arguments)
+    require_writable(arguments)
+    policy = policy_of(arguments.policy)
+    baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
     try:
-        _require_one_page(arguments)
-        require_writable(arguments)
-        policy = policy_of(arguments.policy)
-        baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
         terms = command_line_terms(arguments.hours, arguments.usd_per_node_hour)
     except TermsError as error:
-        return report_rejection(arguments.format, InputError(error.file, error.message, error.key))
-    except (InputError, OutputError) as error:
-        return report_rejection(arguments.format, error)
+        raise InputError(error.file, error.message, error.key) from error
+    as_kept = _with_kept_end if arguments.kept else None
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:
         try:
             with report_named(file, arguments.store) as at:
-                judged = judge_file(at.path, policy, baseline, terms, arguments.as_kept)
+                judged = judge_file(at.path, policy, baseline, terms, as_kept)
                 results.append(at.with_address(judged))
         except InputError as error:
             results.append(error)
-        except StoreError as error:
-            return report_rejection(arguments.format, error)
     return _show(arguments, results)
+
+
+def _with_kept_end(judged: JudgedFile) -> JudgedFile:
+    from tasks.gate.record.end import (
+        with_kept_end,
+    )  # brings the engines' models, which judging alone does not need
+
+    return with_kept_end(judged)
 
 
 def _show(arguments: argparse.Namespace, results: list[JudgedFile | InputError]) -> int:
     if len(results) == 1 and isinstance(results[0], InputError):
-        return report_rejection(arguments.format, results[0])
+        raise results[0]
     good = [result for result in results if isinstance(result, JudgedFile)]
-    try:
-        if len(results) == 1:
-            write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
-    except OutputError as error:
-        return report_rejection(arguments.format, error)
+    if len(results) == 1:
+        write_files(arguments, good[0].report, good[0].verdict, good[0].name, good[0].context)
     if arguments.format == "json" and len(results) > 1:
         write_stdout(
             json_text(
                 {"verdicts": [_row(file, r) for file, r in zip(arguments.reports, results, strict=True)]}
             )
         )
-    elif arguments.format != NOTHING:
+    else:
         write_stdout("\n".join(_page(result, arguments.format) for result in good))
     for result in results:
         if isinstance(result, InputError):
             write_stderr(f"prelaunch: {result}")
         elif result.policy:
             write_stderr(f"policy: {result.policy}")
-            if (missing := looked_for(result.kept)) and not arguments.as_kept:
+            if (missing := looked_for(result.kept)) and not arguments.kept:
                 write_stderr(f"prelaunch: {missing}")
     return worst_code([exit_code(r.verdict) if isinstance(r, JudgedFile) else Exit.REJECTED for r in results])
 

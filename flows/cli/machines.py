@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import NODE_NAME
+from flows.cli.options import add_format, add_gate_file, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_format
-from tasks.gate_file.folder import typed_path
 from tasks.gate_file.model import Gate
 from tasks.machines.base import Machine, MachineError, Machines
 from tasks.machines.registry import UnknownMachines
@@ -25,7 +22,7 @@ from tasks.reports.machines.rows import MachineRow, machine_rows
 from tasks.reports.machines.table import machines_text, node_text, row_table
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import named_gate
-from tasks.store.base import BadAddress, StoreError
+from tasks.store.base import BadAddress
 from tasks.store.open import absolute, open_store
 from tasks.text.inert import one_line
 
@@ -38,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the engine and the records contradict each other, the column `disagreement` says how. Nothing is changed. Exit codes: 0 "
         "listed, 2 rejected, 3 the engine did not answer or a record could not be read (what is known is printed), 5 the store failed."
     )
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a gate file with the table [remediation], or its name in the folder of gate files",
-    )
+    add_gate_file(parser)
     parser.add_argument(
         "--node", default="", metavar="N",
         help="only this node, with every act: verdict, command, who allowed it, the engine's words, proof",
@@ -52,27 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; exit code 3 if the engine or a record could not be read."""
-    try:
-        require_node_name(arguments.node)
-        gate, machines, records = opened(arguments.file)
-    except InputError as error:
-        return report_rejection(arguments.format, error)
+    require_node_name(arguments.node)
+    gate, machines, records = opened(arguments)
     problems: list[str] = []
     found = _found(machines, problems)
-    try:
-        acts = _acts(records, arguments.node, problems)
-    except StoreError as error:
-        return report_rejection(arguments.format, error)
+    acts = _acts(records, arguments.node, problems)
     if arguments.node:
         found = None if found is None else {key: one for key, one in found.items() if key == arguments.node}
     rows = machine_rows(found, acts, machines)
     if arguments.node and not rows and not problems:
         said = f"neither the engine nor the records know a node {arguments.node!r:.80} of cluster {cluster_of(gate)}."
-        if machines.name == "log":
-            told = shlex.join(("prelaunch", "history", arguments.file, arguments.node))
-            said = f'machines = "log" of [remediation] asks no engine, and nothing was done to a node {arguments.node!r:.80}.'
-            said += f" {told} shows what gates found."
-        return report_rejection(arguments.format, InputError("command line", said, "--node"))
+        raise InputError("command line", said, "--node")
     _show(arguments, rows, found is not None, problems)
     if not rows and machines.name == "log":
         write_stderr(
@@ -82,16 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
 
 
-def require_node_name(node: str) -> None:
+def require_node_name(node: str, place: str = "--node") -> None:
     """Raise InputError for what cannot be the name of a node; "" is none."""
     if node and not re.fullmatch(NODE_NAME, node[:300]):
-        raise InputError("command line", f"{node!r:.80} is not the name of a node.", "--node")
+        raise InputError("command line", f"{node!r:.80} is not the name of a node.", place)
 
 
-def opened(file: str) -> tuple[Gate, Machines, Records]:
+def opened(arguments: argparse.Namespace) -> tuple[Gate, Machines, Records]:
     """The gate of a file, the machines of its cluster, and their records. Raises InputError."""
+    file = str(gate_file(arguments))
     try:
-        gate = named_gate(typed_path(file))
+        gate = named_gate(file)
         machines = machines_of(gate)
         store = open_store(absolute(gate.store.path))
     except UnknownMachines as error:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
-from checks.command_line import Parser, UsageError
+from checks.command_line import UsageError
 from checks.documents.decode import nearest
 from checks.exit_codes import Exit
 from checks.process import inheritance
 from checks.process.collection import without_collection
-from flows.cli.early_end import asks_for_json, write_early_cancellation, write_early_rejection
-from flows.cli.intentions import intended, missing_verb
 from flows.cli.output import (
+    annotate_end,
     begin_output,
     json_text,
     quiet_stdout,
     rejection,
+    say_rejected,
     stdout_has_something,
+    write_cancelled,
+    write_rejected,
     write_stderr,
     write_stdout,
 )
@@ -29,6 +34,13 @@ from flows.cli.verbs import VERBS, add_verb, empty_parser
 from tasks.reports.command_line import StdoutUnwritable, Terminated
 
 __all__ = ["VERBS", "main"]
+
+# The commands that start a gate, and what is known of it if a signal ends them here.
+GATES = {
+    "gate": "before the gate began: nothing was started",
+    "trigger": "before the run was followed: Prefect shows whether one was started",
+}
+FILES = ("junit", "summary", "html")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,23 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StdoutUnwritable as error:  # what nobody can read was not said
         write_stderr(f"prelaunch: {error}")
         return Exit.CANNOT_TELL
-    except Exception as error:  # the last resort: an error of ours must never read as a go
-        if os.environ.get("PRELAUNCH_DEBUG") == "1":
-            raise
-        return _internal(words, error)
+    except Exception as error:  # noqa: BLE001 - an error of ours must never read as a go
+        return _failed(words, error)
 
 
 def _run(words: list[str]) -> int:
     parser, verbs = empty_parser()
     typed = words[0] if words and not words[0].startswith("-") else ""
-    _require_verb_first(words, verbs)
     # Of a verb that is misspelt, the usage of the nearest one is printed.
-    chosen = typed if typed in VERBS else intended(typed) or nearest(typed, list(VERBS))
+    chosen = typed if typed in VERBS else nearest(typed, list(VERBS))
     if chosen:
         with without_collection():
             add_verb(chosen, verbs[chosen])
-    if chosen and typed not in VERBS and intended(typed):
-        raise missing_verb(typed, verbs[chosen].format_usage().strip())
     try:
         arguments = parser.parse_args(words)
     except SystemExit:  # --help and --version have said what was asked
@@ -80,26 +87,23 @@ def _run(words: list[str]) -> int:
         raise RuntimeError(f"a library asked to exit with {exit_.code!r}") from exit_
 
 
-def _require_verb_first(words: list[str], verbs: Mapping[str, Parser]) -> None:
-    """Refuse an option of a verb that was typed before it, which argparse would not name."""
-    first = words[0].partition("=")[0] if words else ""
-    verb = next((word for word in words if word in VERBS), "")
-    if verb and len(first) > 2 and first.startswith("--") and first not in ("--help", "--version"):
-        add_verb(verb, verbs[verb])
-        meant = verbs[verb].meant_by
-        instead = meant(first, "") if meant is not None else None
-        usage, hint = verbs[verb].format_usage().strip(), "" if instead else "Options follow the command."
-        raise UsageError(f"option {first[:60]!r} is typed before the command {verb}", usage, instead, hint)
-
-
 def _refuse(words: list[str], error: UsageError) -> int:
     _error_document(words, error.message, error.nearest)
-    write_early_rejection(words, error)
+    _write_rejection(words, error)
     write_stderr(error.usage)
     return Exit.REJECTED
 
 
-def _internal(words: list[str], error: Exception) -> int:
+def _failed(words: list[str], error: Exception) -> int:
+    """Report an error that ended a verb: one of its input or its store, of the Prefect server, or one of ours."""
+    from flows.cli.rejection import report_error
+
+    form = "json" if _asks_for_json(words) and not stdout_has_something() else "text"
+    code = report_error(form, error) if not GATES.keys() & set(words[:1]) else None
+    if code is not None:
+        return code
+    if os.environ.get("PRELAUNCH_DEBUG") == "1":
+        raise error
     from flows.cli.prefect_server import fault_text  # few commands have a server
 
     if fault := fault_text(error):
@@ -114,7 +118,7 @@ def _internal(words: list[str], error: Exception) -> int:
 
 
 def _error_document(words: list[str], message: str, near: str | None = None) -> None:
-    if asks_for_json(words) and not stdout_has_something():
+    if _asks_for_json(words) and not stdout_has_something():
         write_stdout(json_text(rejection(None, None, message, near)))
 
 
@@ -122,11 +126,54 @@ def _end(words: list[str], number: signal.Signals, code: int) -> int:
     for heeded in (signal.SIGINT, signal.SIGTERM):
         signal.signal(heeded, signal.SIG_IGN)  # a second one would interrupt what is said of the first
     said = f"cancelled by {number.name}"
-    if not write_early_cancellation(words, said):
+    if not _write_cancellation(words, said):
         _error_document(words, said)
     quiet_stdout()
     write_stderr(f"prelaunch: {said}")
     return code
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Whether one JSON document is to be printed."""
+    return "json" in _typed_values(words, "--format")
+
+
+def _write_rejection(words: Sequence[str], error: Exception) -> None:
+    """Say the rejection, and write the files that the words ask for."""
+    say_rejected(error)
+    write_rejected(_page_files(words), _gate_name(words), error)
+
+
+def _write_cancellation(words: Sequence[str], said: str) -> bool:
+    """Write how a gate ended before it began, to stdout if JSON was asked for, and to the files; False for other commands."""
+    if not words or words[0] not in GATES or stdout_has_something():
+        return False
+    from tasks.gate.outcome import CANCELLED, ending_json
+
+    reason = f"{said} {GATES[words[0]]}"
+    line = f"{CANCELLED} {_gate_name(words)}: {reason}"
+    if _asks_for_json(words):
+        write_stdout(json_text(ending_json(None, None, None, None, None, "", reason, line), by_name=False))
+    write_cancelled(_page_files(words), _gate_name(words), reason)
+    annotate_end(line, 1, None)
+    return True
+
+
+def _page_files(words: Sequence[str]) -> argparse.Namespace:
+    found = {name: _typed_values(words, f"--{name}") for name in FILES}
+    return argparse.Namespace(**{name: Path(paths[-1]) if paths else None for name, paths in found.items()})
+
+
+def _typed_values(words: Sequence[str], option: str) -> list[str]:
+    behind = [value for name, value in itertools.pairwise(words) if name == option]
+    return behind + [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+
+
+def _gate_name(words: Sequence[str]) -> str:
+    """The gate's name, as far as it is known: its file's."""
+    if len(words) > 1 and words[0] == "gate" and not words[1].startswith("-"):
+        return Path(words[1]).stem
+    return words[0] if words else "prelaunch"
 
 
 def _heed_sigterm() -> None:

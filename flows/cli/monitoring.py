@@ -8,17 +8,17 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from flows.cli.monitoring_page import add_page
+from flows.cli.options import add_format, host_port, number
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
 from tasks.gate_file.folder import typed_path
-from tasks.gate_file.read import GateFileError, read_gate_file
+from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, Settings, rendered
 from tasks.monitoring.exporters import Job
 from tasks.monitoring.targets import TargetsError, document, targets_of
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.read import InputError
 
-PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+SECONDS = number(0.5, 600, "seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             allow_abbrev=False,
         ),
         _port,
-        _seconds,
+        SECONDS,
     )
 
 
@@ -66,24 +66,25 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="replace this file as a whole (default: print it)"
     )
-    _add_format(parser, _targets)
+    add_format(parser)
+    parser.set_defaults(run_action=_targets)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
-        "--prometheus", default=Settings.prometheus, metavar="HOST:PORT",
+        "--prometheus", type=host_port, default=Settings.prometheus, metavar="HOST:PORT",
         help=f"where Prometheus itself answers (default {Settings.prometheus})",
     )  # fmt: skip
     parser.add_argument(
-        "--alertmanager", default=Settings.alertmanager, metavar="HOST:PORT", help=f"default {Settings.alertmanager}"
+        "--alertmanager", type=host_port, default=Settings.alertmanager, metavar="HOST:PORT", help=f"default {Settings.alertmanager}"
     )  # fmt: skip
     parser.add_argument(
-        "--exporter", default=Settings.exporter, metavar="HOST:PORT",
+        "--exporter", type=host_port, default=Settings.exporter, metavar="HOST:PORT",
         help=f"where prelaunch exporter answers (default {Settings.exporter})",
     )  # fmt: skip
     parser.add_argument(
-        "--slurm", default="", metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
+        "--slurm", type=host_port, metavar="HOST:PORT", help="the exporter of Slurm (default: none)"
     )
     for name, whom in (("on-call", "whoever repairs machines"), ("owner", "whoever runs the monitoring"),
                        ("heartbeat", "the service that notices when the heartbeat stops")):  # fmt: skip
@@ -96,34 +97,23 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region of --remote-write")
     parser.add_argument(
-        "--interval-s", type=_seconds, default=Settings.interval_s, metavar="SECONDS",
+        "--interval-s", type=SECONDS, default=Settings.interval_s, metavar="SECONDS",
         help=f"between two scrapes; the rules are evaluated five times in it (default {Settings.interval_s:g})",
     )  # fmt: skip
     parser.add_argument(
         "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
         help="another port than the usual one, such as efa=9100",
     )  # fmt: skip
-    _add_format(parser, _config)
-
-
-def _add_format(parser: argparse.ArgumentParser, action: object) -> None:
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
-    parser.set_defaults(run_action=action)
+    add_format(parser)
+    parser.set_defaults(run_action=_config)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write, or look at the nodes."""
     try:
         return int(arguments.run_action(arguments))
-    except GateFileError as error:
-        refused = InputError(error.file, error.message, error.path, error.nearest)
-        return report_rejection(arguments.format, refused)
     except (TargetsError, ConfigError) as error:
-        return report_rejection(arguments.format, InputError("monitoring", str(error)))
-    except (InputError, OutputError) as error:
-        return report_rejection(arguments.format, error)
+        raise InputError("monitoring", str(error)) from error
 
 
 def _targets(arguments: argparse.Namespace) -> Exit:
@@ -151,13 +141,11 @@ def _targets(arguments: argparse.Namespace) -> Exit:
 
 
 def _config(arguments: argparse.Namespace) -> Exit:
-    own = (arguments.prometheus, arguments.alertmanager, arguments.exporter)
-    for place in (*own, *filter(None, [arguments.slurm])):
-        _require_place(place)
     files = rendered(
         Settings(
             on_call=arguments.on_call, owner=arguments.owner, heartbeat=arguments.heartbeat,
-            prometheus=arguments.prometheus, alertmanager=arguments.alertmanager, exporter=arguments.exporter, slurm=arguments.slurm,
+            prometheus=arguments.prometheus, alertmanager=arguments.alertmanager, exporter=arguments.exporter,
+            slurm=arguments.slurm or "",
             remote_write=arguments.remote_write, region=arguments.region, interval_s=arguments.interval_s,
             ports=dict(arguments.port),
         )
@@ -180,12 +168,6 @@ def _config(arguments: argparse.Namespace) -> Exit:
     return Exit.GO
 
 
-def _require_place(place: str) -> None:
-    found = PLACE.fullmatch(place)
-    if found is None or not 0 < int(found[2]) < 65536:
-        raise InputError("command line", f"{place!r:.80} is not of the form HOST:PORT.")
-
-
 def _port(text: str) -> tuple[Job, int]:
     job, _, port = text.partition("=")
     if job not in list(Job) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
@@ -193,13 +175,3 @@ def _port(text: str) -> tuple[Job, int]:
             f"{text!r:.40} is not JOB=PORT, where JOB is one of {', '.join(Job)}"
         )
     return Job(job), int(port)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.5 <= seconds <= 600:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of seconds from 0.5 to 600")
-    return seconds

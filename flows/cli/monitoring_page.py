@@ -11,6 +11,7 @@ from pathlib import Path
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Cause
+from flows.cli.options import add_format
 from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.folder import typed_path
@@ -52,9 +53,7 @@ def add_page(
         metavar="JOB=PORT",
         help="another port than the usual one",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
     parser.set_defaults(run_action=run)
 
 

@@ -47,9 +47,9 @@ def json_text(document: Mapping[str, object], by_name: bool = True) -> str:
     return json.dumps(document, indent=2, sort_keys=by_name, allow_nan=False) + "\n"
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, form: str = "text") -> None:
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """--format for stdout; --junit, --summary and --html for files beside it."""
-    parser.add_argument("--format", choices=FORMATS, default=form, help=f"format of stdout (default {form})")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="format of stdout (default text)")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="also write a Markdown summary")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report")
@@ -218,6 +218,14 @@ def write_remedy(verdict: Verdict, context: VerdictContext) -> None:
             f"$ {one_line(c, COMMAND)}" for c in typed
         ]:
             write_stderr(f"prelaunch: {line}")
+
+
+def report_failure(form: str, message: str, code: Exit) -> int:
+    """Report that there is no answer, and why; returns the exit code."""
+    if form == "json":
+        write_stdout(json_text(rejection(None, None, message)))
+    write_stderr(f"prelaunch: {message}")
+    return int(code)
 
 
 _SAID: list[int] = []

@@ -13,22 +13,12 @@ from checks.command_line import Parser
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.model import Planned, Skip
-from flows.cli.output import (
-    json_text,
-    rejection,
-    say_rejected,
-    stdout_colour,
-    stdout_width,
-    write_stderr,
-    write_stdout,
-)
-from flows.cli.plan_rights import rights_of
-from flows.cli.set_option import add_set
+from flows.cli.options import add_gate_file, add_set, gate_file
+from flows.cli.output import json_text, stdout_colour, stdout_width, write_stderr, write_stdout
+from flows.cli.rejection import reject_gate
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
 from tasks.gate.jobs import answer_wait_s, planned_jobs
-from tasks.gate.outcome import rejection_kind
-from tasks.gate_file.folder import typed_path
 from tasks.gate_file.placeholders import examples_of, require_own_values
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
@@ -50,8 +40,9 @@ REFUSED = {PreflightResult.WRONG: Exit.REJECTED, PreflightResult.NO_CAPACITY: Ex
 
 
 def add_arguments(parser: Parser) -> None:
-    """FILE --set a.b=value --format text|json|shell."""
-    add_gate_arguments(parser)
+    """GATE_FILE --set a.b=value --format text|json|shell --offline."""
+    add_gate_file(parser)
+    add_set(parser)
     parser.add_argument(
         "--format", choices=("text", "json", "shell"), default="text",
         help="format of stdout (default text: tables); shell prints what is submitted: the batch scripts of Slurm, else commands",
@@ -63,71 +54,58 @@ def add_arguments(parser: Parser) -> None:
     )
 
 
-def add_gate_arguments(parser: Parser) -> None:
-    """Add the arguments that name a gate."""
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files",
-    )
-    add_set(parser)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the requests of the jobs, and what was seen to be wrong; exit code 0, 2 where it is, 3 where the engine gave no answer, 5
     without machines.
     """
     try:
-        request = GateRequest(
-            gate_file=typed_path(arguments.file), advanced=Advanced(overrides=arguments.overrides)
-        )
-        setting = open_gate_context(request)
-        plans = plans_of(setting, request.advanced.ask_minutes)
+        advanced = Advanced(overrides=arguments.overrides)
+        setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), advanced=advanced))
+        plans = plans_of(setting, advanced.ask_minutes)
         unverified = tuple(dict.fromkeys(line for plan in plans for line in plan.unverified))
         lines = unverified if arguments.offline else (*_refused(setting), *preflight(setting.launcher, plans))
     except (GateFileError, LaunchError) as error:
-        return reject(arguments.format, error)
-    requests = [item for plan in plans for item in plan.requests]
-    examples = examples_of(setting.gate, os.environ)
-    made = forecast(setting, request.advanced.ask_minutes)
-    _, planned = plan_of(setting.bundle("plan"))
+        return reject_gate(arguments.format, error)
+    notes = [one.text for one in examples_of(setting.gate, os.environ)]
     if arguments.format == "json":
-        told = {side.value: plain(notifier_reach(setting.gate.notify, side, os.environ)) for side in Audience}
-        document = {
-            "checks": [_check(setting, one) for one in planned],
-            "estimate": plain(made),
-            "rights": rights_of(setting.gate, setting.launcher.placement, setting.address),
-            "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
-            "told": told,
-        }
-        more = {"preflight": plain(lines), "examples": plain(examples)}
-        write_stdout(json_text({**document, **{key: value for key, value in more.items() if value}}))
+        write_stdout(json_text(_document(setting, plans, lines, advanced.ask_minutes)))
     elif arguments.format == "shell":
-        write_stdout("\n".join(map(_shell, requests)))
+        write_stdout("\n".join(_shell(item) for plan in plans for item in plan.requests))
         for line in lines:
             if line.result in REFUSED or line.result is PreflightResult.WARNING:
                 write_stderr(f"prelaunch: {line.text}")
-        for one in examples:
-            write_stderr(f"prelaunch: {one.text}")
+        for note in notes:
+            write_stderr(f"prelaunch: {note}")
     else:
         from flows.cli.plan_text import plan_text
 
-        width, colour = stdout_width(), stdout_colour()
+        made = forecast(setting, advanced.ask_minutes)
         write_stdout(
             plan_text(
-                setting,
-                planned,
-                made,
-                plans,
-                lines,
-                os.environ,
-                width,
-                colour,
-                examples,
-                _played(setting),
+                setting, made, plans, lines, os.environ, stdout_width(), stdout_colour(), _played(setting)
             )
         )
     return _code(lines)
+
+
+def _document(
+    setting: GateContext, plans: Sequence[Plan], lines: Sequence[PreflightCheck], ask_minutes: int
+) -> dict[str, object]:
+    _, planned = plan_of(setting.bundle("plan"))
+    requests = [item for plan in plans for item in plan.requests]
+    found = {
+        "preflight": plain(lines),
+        "examples": plain(examples_of(setting.gate, os.environ)),
+    }
+    return {
+        "checks": [_check(setting, one) for one in planned],
+        "estimate": plain(forecast(setting, ask_minutes)),
+        "requests": [dict(r.body) if isinstance(r, ApiCall) else plain(r) for r in requests],
+        "told": {
+            side.value: plain(notifier_reach(setting.gate.notify, side, os.environ)) for side in Audience
+        },
+        **{key: value for key, value in found.items() if value},
+    }
 
 
 def _code(lines: Sequence[PreflightCheck]) -> int:
@@ -176,18 +154,6 @@ def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:
         return tuple(setting.launcher.plan(job) for job in jobs)
     except LaunchRejected as error:
         raise GateFileError(setting.file, "", str(error)) from error
-
-
-def reject(form: str, error: Exception) -> int:
-    """Say why nothing was started: one line on stderr, and the document where JSON was asked."""
-    if form == "json":
-        if isinstance(error, GateFileError):
-            document = rejection(error.file, error.path, error.message, error.nearest, line=error.line)
-        else:
-            document = rejection(None, None, str(error), kind=rejection_kind(error))
-        write_stdout(json_text(document))
-    say_rejected(error)
-    return int(Exit.REJECTED)
 
 
 def _text(request: Request | ApiCall) -> str:

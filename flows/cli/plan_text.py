@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.bundle import plan_of
 from checks.model import ANSWER_WORDS, Answer, Planned, Scope, Skip
-from flows.cli.plan_rights import rights_of
 from tasks.gate.context import GateContext
 from tasks.gate.forecast import Forecast, PlacementCost, StageForecast
-from tasks.gate_file.placeholders import Example
+from tasks.gate_file.placeholders import examples_of
 from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Work
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 from tasks.render.terminal import text_console
 from tasks.store.open import absolute, is_remote
 from tasks.text.inert import one_line
+from tasks.text.tables import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,18 +44,17 @@ Rows = Sequence[tuple[str, ...]]
 
 def plan_text(
     setting: GateContext,
-    planned: Sequence[Planned],
     made: Forecast,
     plans: Sequence[Plan],
     lines: Sequence[PreflightCheck],
     environment: Mapping[str, str],
     width: int = 100,
     colour: bool = False,
-    examples: Sequence[Example] = (),
     here: str = "",
 ) -> str:
     """The page, `width` columns wide; the first line is the summary. `here` says what this machine plays, "" for another engine."""
     out = io.StringIO()
+    _, planned = plan_of(setting.bundle("plan"))
     console = text_console(out, width, colour)
     _print(console, _summary(setting, planned), "bold")
     for line in lines:
@@ -69,11 +69,8 @@ def plan_text(
     if here:
         _print(console, here)
     _print(console, _store(setting))
-    _list(
-        console,
-        "Still an example: the gate fails, or notifies nobody, until it is yours",
-        [one.text for one in examples],
-    )
+    examples = [one.text for one in examples_of(setting.gate, environment)]
+    _list(console, "Still an example: the gate fails, or notifies nobody, until it is yours", examples)
     profile = setting.gate.checks.profile.value
     _table(console, f"Checks, profile {profile}", ("where", "checks"), list(_checks(setting, planned)))
     head: tuple[str, ...] = ("stage", "expected", "limit", "cost expected", "cost at most")
@@ -85,14 +82,13 @@ def plan_text(
     )  # fmt: skip
     head = ("what happened", "who", "notified through")
     _table(console, "Notifications", head, list(_notified(setting, environment)))
-    head = ("job", "what it is", "what is submitted", "written before it")
+    head = ("job", "what it is", "what is submitted")
     _table(console, "Jobs", head, [_job(plan) for plan in plans])
-    _list(console, "Rights", rights_of(setting.gate, setting.launcher.placement, setting.address))
     if lines:
         rows = [(RESULTS[line.result], line.text) for line in lines]
         _table(console, "Looked at before the start", ("result", "what"), rows)
     _list(console, "Not known", made.unknown)
-    _list(console, "Sources", list(_sources(made)))
+    _list(console, "Price", [_price(made)])
     console.print()
     _print(console, "Nothing was started. --format shell prints the requests, --format json everything.")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -142,8 +138,8 @@ def _summary(setting: GateContext, planned: Sequence[Planned]) -> str:
     gpus = f", {declared.gpus_per_node} GPUs each" if declared.gpus_per_node else ""
     running = sum(1 for one in planned if one.skip is None and one.check not in gate.checks.skip)
     return (
-        f"Plan of gate {gate.name}: {running} checks on {_many(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
-        f"{_many(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
+        f"Plan of gate {gate.name}: {running} checks on {counted(declared.nodes, 'node')} of {declared.instance_type}{gpus}, "
+        f"{counted(declared.ranks, 'rank')}; launcher {gate.cluster.launcher}, placement {setting.launcher.placement.value}, "
         f"policy {setting.policy.name}"
     )
 
@@ -264,28 +260,14 @@ def _job(plan: Plan) -> tuple[str, ...]:
         if kind in {one.kind for one in plan.processes}
     ]
     submitted = ", ".join((*calls, *scripts, *own))
-    size = sum(map(len, plan.uploads.values()))
-    folder = _folder(list(plan.uploads))
-    files = f"{_many(len(plan.uploads), 'file')} ({size:,} bytes) below {folder}" if plan.uploads else "-"
-    return plan.job.name, WORDS[plan.job.work], submitted, files
+    return plan.job.name, WORDS[plan.job.work], submitted
 
 
-def _folder(places: Sequence[str]) -> str:
-    """The folder or prefix that all places share."""
-    parts = [place.split("/")[:-1] for place in places]
-    shared = [words[0] for words in zip(*parts, strict=False) if len(set(words)) == 1]
-    return "/".join(shared)
-
-
-def _sources(made: Forecast) -> Iterator[str]:
-    price = (
-        "no price is known"
-        if made.usd_per_node_hour is None
-        else f"{made.usd_per_node_hour:g} USD per node and hour"
-    )
-    yield f"price: {price}{f' ({made.price_source})' if made.price_source else ''}"
-    for stage in made.stages:
-        yield f"{stage.name}: {stage.source}"
+def _price(made: Forecast) -> str:
+    if made.usd_per_node_hour is None:
+        return "no price is known"
+    source = f" ({made.price_source})" if made.price_source else ""
+    return f"{made.usd_per_node_hour:g} USD per node and hour{source}"
 
 
 def _amount(node_hours: float, usd: float | None) -> str:
@@ -298,7 +280,3 @@ def _time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:g} s"
     return f"{seconds / 60:.1f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:.1f} h"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

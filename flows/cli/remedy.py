@@ -10,18 +10,15 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
+from flows.cli.options import add_format, add_gate_file, gate_file
 from flows.cli.output import json_text, write_stderr, write_stdout
 from flows.cli.prefect_server import start_server, wait_for_server
-from flows.cli.rejection import report_rejection
 from tasks.gate.context import GateContext, open_gate_context
-from tasks.gate_file.folder import typed_path
-from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest, RemedyRequest
 from tasks.launchers.base import LaunchError
 from tasks.machines.base import REPAIRS, MachineError, Rung
@@ -34,8 +31,6 @@ from tasks.remediation.records import JournalError, Records
 from tasks.remediation.settings import cluster_of, settings_of
 from tasks.remediation.step_texts import STEPS, planned
 from tasks.reports.read import InputError
-from tasks.store.base import StoreError
-from tasks.store.records import is_gate_id
 from tasks.text.inert import one_line
 
 if TYPE_CHECKING:
@@ -53,7 +48,7 @@ CODES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GATE_FILE --gate ID --allow RUNG --close-breaker --format text|json."""
-    parser.add_argument("file", metavar="GATE_FILE", help="the gate file of the gate that condemned machines")
+    add_gate_file(parser)
     parser.add_argument(
         "--gate",
         metavar="ID",
@@ -72,30 +67,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="close the breaker, and do nothing else: what was judged before is never acted on",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 if every node was returned, or if only the plan was printed; 1 if a person is needed; 3 if it has to go on later."""
-    if is_gate_id(arguments.file):
-        said = f"it is the id of a gate. It stands behind the gate file: `prelaunch remedy GATE_FILE --gate {arguments.file}`"
-        return report_rejection(arguments.format, InputError(arguments.file, said))
     try:
-        setting = open_gate_context(GateRequest(gate_file=typed_path(arguments.file), launch=False))
+        setting = open_gate_context(GateRequest(gate_file=str(gate_file(arguments)), launch=False))
         setting.store.probe()
         if arguments.close_breaker:
             return _close(setting)
         if settings_of(setting.gate).mode in (Mode.OFF, Mode.PLAN):
             return _plan(arguments, setting)
         return _repair(arguments, setting)
-    except GateFileError as error:
-        return report_rejection(
-            arguments.format, InputError(error.file, error.message, error.path, error.nearest)
-        )
-    except (StoreError, LaunchError, MachineError, JournalError) as error:
-        return report_rejection(arguments.format, InputError(arguments.file, str(error)))
+    except (LaunchError, MachineError, JournalError) as error:
+        raise InputError(arguments.file, str(error)) from error
 
 
 def _close(setting: GateContext) -> int:
@@ -114,7 +100,7 @@ def _plan(arguments: argparse.Namespace, setting: GateContext) -> int:
     try:
         work = open_work(_request(arguments, setting), "", _never)
     except REJECTIONS as error:
-        return report_rejection(arguments.format, InputError(arguments.file, str(error)))
+        raise InputError(arguments.file, str(error)) from error
     plans = list(planned(work.cases, work.remediation.machines))
     if arguments.format == "json":
         rows = [
@@ -144,7 +130,7 @@ def _never(*_: object) -> Any:
 
 
 def _request(arguments: argparse.Namespace, setting: GateContext) -> RemedyRequest:
-    file = str(Path(typed_path(arguments.file)).absolute())
+    file = str(gate_file(arguments).absolute())
     return RemedyRequest(gate_file=file, gate_id=arguments.gate, store=setting.address)
 
 
@@ -166,14 +152,14 @@ def _repair(arguments: argparse.Namespace, setting: GateContext) -> int:
             return int(Exit.INTERRUPTED if error.number == signal.SIGINT else Exit.TERMINATED)
         except ServerError as error:
             stack.close()
-            return report_rejection(arguments.format, InputError("Prefect", str(error)))
+            raise InputError("Prefect", str(error)) from error
     if not seen:
         write_stderr("prelaunch: the flow ended without a result")
         return int(Exit.CANNOT_TELL)
     state = seen[0]
     code = CODES.get(state.name or "", Exit.CANNOT_TELL)
     if code is Exit.REJECTED:
-        return report_rejection(arguments.format, InputError(arguments.file, state.message or ""))
+        raise InputError(arguments.file, state.message or "")
     records = Records(setting.store, cluster_of(setting.gate))
     acts = [act for act in records.acts() if act.changed_at >= begun - 1]
     _show(arguments, state, acts)

@@ -7,20 +7,18 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
+from flows.cli.fleet import say_cluster
+from flows.cli.options import add_cluster, add_format, add_policy, add_store
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_cluster, add_format, add_store
 from tasks.reports.baseline import read_baseline
 from tasks.reports.listings import gate_text
-from tasks.reports.read import InputError, policy_of
+from tasks.reports.read import policy_of
 from tasks.reports.replay import ReplayResult, ReplayTotals, gate_row, replay
 from tasks.reports.store_argument import (
     chosen_cluster,
-    cluster_note,
     open_named_store,
     require_gates,
 )
-from tasks.store.base import StoreError
 
 SHIPPED = "the shipped one of each report's type"
 
@@ -33,10 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nothing was, 5 the store failed. 3 comes before 1: a list that is not whole proves nothing."
     )
     add_store(parser)
-    parser.add_argument(
-        "--policy", type=Path, metavar="NEW",
-        help="policy, TOML or JSON (default: that of the gate file, else the current shipped policy of each report's type)",
-    )  # fmt: skip
+    add_policy(
+        parser, "(default: that of the gate file, else the current shipped policy of each report's type)"
+    )
     add_cluster(parser)
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="also compare with this baseline")
     add_format(parser)
@@ -44,32 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, one report in memory at a time; lines appear as they are found."""
-    try:
-        kept = open_named_store(arguments.store)
-        file = arguments.policy or kept.policy
-        policy = policy_of(file)
-        baseline = read_baseline(arguments.baseline) if arguments.baseline else None
-        require_gates(kept)
-    except (InputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
+    kept = open_named_store(arguments.store)
+    file = arguments.policy or kept.policy
+    policy = policy_of(file)
+    baseline = read_baseline(arguments.baseline) if arguments.baseline else None
+    require_gates(kept)
     total, rows, seen = ReplayTotals(), list[dict[str, object]](), dict[tuple[object, ...], str]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
     cluster = chosen_cluster(kept, arguments.cluster)
-    try:
-        for one in replay(kept.store, policy, builtin(), baseline, cluster):
-            total.add(one)
-            if arguments.format == "json":
-                rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
-            else:
-                write_stdout(gate_text(one, seen))
-    except StoreError as error:
-        return report_rejection(arguments.format, error)
+    for one in replay(kept.store, policy, builtin(), baseline, cluster):
+        total.add(one)
+        if arguments.format == "json":
+            rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
+        else:
+            write_stdout(gate_text(one, seen))
     _show_sum(arguments.format, total, rows, by)
     if arguments.policy is None:
         write_stderr(f"policy: {by}")
-    own = () if arguments.policy is None else ("--policy", str(arguments.policy))
-    if note := cluster_note(kept, arguments.cluster, "replay", "STORE", *own):
-        write_stderr(f"prelaunch: {note}")
+    say_cluster([arguments.store], arguments.cluster)
     return int(_code(total))
 
 

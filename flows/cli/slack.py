@@ -9,7 +9,7 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from flows.cli.output import write_stderr
-from flows.cli.plan import reject
+from flows.cli.rejection import reject_gate
 from tasks.gate_file.read import GateFileError
 from tasks.orchestration.server.settings import configured_api_url
 from tasks.slackbot.config import Config, read_config
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         config = read_config(Path(arguments.config))
     except GateFileError as error:
-        return reject("text", error)
+        return reject_gate("text", error)
     if arguments.check:
         write_stderr(f"prelaunch: {arguments.config} is valid: {len(config.gates)} gate(s)")
         return int(Exit.GO)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 
 from checks.exit_codes import Exit
+from flows.cli.options import add_format, whole_number
 from flows.cli.output import json_text, write_stdout
-from flows.cli.rejection import report_rejection
 from tasks.launchers.slurm.cluster_checks import IMAGE, NAMES, Outcome, look
 from tasks.launchers.slurm.commands import MissingCommand
 from tasks.reports.read import InputError
 
 # The worst counts, in this order. What is not installed could not be checked.
 CODES = {Outcome.FAILS: Exit.NO_GO, Outcome.MISSING: Exit.CANNOT_TELL, Outcome.UNSEEN: Exit.CANNOT_TELL}
-MOST_NODES = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "checks", nargs="*", metavar="CHECK", default=[], help=f"{', '.join(NAMES)} (default: all of them)"
     )
     parser.add_argument(
-        "-N", "--nodes", type=_nodes, default=2, metavar="N", help="on how many nodes (default 2)"
+        "-N", "--nodes", type=whole_number, default=2, metavar="N", help="on how many nodes (default 2)"
     )
     parser.add_argument("-p", "--partition", default="", metavar="P", help="the partition (default: Slurm's)")
     parser.add_argument("-A", "--account", default="", metavar="A", help="the account (default: Slurm's)")
     parser.add_argument(
         "--image", default=IMAGE, metavar="IMAGE", help=f"the image that pyxis starts (default {IMAGE})"
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
-    )
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     unknown = [name for name in arguments.checks if name not in NAMES]
     if unknown:
         said = f"{unknown[0]!r:.80} is no check of a cluster. The checks are: {', '.join(NAMES)}"
-        return report_rejection(arguments.format, InputError("command line", said))
+        raise InputError("command line", said)
     options = {"partition": arguments.partition, "account": arguments.account}
     place = tuple(f"--{name}={value}" for name, value in options.items() if value)
     found = []
@@ -49,15 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.format == "text":
                 write_stdout(f"{check.text}\n")
     except MissingCommand as error:
-        return report_rejection(arguments.format, InputError("Slurm", str(error)))
+        raise InputError("Slurm", str(error)) from error
     if arguments.format == "json":
         rows = [{**vars(check), "outcome": check.outcome.value} for check in found]
         write_stdout(json_text({"checks": rows}))
     outcomes = {check.outcome for check in found}
     return int(next((code for outcome, code in CODES.items() if outcome in outcomes), Exit.GO))
-
-
-def _nodes(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:9]) <= MOST_NODES:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of nodes from 1 to {MOST_NODES}")
-    return int(text)

@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from checks.documents.report import plain
 from checks.exit_codes import Exit
 from checks.judge.clocks import seconds_of
-from checks.model import ANSWER_WORDS, LINK, Answer, Level, node_of
-from checks.value_types import DecodeError
-from flows.cli.output import json_text, rejection, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_cluster, add_format, add_store
+from checks.model import ANSWER_WORDS, Answer
+from flows.cli.fleet import say_cluster
+from flows.cli.options import add_cluster, add_format, add_store, number
+from flows.cli.output import json_text, write_stderr, write_stdout
 from tasks.gate.outcome import Decision, Ending
 from tasks.gate.record.end import KeptEnd, kept_ends
 from tasks.launchers.base import JobState
@@ -23,19 +22,13 @@ from tasks.reports.listings import NO_OUTCOME, listed_text, pruned_text, unjudge
 from tasks.reports.read import InputError
 from tasks.reports.store_argument import (
     NamedStore,
-    UnknownNode,
     chosen_cluster,
-    cluster_note,
     open_named_store,
     require_gates,
-    require_known_node,
 )
-from tasks.store.base import Store, StoreError
 from tasks.store.history import listed, rebuild
-from tasks.store.index import IndexFailed
-from tasks.store.layout import verdict_key
 from tasks.store.prune import Pruning, planned, removed
-from tasks.store.records import Record, findings_line, load, stamped_at
+from tasks.store.records import stamped_at
 from tasks.text.inert import one_line
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
@@ -67,12 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="only verdicts of this time or later: 2026-11-20, 2026-11-20T08:00:00Z, or an age such as 30m, 2h or 3d",
     )
-    show.add_argument(
-        "--node",
-        default="",
-        metavar="NAME",
-        help="only verdicts that condemn this node, have a finding about it, or whose training failed on it",
-    )
     index = actions.add_parser("index", help="rebuild the index from the store", allow_abbrev=False)
     index.add_argument("--rebuild", action="store_true", required=True, help="replace the rows of this store")
     prune = actions.add_parser(
@@ -80,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     prune.add_argument(
         "--older-than",
-        type=_days,
+        type=number(0, 100_000, "days"),
         required=True,
         metavar="DAYS",
         help="only gates that are older than this number of days",
@@ -100,17 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, index or prune."""
-    try:
-        kept = open_named_store(arguments.store)
-        require_gates(kept)
-        return int(arguments.run_action(arguments, kept))
-    except (InputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
-    except IndexFailed as error:
-        if arguments.format == "json":
-            write_stdout(json_text(rejection(None, None, str(error))))
-        write_stderr(f"prelaunch: {error}")
-        return int(Exit.NO_CAPACITY)
+    kept = open_named_store(arguments.store)
+    require_gates(kept)
+    return int(arguments.run_action(arguments, kept))
 
 
 def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
@@ -121,27 +100,11 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
     problems = list(found.problems)
     decided = kept_ends(kept.store, [record.gate_id for record in chosen])
     of_node = {gate_id: end.failure for gate_id, end in decided.items() if end.failure}
-    if arguments.node:
-        of_node = {
-            gate_id: why for gate_id, why in of_node.items() if decided[gate_id].node == arguments.node
-        }
-        said = {one.gate_id: _about_node(kept.store, one, arguments.node, problems) for one in chosen}
-        of_node |= {one: text for one, text in said.items() if text is not None and one not in of_node}
-        chosen = [record for record in chosen if record.gate_id in of_node]
-        if not chosen and not problems:
-            _require_known(kept, arguments, problems)
-    late = () if arguments.node else [one for one in found.unjudged if _began(one) >= since]
+    late = [one for one in found.unjudged if _began(one) >= since]
     ends = kept_ends(kept.store, late)
     unjudged = {one: end for one, end in ends.items() if cluster in (None, end.cluster)}
     if arguments.format == "json":
-        rows = [
-            {
-                **_table(one),
-                **_decision_json(decided.get(one.gate_id)),
-                "node_finding": of_node.get(one.gate_id) if arguments.node else None,
-            }
-            for one in chosen
-        ]
+        rows = [{**_table(one), **_decision_json(decided.get(one.gate_id))} for one in chosen]
         ended = [
             {
                 "gate_id": gate_id,
@@ -163,45 +126,8 @@ def _list(arguments: argparse.Namespace, kept: NamedStore) -> int:
             write_stderr(f"prelaunch: {UNENDED}")
     for problem in [*problems, *([found.index_problem] if found.index_problem else [])]:
         write_stderr(f"prelaunch: {problem}")
-    _say_cluster(arguments, kept, "store", "list", "STORE")
+    say_cluster([arguments.store], arguments.cluster)
     return int(Exit.CANNOT_TELL if problems else Exit.GO)
-
-
-def _say_cluster(arguments: argparse.Namespace, kept: NamedStore, *words: str) -> None:
-    if note := cluster_note(kept, arguments.cluster, *words):
-        write_stderr(f"prelaunch: {note}")
-
-
-def _require_known(kept: NamedStore, arguments: argparse.Namespace, problems: list[str]) -> None:
-    """Raise InputError for a node that no gate knows; where some gates cannot be read, that is a problem."""
-    try:
-        require_known_node(kept, arguments.node, arguments.store, "--node")
-        write_stderr(f"prelaunch: no verdict names the node {one_line(arguments.node, 80)}")
-    except UnknownNode as error:
-        if error.complete:
-            raise
-        problems.append(error.message)
-
-
-def _about_node(store: Store, record: Record, node: str, problems: list[str]) -> str | None:
-    """The node's own first finding, or that there is none about it; None unless the verdict condemns the node or has a finding about
-    it. What cannot be read is a problem, and is not listed.
-    """
-    condemned = node in record.condemned
-    if record.level is Level.PASS and not condemned:
-        return None
-    try:
-        data = store.get(verdict_key(record.gate_id))
-        if data is None:
-            raise DecodeError("it is missing")
-        found = load(data).findings
-    except DecodeError as error:
-        problems.append(f"{store.place(verdict_key(record.gate_id))}: {error}")
-        return f"its findings about {node} cannot be read" if condemned else None
-    own = [one for one in found if node in {node_of(end.strip()) for end in one.subject.split(LINK)}]
-    if not own:
-        return f"no finding about {node}" if condemned else None
-    return findings_line(own)
 
 
 def _began(gate_id: str) -> str:
@@ -273,12 +199,7 @@ def _prune(arguments: argparse.Namespace, kept: NamedStore) -> int:
         write_stdout(pruned_text(plan, arguments.delete))
     if said:
         write_stderr(f"prelaunch: {said}")
-    older = (
-        "--older-than",
-        f"{arguments.older_than:g}",
-        *(["--keep-refused"] if arguments.keep_refused else []),
-    )
-    _say_cluster(arguments, kept, "store", "prune", "STORE", *older)
+    say_cluster([arguments.store], arguments.cluster)
     return int(Exit.GO)
 
 
@@ -290,16 +211,6 @@ def _pruned(plan: Pruning, deleted: bool) -> dict[str, object]:
 def _table(done: object) -> dict[str, object]:
     table = plain(done)
     return table if isinstance(table, dict) else {}
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not 0 < days < 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of days above 0, such as 30")
-    return days
 
 
 def _instant(text: str) -> str:

@@ -7,15 +7,13 @@ import argparse
 from checks.judge.trend.model import Trend
 from checks.judge.trend.trend import trend
 from checks.model import ANSWER_WORDS, Answer
+from flows.cli.fleet import say_cluster
+from flows.cli.options import add_cluster, add_format, add_reports
 from flows.cli.output import json_text, write_stderr, write_stdout
-from flows.cli.rejection import report_rejection
-from flows.cli.store_options import add_cluster, add_format, add_reports
 from tasks.render.trend_text import trend_document, trend_text
 from tasks.reports.baseline import UnreadableReport, reports_of
-from tasks.reports.read import InputError, policy_of
-from tasks.reports.store_argument import cluster_notes
+from tasks.reports.read import policy_of
 from tasks.reports.trend import kept_trend, trend_code
-from tasks.store.base import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the trend; exit code 1 if something gets worse, 3 if nobody can tell."""
-    try:
-        made, bad, count = _followed(arguments)
-    except (InputError, StoreError) as error:
-        return report_rejection(arguments.format, error)
+    made, bad, count = _followed(arguments)
     text = json_text(trend_document(made)) if arguments.format == "json" else trend_text(made)
     if bad and arguments.format != "json":
         unread = f"{len(bad)} of {len(bad) + count} files could not be read"
@@ -43,8 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_stdout(text)
     for one in bad:
         write_stderr(f"prelaunch: {one.file}: it is not a report of Prelaunch: {one.reason}")
-    for note in cluster_notes(arguments.reports, arguments.cluster, "trend", "STORE"):
-        write_stderr(f"prelaunch: {note}")
+    say_cluster(arguments.reports, arguments.cluster)
     return trend_code(made, bad)
 
 

@@ -15,21 +15,11 @@ from uuid import UUID, uuid4
 from checks.command_line import Parser
 from checks.exit_codes import Exit
 from checks.process.collection import without_collection
-from flows.cli.output import (
-    UNENDED,
-    add_logs,
-    add_output_arguments,
-    require_writable,
-    write_stderr,
-    write_unjudged,
-)
-from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
-from flows.cli.set_option import add_set
-from flows.cli.watch import add_timeout, limit_of
+from flows.cli.options import add_set
+from flows.cli.output import add_logs, add_output_arguments, write_stderr
+from flows.cli.watch import add_timeout, limit_s, no_verdict, obstacle, refuse, show
 from tasks.gate.progress import live_progress
 from tasks.orchestration.foreground import Foreground, Interrupted, ignore_signals
-from tasks.orchestration.server.http_client import client_fault
-from tasks.reports.command_line import OutputError
 
 if TYPE_CHECKING:
     from tasks.orchestration.follow import FollowedRun
@@ -74,14 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.deployment!r:.200} is not the name of a deployment. Write it as gate/NAME; "
             "another gate file than the deployment's own is named by --gate NAME.",
         )
-    if said := NO_SERVER if not has_server() else client_fault():
-        return refuse(arguments, said)
-    try:
-        limit_s = limit_of(arguments)
-        require_writable(arguments)
-        write_unjudged(arguments, "gate", UNENDED)
-    except (OutputError, ValueError) as error:
-        return refuse(arguments, str(error))
+    if message := obstacle(arguments):
+        return refuse(arguments, message)
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
@@ -93,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     async def followed() -> FollowedRun:
         started.append(await start(arguments.deployment, _asked(arguments), once))
         write_stderr(begun(started[0], arguments.deployment, page_of(started[0])))
-        return await follow(started[0], report_progress, limit_s, known=True)
+        return await follow(started[0], report_progress, limit_s(arguments), known=True)
 
     try:
         with live_progress() as shown, late_requests(shown):

@@ -25,7 +25,10 @@ VERBS = {
     ),
     "trigger": ("flows.cli.trigger", "start a run of a deployment on a Prefect server, and follow it"),
     "watch": ("flows.cli.watch", "follow a run on a Prefect server, and exit with its exit code"),
-    "judge": ("flows.cli.judge", "decide: judge existing reports again, and print the verdict on each"),
+    "judge": (
+        "flows.cli.judge",
+        "judge existing reports again, or show the verdict that a gate kept, in every format",
+    ),
     "replay": ("flows.cli.replay", "show which past verdicts would change under another policy, and why"),
     "slack": ("flows.cli.slack", "serve the buttons and the /prelaunch command of a Slack workspace"),
     "store": ("flows.cli.store", "list or index the verdicts in a store, and remove old ones"),
@@ -67,7 +70,6 @@ VERBS = {
         "write the configuration of a cluster of AWS ParallelCluster, and print the commands that create it",
     ),
     "slurm": ("flows.cli.slurm", "check what a Slurm cluster can do for jobs: srun, enroot, pyxis"),
-    "render": ("flows.cli.render", "only format: write the verdict on a report as HTML, Markdown or JUnit"),
     "export": ("flows.cli.export", "send a report and its verdict to MLflow, as a run of an experiment"),
     "examples": (
         "flows.cli.examples",

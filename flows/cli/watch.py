@@ -1,28 +1,60 @@
-"""`prelaunch watch RUN`: shows a run on a Prefect server live, and at its end the table and exit code that a gate here would have."""
+"""`prelaunch watch RUN`: shows a run on a Prefect server live, and at its end the table and exit code that a gate here would have.
+
+`prelaunch trigger` shows the run that it has started in the same way.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from checks.exit_codes import Exit
+from checks.exit_codes import Exit, RejectionKind
 from checks.process.collection import without_collection
+from flows.cli.gate_output import nothing_judged
+from flows.cli.options import FOREVER, MINUTES
 from flows.cli.output import (
     UNENDED,
     add_logs,
     add_output_arguments,
+    annotate_end,
+    json_text,
+    logs_note,
+    rejection,
     require_writable,
+    text_of,
+    write_logs,
+    write_rejected,
     write_stderr,
+    write_stdout,
     write_unjudged,
 )
-from flows.cli.remote import NO_SERVER, has_server, no_verdict, refuse, show
+from flows.cli.prefect_server import QUIET
 from tasks.gate.progress import live_progress
+from tasks.launchers.base import JobState
 from tasks.orchestration.foreground import Foreground, Interrupted
 from tasks.orchestration.server.http_client import client_fault
-from tasks.reports.command_line import OutputError
+from tasks.orchestration.server.settings import configured_api_url
+from tasks.reports.command_line import OutputError, write_file
+from tasks.store.base import StoreError
+from tasks.text.inert import one_line
 
-FOREVER_S = 366 * 86400.0
+if TYPE_CHECKING:
+    from checks.model import Report
+    from tasks.orchestration.follow import FollowedRun
+    from tasks.orchestration.status_document import RunStatus
+
+# The codes of gates whose verdict let the training go on, and whose training did not.
+NOT_TRAINED = (Exit.JOB_FAILED, Exit.NO_CAPACITY)
+NO_SERVER = (
+    "no Prefect server is configured. Set PREFECT_API_URL to the API of the server that has the run, "
+    "such as http://127.0.0.1:4200/api."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,16 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_logs(parser)
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """How long to wait for the end."""
-    parser.add_argument(
-        "--timeout-minutes",
-        type=float,
-        metavar="M",
-        help="wait at most this long (default: until the run ends). If the run has not finished by then, exit 3",
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Follow the run, which continues if this command is interrupted."""
     found = run_id(arguments.flow_run)
@@ -53,14 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments,
             f"{arguments.flow_run!r:.200} is not a flow run. Give its id, or the address of its page in Prefect's UI.",
         )
-    if said := NO_SERVER if not has_server() else client_fault():
-        return refuse(arguments, said)
-    try:
-        limit_s = limit_of(arguments)
-        require_writable(arguments)
-        write_unjudged(arguments, "gate", UNENDED)
-    except (OutputError, ValueError) as error:
-        return refuse(arguments, str(error))
+    if message := obstacle(arguments):
+        return refuse(arguments, message)
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, NoSuchRun, follow
@@ -68,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         with live_progress() as shown, late_requests(shown):
-            ended = Foreground(lambda: follow(found, report_progress, limit_s), "the run continues").run()
+            ended = Foreground(
+                lambda: follow(found, report_progress, limit_s(arguments)), "the run continues"
+            ).run()
     except NoSuchRun as error:
         return refuse(arguments, str(error))
     except FollowError as error:
@@ -89,11 +107,157 @@ def run_id(text: str) -> UUID | None:
     return None
 
 
-def limit_of(arguments: argparse.Namespace) -> float:
-    """The timeout in seconds. Raises ValueError."""
-    minutes = arguments.timeout_minutes
-    if minutes is None:
-        return FOREVER_S
-    if not 0 < minutes <= FOREVER_S / 60:
-        raise ValueError(f"--timeout-minutes {minutes:g} must be greater than 0.")
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """--timeout-minutes M."""
+    parser.add_argument(
+        "--timeout-minutes", type=MINUTES, metavar="M",
+        help="wait at most this long (default: until the run ends). If the run has not finished by then, exit 3",
+    )  # fmt: skip
+
+
+def limit_s(arguments: argparse.Namespace) -> float:
+    """How long to wait."""
+    minutes = FOREVER if arguments.timeout_minutes is None else arguments.timeout_minutes
     return float(minutes) * 60
+
+
+def obstacle(arguments: argparse.Namespace) -> str:
+    """Why no run can be started or followed; "" if it can. Then the files say that nothing has ended yet."""
+    os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
+    if configured_api_url(os.environ, Path.cwd()) is None:
+        return NO_SERVER
+    if fault := client_fault():
+        return fault
+    try:
+        require_writable(arguments)
+    except OutputError as error:
+        return str(error)
+    write_unjudged(arguments, "gate", UNENDED)
+    return ""
+
+
+def refuse(arguments: argparse.Namespace, message: str) -> int:
+    """Report that nothing was started or followed."""
+    if arguments.format == "json":
+        write_stdout(json_text(rejection(None, None, message)))
+    write_rejected(arguments, "gate", message)
+    write_stderr(f"prelaunch: {message}")
+    return int(Exit.REJECTED)
+
+
+def no_verdict(
+    arguments: argparse.Namespace, reason: str, code: Exit = Exit.CANNOT_TELL, cancelled: bool = False
+) -> int:
+    """Report that nobody can say how the run ended, that a service failed before there was one, or that it was cancelled."""
+    return nothing_judged(arguments, "gate", "", reason, code, cancelled)
+
+
+def show(arguments: argparse.Namespace, followed: FollowedRun) -> int:
+    """Print how the run ended, write the files that were asked for, and return the gate's own exit code.
+
+    Without a verdict that can be read the code is 3, whatever Prefect calls the state.
+    """
+    said = followed.announced
+    if not followed.final:
+        return no_verdict(
+            arguments, f"run {followed.run} has not ended; its state is {followed.state}. {followed.message}"
+        )
+    if said is None or said.code is None or said.document is None:
+        why = followed.why or "the run ended without a result"
+        why += f". Prefect says: {followed.message}" if followed.message else ""
+        ended = f"run {followed.run} ended {followed.state}, without a verdict: {why}"
+        return no_verdict(arguments, ended, cancelled=followed.cancelled)
+    trained, state = _training(said.document)
+    written = write_logs(arguments, said.store, said.gate_id, trained, said.code)
+    notes = logs_note(arguments) if written and state == JobState.FAILED.value else ()
+    try:
+        _print(arguments, said, said.document, notes)
+    except OutputError as error:
+        write_stderr(f"prelaunch: {error}")
+    if said.code != Exit.GO and arguments.format == "json" and arguments.summary is None:
+        write_stderr(f"prelaunch: {one_line(str(said.document.get('reason')), 1000)}")
+    first = str(said.document.get("first_line") or said.document.get("reason"))
+    annotate_end(first, said.code, said.verdict.level if said.verdict else None, notes)
+    return said.code
+
+
+def _training(document: Mapping[str, object]) -> tuple[str, str]:
+    """The training's job and its state as it was last seen; "" for what there is not."""
+    training = document.get("training")
+    if not isinstance(training, Mapping):
+        return "", ""
+    return str(training.get("job_id") or ""), str(training.get("state") or "")
+
+
+def _print(
+    arguments: argparse.Namespace, said: RunStatus, document: Mapping[str, object], notes: tuple[str, ...]
+) -> None:
+    if arguments.format == "json":
+        write_stdout(json_text(document, by_name=False))
+    if said.verdict is None:
+        # A request that was rejected early has no gate yet.
+        gate, reason = said.gate or "gate", str(document.get("reason"))
+        rejected = said.code == Exit.REJECTED
+        if rejected:
+            busy = document.get("rejected") == RejectionKind.BUSY.value
+            write_rejected(arguments, gate, reason, RejectionKind.BUSY if busy else None)
+        else:
+            write_unjudged(arguments, gate, reason)
+        if arguments.format != "json":
+            write_stdout(f"{one_line(str(document.get('first_line') or reason), 1000)}\n")
+        return
+    from tasks.orchestration.follow import kept_report
+    from tasks.render.context import VerdictContext
+
+    report, missing = kept_report(said)
+    failed = one_line(str(document.get("reason")), 900) if said.code in NOT_TRAINED else ""
+    lines = (*notes, *said.lines)
+    context = VerdictContext(said=lines, first_line=str(document.get("first_line") or ""), failed=failed)
+    if missing:
+        write_stderr(f"prelaunch: {missing}")
+    if said.left_out:
+        write_stderr(f"prelaunch: {said.left_out} more findings are only in the store")
+    if arguments.format != "json":
+        write_stdout(text_of(report, said.verdict, said.gate, arguments.format, context))
+    if arguments.format == "text":
+        write_stdout("".join(f"{line}\n" for line in _after(said, document)))
+    _write_files(arguments, said, report, context)
+
+
+def _write_files(
+    arguments: argparse.Namespace, said: RunStatus, report: Report | None, context: object
+) -> None:
+    """Write the gate's own pages if its store can be read, else pages made from the verdict alone."""
+    from flows.cli.output import write_files
+    from tasks.orchestration.follow import kept_text
+    from tasks.render.context import NO_CONTEXT, VerdictContext
+    from tasks.store.layout import html_key, summary_key
+
+    assert said.verdict is not None  # noqa: S101 - the caller has looked
+    left = argparse.Namespace(**vars(arguments))
+    for name, key in (("summary", summary_key(said.gate_id)), ("html", html_key(said.gate_id))):
+        path = getattr(arguments, name)
+        text = kept_text(said, key) if path is not None else None
+        if text is not None:
+            write_file(path, text)
+            setattr(left, name, None)
+    shown = context if isinstance(context, VerdictContext) else NO_CONTEXT
+    write_files(left, report, said.verdict, said.gate, shown)
+
+
+def _after(said: RunStatus, document: Mapping[str, object]) -> list[str]:
+    """What comes below the verdict: decision, training with the place of the logs of one that failed, report."""
+    from tasks.store.layout import logs_folder
+    from tasks.store.open import open_store
+
+    job, state = _training(document)
+    decision = str(document.get("decision") or "").replace("_", " ")
+    lines = [f"Decision: {one_line(decision, 80)}"] if decision else []
+    if job:
+        with suppress(StoreError):
+            place = open_store(said.store).place(logs_folder(said.gate_id, job))
+            state += f" (logs: {place})" if state == JobState.FAILED.value else ""
+        lines.append(f"Training: {one_line(f'{job} {state}', 500)}")
+    if document.get("html"):
+        lines.append(f"Report:   {one_line(str(document['html']), 500)}")
+    return ["", *lines]

@@ -15,17 +15,15 @@ from checks.explain.registry import claimed_by, claims, module_of, only_kind, re
 from checks.facts.builtin import builtin
 from checks.judge.culprits.matrix_file import DecodedTable
 from checks.judge.reading import judge, unread
-from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report, Verdict
+from checks.model import ANSWER_WORDS, Answer, Cause, Level, Verdict
 from checks.policy import Policy
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
 from tasks.render.findings import Group, gathered
 from tasks.render.headline import explanation
 from tasks.reports import seed_report
-from tasks.reports.gate_folder.decision import KeptBeside
 from tasks.reports.read import (
     InputError,
     default_policy_of,
-    judge_data,
     read_input,
 )
 from tasks.text.inert import clean, one_line
@@ -51,9 +49,9 @@ _BOLD = {Answer.GO: "1;32", Answer.NO_GO: "1;31", Answer.CANNOT_TELL: "1;35", An
 
 @dataclass(frozen=True)
 class Explanation:
-    """One input and its verdict. `kind` is None if nobody knows what it is; `report` is set for a report.
+    """One input and its verdict. `kind` is None if nobody knows what it is;
 
-    `policy` names the policy that was chosen for it, "" if one was given. `kept` and `own_decision` are of its gate.
+    `policy` names the policy that was chosen for it, "" if one was given.
     """
 
     file: str
@@ -64,11 +62,8 @@ class Explanation:
     held: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     policy: str = ""
-    report: Report | None = None
     parts: tuple[Part, ...] = ()
     told: tuple[DecodedTable, ...] = ()
-    kept: KeptBeside | None = None
-    own_decision: str = ""
 
 
 def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: ReadOptions) -> Explanation:
@@ -76,12 +71,7 @@ def explain_input(file: str, kind: Kind | None, policy: Policy | None, asked: Re
     name, data = read_input(file)
     text = _text(data if data.lstrip()[:1] == b"{" else data[: INPUT_BYTES + 1])
     if (kind is Kind.REPORT and not seed_report.detect(text)) or (kind is None and is_report(text)):
-        found = judge_data(file, name, data, policy)
-        title = "a report of Prelaunch"
-        return Explanation(
-            file, found.name, Kind.REPORT, title, found.verdict, policy=found.policy, report=found.report,
-            kept=found.kept, own_decision=found.context.own_decision,
-        )  # fmt: skip
+        raise InputError(file, f"a report of Prelaunch is judged by another command: prelaunch judge {file}")
     return explain_text(file, name, data, kind, policy, asked)
 
 

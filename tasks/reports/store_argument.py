@@ -142,20 +142,14 @@ def chosen_cluster(named: NamedStore, asked: str | None) -> str | None:
     return asked or named.cluster or None
 
 
-def cluster_note(named: NamedStore, asked: str | None, *words: str) -> str:
-    """That a gate file shows its cluster alone, and the command that shows everything; "" where nothing is left out unasked. `words`
-    are the command, in which the store is "STORE".
+def cluster_notes(arguments: Sequence[str], asked: str | None) -> tuple[str, ...]:
+    """That a gate file shows its cluster alone, of each gate file among the arguments; nothing where a cluster was asked for. Raises
+    InputError.
     """
-    if asked or not named.cluster:
-        return ""
-    return f"cluster {named.cluster} alone; all of its store: {whole_store(named, *words)}"
-
-
-def cluster_notes(arguments: Sequence[str], asked: str | None, *words: str) -> tuple[str, ...]:
-    """The `cluster_note` of each gate file among the arguments. Raises InputError."""
-    files = [one for one in arguments if one.endswith(".toml")]
-    notes = (cluster_note(open_named_store(one), asked, *words) for one in files)
-    return tuple(note for note in notes if note)
+    stores = [open_named_store(one) for one in arguments if one.endswith(".toml") and not asked]
+    return tuple(
+        f"cluster {one.cluster} alone; name its store for all clusters: {one.address}" for one in stores
+    )
 
 
 def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -164,11 +158,6 @@ def policy_notes(arguments: Sequence[str]) -> tuple[str, ...]:
     # A gate file may name its policy by the folder beside its own ("../policies").
     named = ((policy_of(file), os.path.normpath(file)) for file in files if file is not None)
     return tuple(f"policy: {policy.name} ({file})" for policy, file in named if policy is not None)
-
-
-def whole_store(named: NamedStore, *words: str) -> str:
-    """The command about every cluster of the store; in `words` the store is "STORE"."""
-    return shlex.join(("prelaunch", *(named.address if word == "STORE" else word for word in words)))
 
 
 @contextmanager
@@ -296,17 +285,8 @@ def _meant(name: NamedStore) -> str:
     return ""
 
 
-class UnknownNode(InputError):
-    """No gate of the store knows the node. `complete` is False if some gates could not be read, which may know it."""
-
-    complete = True
-
-
-def require_known_node(named: NamedStore, node: str, argument: str, where: str = "") -> None:
-    """Raise UnknownNode if no gate of the store knows the node. Raises StoreError, IndexFailed.
-
-    `argument` is the store as it was typed, and `where` the place of the command line that has the node.
-    """
+def require_known_node(named: NamedStore, node: str, argument: str) -> None:
+    """Raise InputError if no gate of the store, which was typed as `argument`, knows the node. Raises StoreError, IndexFailed."""
     names, problems = known_names(named.store, named.index())
     if node in names:
         return
@@ -318,6 +298,4 @@ def require_known_node(named: NamedStore, node: str, argument: str, where: str =
             f"no gate that could be read knows a node {node!r:.80}, and {many} could not be read, first {problems[0]}. "
             f"`prelaunch store index{typed} --rebuild` makes what is kept of each node, which an older version did not keep."
         )
-    error = UnknownNode(named.address, said, where, nearest(node, names))
-    error.complete = not problems
-    raise error
+    raise InputError(named.address, said, "", nearest(node, names))

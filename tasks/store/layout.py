@@ -14,7 +14,6 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
 RUNS, HANDING_OVER, REMEDIATION, COMMISSIONS = "runs", "handing-over", "remediation", "commissions"
 MONITORING, FLEET = "monitoring", "fleet"
 STORE_ID_KEY = "store-id"
-PROBES = "probes"
 
 REPORT_FILE, VERDICT_FILE = "health_check_metrics.json", "verdict.json"
 POLICY_FILE, REQUEST_FILE = "policy.json", "request.json"
@@ -229,11 +228,6 @@ def acts_folder(cluster: str, node: str = "") -> str:
 def act_key(cluster: str, node: str, act_id: str) -> str:
     """The key of the record of one act."""
     return f"{acts_folder(cluster, node)}/{act_id}.json"
-
-
-def probe_key(name: str) -> str:
-    """The key of a value that only shows whether the store can be used; it is deleted at once."""
-    return f"{PROBES}/{name}"
 
 
 def name_of(key: str) -> str:

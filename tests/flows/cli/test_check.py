@@ -60,18 +60,17 @@ def test_this_machine_is_checked(tmp_path: Path) -> None:
     assert {"observed": 1, "declared": 1} == verdict["coverage"]["nodes"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_it_ends_every_check(number: signal.Signals, code: int) -> None:
+def test_interrupted_it_ends_every_check() -> None:
     """At once, whatever deadlines they have; no process of it lives on."""
     child = start("--instance-type", "cpu", "--profile", "deep")
     assert child.stderr is not None
     for line in child.stderr:
         if " 1/" in line:
             break
-    child.send_signal(number)
+    child.send_signal(signal.SIGINT)
     child.communicate()
 
-    assert code == child.returncode
+    assert 130 == child.returncode
 
 
 @pytest.mark.parametrize(

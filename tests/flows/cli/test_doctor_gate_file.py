@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli.doctor_notifiers import look_at_notifiers
+from flows.cli.doctor import look_at_notifiers
 from tests.flows.cli.test_doctor import setting
 from tests.flows.cli.test_doctor_notifiers import NOTIFY
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import doctor
-from flows.cli.doctor_notifiers import look_at_notifiers as looked
+from flows.cli.doctor import look_at_notifiers as looked
 from tests.fakes.pagerduty import pagerduty_server
 from tests.flows.cli.test_doctor import setting, words
 

@@ -64,17 +64,20 @@ def test_a_gate_file_works_where_it_was_copied_to(tmp_path: Path, capfd: pytest.
 
 
 def test_what_is_there_is_never_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One file is enough: it is named, the exit code is 2, and nothing else was written."""
-    mine = tmp_path / "gates" / "local.toml"
+    """It stays as it is, also a link that leads nowhere; what is not there yet is written, and twice is once."""
+    mine = tmp_path / "policies" / "nvidia.toml"
     mine.parent.mkdir()
     mine.write_text("mine")
+    link = tmp_path / "policies" / "neuron.toml"
+    link.symlink_to(tmp_path / "elsewhere")
 
-    assert 2 == main(["examples", str(tmp_path)])
+    assert 0 == main(["examples", str(tmp_path), "--only", "policies"])
     said = capfd.readouterr()
-    assert ("", {"gates/local.toml": b"mine"}) == (said.out, files(tmp_path))
-    assert f"prelaunch: {mine}: it exists already, and nothing was written." in said.err
-    assert 2 == main(["examples", str(tmp_path), "--format", "json"])
-    assert str(mine) == json.loads(capfd.readouterr().out)["error"]["file"]
+    assert "mine" == mine.read_text() and str(mine) not in said.out and not link.exists()
+    assert str(tmp_path / "policies" / "local.toml") in said.out
+    assert "prelaunch: 2 of the files were there already, and stay as they are\n" == said.err
+    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--format", "json"])
+    assert {"written": []} == json.loads(capfd.readouterr().out)
 
 
 def test_only_the_parts_that_are_named_are_copied(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -93,56 +96,12 @@ def test_only_the_parts_that_are_named_are_copied(tmp_path: Path, capfd: pytest.
     assert "Did you mean 'policies'?" in said and not (tmp_path / "c").exists()
 
 
-def test_what_is_missing_is_written_beside_what_is_there(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """On request, and nothing is overwritten; twice is once."""
-    mine = tmp_path / "policies" / "nvidia.toml"
-    mine.parent.mkdir()
-    mine.write_text("mine")
-
-    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--missing"])
-    said = capfd.readouterr()
-    assert "mine" == mine.read_text() and str(mine) not in said.out
-    assert str(tmp_path / "policies" / "local.toml") in said.out
-    assert "prelaunch: 1 of the files were there already, and stay as they are\n" == said.err
-    assert 0 == main(["examples", str(tmp_path), "--only", "policies", "--missing"])
-    assert "" == capfd.readouterr().out
-
-
-def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
-    """It is a file of that name."""
-    (tmp_path / "slack.toml").symlink_to(tmp_path / "elsewhere")
-
-    assert 2 == main(["examples", str(tmp_path)])
-    assert ["slack.toml"] == os.listdir(tmp_path)
-
-
-def test_a_failure_on_the_way_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A file that appears meanwhile is left as it is; what was written before it is removed, with its folders."""
-    copy, last = examples._copy, examples.examples()[-1]
-    folder = tmp_path / "new"
-
-    def race(source: Path, target: Path, made: list[Path]) -> None:
-        if target == folder / last:
-            target.write_text("somebody's")
-        copy(source, target, made)
-
-    monkeypatch.setattr(examples, "_copy", race)
-
-    assert 2 == main(["examples", str(folder)])
-    assert {last.as_posix(): b"somebody's"} == files(folder)
-    assert str(folder / last) in capfd.readouterr().err
-
-
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With the reason."""
     (tmp_path / "file").write_text("")
 
     assert 2 == main(["examples", str(tmp_path / "file")])
-    assert "file: it cannot be written (File exists), and nothing was." in capfd.readouterr().err
+    assert "it cannot be written (Not a directory)" in capfd.readouterr().err
     assert "" == (tmp_path / "file").read_text()
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from xml.etree import ElementTree as xml
 
 import pytest
 
@@ -16,7 +15,7 @@ from checks.documents.report import dump
 from checks.explain import registry
 from checks.explain.reading import Kind
 from tests.flows.cli.conftest import Ended, Run
-from tests.sample_reports import healthy, wrong_sums
+from tests.sample_reports import healthy
 
 POLICY = """
 name = "x"
@@ -143,7 +142,7 @@ def test_a_declaration_is_judged(run: Run) -> None:
         (["--kind", "nvidia"], "--kind"),
         (["--policy", "/nowhere.toml"], "/nowhere.toml"),
         (["/nowhere.txt"], "/nowhere.txt"),
-        (["--junit", "/nowhere/x.xml"], "/nowhere/x.xml"),
+        (["--html", "/nowhere/x.html"], "/nowhere/x.html"),
     ],
 )
 def test_a_wrong_request_is_rejected(run: Run, words: list[str], said: str) -> None:
@@ -186,38 +185,25 @@ def test_stdin_is_a_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 == run("-").code
 
 
-def test_a_report_is_judged(run: Run, tmp_path: Path) -> None:
-    """Recognised by itself; a cut one is no pass."""
-    data = dump(wrong_sums(healthy()))
-    whole, cut = (run("--format", "json", texts=(part,)) for part in (data, data[: len(data) // 2]))
+def test_a_report_is_for_another_command(run: Run) -> None:
+    """Recognised by itself, also where it is cut, and with the command that judges it."""
+    data = dump(healthy())
+    ends = [run("--format", "json", texts=(part,)) for part in (data, data[: len(data) // 2])]
+    ends.append(run("--kind", "report", "--format", "json", texts=(GOOD,)))
 
-    assert ("report", "report") == (whole.document["kind"], cut.document["kind"])
-    assert (3, "cannot_tell") == (cut.code, cut.document["answer"])
-    assert 0 != whole.code
-
-
-@pytest.mark.parametrize(("text", "failures", "errors"), [(GOOD, 0, 0), (BAD, 1, 0), (CUT, 0, 1)])
-def test_junit_has_a_case_for_what_holds_too(run: Run, text: str, failures: int, errors: int) -> None:
-    """And failures or errors for what does not."""
-    suite = xml.fromstring(run("--format", "junit", texts=(text,)).out)
-
-    assert ("1", str(failures), str(errors)) == (
-        suite.get("tests"),
-        suite.get("failures"),
-        suite.get("errors"),
-    )
+    assert [2] * 3 == [ended.code for ended in ends]
+    assert all("prelaunch judge " in ended.err for ended in ends)
 
 
-def test_pages_are_written_beside(run: Run, tmp_path: Path) -> None:
-    """JUnit, Markdown and HTML."""
-    names = ("--junit", "--summary", "--html")
-    ended = run(*(word for n in names for word in (n, tmp_path / n[2:])), texts=(BAD,))
+def test_a_page_is_written_beside(run: Run, tmp_path: Path) -> None:
+    """Of one input."""
+    page = tmp_path / "page.html"
 
-    assert 1 == ended.code
-    assert all("wrong is 7" in (tmp_path / name[2:]).read_text() for name in names)
+    assert 1 == run("--html", page, texts=(BAD,)).code and "wrong is 7" in page.read_text()
+    assert 2 == run("--html", page, texts=(BAD, GOOD)).code
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_what_a_file_says_is_inert(run: Run, form: str) -> None:
     """No escape sequence of a file reaches the terminal."""
     ended = run("--format", form, texts=("fake tool\n\x1b[31mwrong 1\nend\n", BAD))

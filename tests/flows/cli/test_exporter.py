@@ -70,7 +70,6 @@ def test_it_listens_on_this_machine_unless_somebody_says_otherwise() -> None:
     [
         ("--listen", "9403"),
         ("--listen", "a:99999"),
-        ("--most-series", "3"),
         ("https://x/y",),
         ("no-such.toml",),
     ],

@@ -35,10 +35,9 @@ def gate(file: Path, made: Engine, *words: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.root
+@pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "kind", [ContainerEngine.DOCKER, pytest.param(ContainerEngine.PODMAN, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("kind", [ContainerEngine.DOCKER, ContainerEngine.PODMAN])
 def test_a_healthy_machine_gets_its_go_in_containers_and_trains_there(
     tmp_path: Path, kind: ContainerEngine
 ) -> None:

@@ -35,15 +35,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_remedy_takes_the_id_behind_a_gate_file(capsys: Captured) -> None:
-    """The id is in the command."""
-    assert 2 == main(["remedy", ID])
-    assert f"`prelaunch remedy GATE_FILE --gate {ID}`" in capsys.readouterr().err
-
-
-READERS = ["judge", "render", "explain"]
-
-
 def typed(capsys: Captured, *words: object) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command."""
     code = main([str(word) for word in words])
@@ -59,30 +50,27 @@ def kept(folder: Path) -> FolderStore:
     return store
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_a_report_is_named_by_its_gate(command: str, tmp_path: Path, capsys: Captured) -> None:
+def test_a_report_is_named_by_its_gate(tmp_path: Path, capsys: Captured) -> None:
     """In the store of this folder, or in the one that is named; the same bytes as of the report's own path."""
     store = kept(tmp_path / ".prelaunch")
     for number, code in ((0, 0), (1, 1)):
-        by_path = typed(capsys, command, store.place(report_key(gate_id(number))))
+        by_path = typed(capsys, "judge", store.place(report_key(gate_id(number))))
 
-        assert (code, by_path[1]) == (by_path[0], typed(capsys, command, gate_id(number))[1])
-        assert by_path == typed(capsys, command, gate_id(number), "--store", store.root)
-        assert by_path[:2] == typed(capsys, command, gate_id(number), "--store", ".prelaunch")[:2]
+        assert (code, by_path[1]) == (by_path[0], typed(capsys, "judge", gate_id(number))[1])
+        assert by_path == typed(capsys, "judge", gate_id(number), "--store", store.root)
+        assert by_path[:2] == typed(capsys, "judge", gate_id(number), "--store", ".prelaunch")[:2]
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_a_gate_file_names_the_store_of_a_gate(command: str, tmp_path: Path, capsys: Captured) -> None:
+def test_a_gate_file_names_the_store_of_a_gate(tmp_path: Path, capsys: Captured) -> None:
     """As for every command that takes a store; of whatever cluster the gate is."""
     file = write_gate(tmp_path, fake=False)
     kept(tmp_path / "store")
 
-    assert 1 == typed(capsys, command, gate_id(1), "--store", file)[0]
+    assert 1 == typed(capsys, "judge", gate_id(1), "--store", file)[0]
 
 
-@pytest.mark.parametrize("command", READERS)
 def test_a_gate_in_s3_is_read_from_there(
-    command: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its own policy and decision, and with the addresses of the store; nothing is left in the temporary folder."""
     local = kept(tmp_path / "kept")
@@ -97,16 +85,15 @@ def test_a_gate_in_s3_is_read_from_there(
         remote = open_store(address)
         for path in sorted(local.root.rglob("*.json")):
             remote.put(path.relative_to(local.root).as_posix(), path.read_bytes())
-        here = typed(capsys, command, gate_id(1), "--store", local.root)
-        there = typed(capsys, command, gate_id(1), "--store", address)
+        here = typed(capsys, "judge", gate_id(1), "--store", local.root)
+        there = typed(capsys, "judge", gate_id(1), "--store", address)
 
         assert (here[0], here[1].replace(str(local.root), address)) == there[:2]
         assert str(tmp_path / "tmp") not in "".join(there[1:])
-        if command == "judge":
-            remote.put(report_key(gate_id(0)), (local.root / verdict_key(gate_id(0))).read_bytes())
-            said = f"{address}/{report_key(gate_id(0))}: it is a verdict"
-            assert said in typed(capsys, command, gate_id(0), "--store", address)[2]
-        assert 2 == typed(capsys, command, ID, "--store", address)[0]
+        remote.put(report_key(gate_id(0)), (local.root / verdict_key(gate_id(0))).read_bytes())
+        said = f"{address}/{report_key(gate_id(0))}: it is a verdict"
+        assert said in typed(capsys, "judge", gate_id(0), "--store", address)[2]
+        assert 2 == typed(capsys, "judge", ID, "--store", address)[0]
     assert [] == list((tmp_path / "tmp").iterdir())
 
 
@@ -134,27 +121,24 @@ def test_a_path_goes_before_an_id(tmp_path: Path, capsys: Captured) -> None:
     assert 1 == typed(capsys, "judge", gate_id(0), "--store", store.root)[0]
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_an_id_that_no_store_has_says_where_it_was_looked_for(
-    command: str, tmp_path: Path, capsys: Captured
-) -> None:
+def test_an_id_that_no_store_has_says_where_it_was_looked_for(tmp_path: Path, capsys: Captured) -> None:
     """With the nearest id and the newest ones; a store without gates is said to be one, and how to name another."""
-    code, _, err = typed(capsys, command, ID)
+    code, _, err = typed(capsys, "judge", ID)
     assert (2, True) == (
         code,
         f"no gate of {tmp_path}/.prelaunch has this id; it has none. --store STORE" in err,
     )
 
     store = kept(tmp_path / ".prelaunch")
-    code, _, err = typed(capsys, command, gate_id(1)[:-1] + "9")
+    code, _, err = typed(capsys, "judge", gate_id(1)[:-1] + "9")
     assert 2 == code and f"Did you mean {gate_id(1)!r}?" in err
     assert f"Its newest are {gate_id(1)}, {gate_id(0)}." in err
     word = gate_id(1).removeprefix("sample-")[:-4]
     assert (
-        f"Did you mean {gate_id(1)!r}?" in typed(capsys, command, f"sampel-{word}", "--store", store.root)[2]
+        f"Did you mean {gate_id(1)!r}?" in typed(capsys, "judge", f"sampel-{word}", "--store", store.root)[2]
     )
 
-    assert 2 == main([command, "none.json"])
+    assert 2 == main(["judge", "none.json"])
     assert "gates/" not in capsys.readouterr().err
 
 
@@ -197,7 +181,7 @@ def test_a_store_that_fails_is_no_rejection(
     kept(tmp_path / ".prelaunch")
     monkeypatch.setattr(FolderStore, "get", fails)
 
-    assert [5, 5, 5] == [typed(capsys, command, gate_id(0))[0] for command in READERS]
+    assert 5 == typed(capsys, "judge", gate_id(0))[0]
 
 
 def test_each_of_several_ids_is_judged(tmp_path: Path, capsys: Captured) -> None:

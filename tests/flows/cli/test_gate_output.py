@@ -16,7 +16,7 @@ import pytest
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.model import Level
-from flows.cli.gate import _show, warn_of_time
+from flows.cli.gate import _failed, _show, warn_of_time
 from flows.cli.gate_output import interrupted, show
 from flows.cli.output import annotate_end, write_remedy
 from tasks.gate.context import open_gate_context
@@ -30,6 +30,7 @@ from tasks.notifiers.base import Status
 from tasks.notifiers.deliver import means_of
 from tasks.notifiers.registry import notifier_for
 from tasks.orchestration.foreground import TIME_IS_UP
+from tasks.orchestration.server.server import StateUnusable
 from tasks.paging.live import STOPPED
 from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.store.layout import lease_key, outcome_key, report_key
@@ -324,3 +325,17 @@ def test_a_percentage_is_escaped_for_an_annotation_alone(
 
     assert annotated.rpartition("::")[2] == (line.replace("%", "%25") + "\n" if on_github else "")
     assert "used 43% of" in capsys.readouterr().out
+
+
+def test_a_store_without_space_for_a_server_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a store that cannot be written: nothing lacks machines, and the same again helps nobody."""
+    setting = open_gate_context(GateRequest(gate_file=str(write_gate(tmp_path, fake=False))))
+    arguments = argparse.Namespace(file="gate.toml", format="json", junit=None, summary=None, html=None)
+    full = StateUnusable("/store/prefect is full. Free space there.")
+
+    assert 2 == _failed(arguments, setting, "g-1", full, None, LiveProgress(None))
+    assert "store" == json.loads(capsys.readouterr().out)["error"]["kind"]
+    with pytest.raises(ValueError, match="ours"):
+        _failed(arguments, setting, "g-1", ValueError("an error of ours"), None, LiveProgress(None))

@@ -42,8 +42,12 @@ def test_a_machine_of_ones_own_is_written_with_its_table(
     [
         ("ours", "", "'' is none of"),
         ("ours", "gpu=H2000", "'H2000' is none of"),
-        ("ours", "gpu=H200", "gpus is '', and not a number"),
-        ("ours", "gpu=H200,gpus=8,gpu_memory_mib=143771,network_gbit_s=fast", "network_gbit_s is 'fast'"),
+        ("ours", "gpu=H200", "--machine gpus: '' is not a number"),
+        (
+            "ours",
+            "gpu=H200,gpus=8,gpu_memory_mib=143771,network_gbit_s=fast",
+            "network_gbit_s: 'fast' is not a number",
+        ),
         ("ours", "gpu=H200,memory=8", "'memory' is none of"),
         ("p5.48xlarge", "gpu=H200", "is a known type"),
         ("Our Machine", "gpu=H200", "no name of lower case letters"),

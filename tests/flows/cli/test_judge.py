@@ -290,23 +290,3 @@ def test_a_rejection_has_every_key() -> None:
     """Null where they do not apply."""
     error = {"kind": "request", "file": None, "path": None, "line": None, "message": "m", "nearest": None}
     assert {"error": error} == rejection(None, "", "m")
-
-
-def test_render_writes_pages_and_keeps_the_exit_code(run: Run, tmp_path: Path, policy: Path) -> None:
-    """HTML where asked and then nothing on stdout; a page does not make a refusal a success."""
-    page = tmp_path / "page.html"
-    ended = run("render", _write(tmp_path, BAD), "--policy", policy, "--html", page)
-
-    assert (1, "") == (ended.code, ended.out)
-    assert f"wrote {page}" in ended.err.splitlines()
-    assert "Content-Security-Policy" in page.read_text()
-
-
-def test_render_prints_markdown_unless_a_page_replaces_it(run: Run, tmp_path: Path, policy: Path) -> None:
-    """Without --html, and with --html where --format asks for it."""
-    report, page = _write(tmp_path, BAD), tmp_path / "page.html"
-    alone = run("render", report, "--policy", policy)
-    both = run("render", report, "--policy", policy, "--html", page, "--format", "markdown")
-
-    assert alone.out.startswith("# NO-GO") and "wrote" not in alone.err
-    assert alone.out == both.out

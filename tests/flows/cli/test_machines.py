@@ -126,16 +126,6 @@ def test_a_gate_file_that_names_no_engine_is_told_so(gate: Path, capsys: pytest.
     )
 
 
-def test_without_an_engine_a_node_is_looked_for_in_the_gates(
-    gate: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody was asked who could know it."""
-    assert 2 == main(["machines", str(gate), "--node", "node-1"])
-    said = capsys.readouterr().err
-    assert "asks no engine" in said and f"prelaunch history {gate} node-1 shows what gates found" in said
-    assert "neither" not in said
-
-
 @pytest.mark.parametrize("verb", ["machines", "remedy"])
 def test_a_store_in_the_place_of_a_gate_file_is_said_to_be_a_folder(
     tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]

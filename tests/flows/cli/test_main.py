@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 
 from checks.documents.report import dump, dump_plain
 from flows.cli import judge
-from flows.cli.intentions import INTENTIONS
 from flows.cli.main import VERBS
 from flows.cli.output import write_stdout
 from tests.flows.cli.conftest import Ended, Run
@@ -42,7 +40,7 @@ def test_help_names_every_verb_and_the_exit_codes(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["--version"], *([verb, "--help"] for verb in ("judge", "facts", "explain", "check"))],
+    [["--help"], *([verb, "--help"] for verb in ("judge", "check"))],
 )
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     """No prefect, pydantic, rich, jinja2, numpy, torch or boto3; and few of our own for the help as a whole."""
@@ -116,8 +114,6 @@ def test_wrong_usage_is_json_where_json_was_asked(run: Run) -> None:
         (["gate", "f", "--partition", "$(id)"], "prelaunch gate", "--set cluster.options.partition=VALUE"),
         (["node", "qqqq"], "prelaunch node", None),
         (["gate", "f", "--policy", "mine.toml"], "prelaunch gate", "[policy] file, in the gate file"),
-        (["--policy", "mine.toml", "gate", "f"], "prelaunch gate", "[policy] file, in the gate file"),
-        (["--check-only", "gate", "f"], "prelaunch gate", None),
     ],
 )
 def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
@@ -130,34 +126,6 @@ def test_a_wrong_word_names_the_nearest_and_the_usage_of_its_command(
     said, shown = ended.err.split("\n", 1)
     assert said.startswith("prelaunch: ") and (meant is None) is ("Did you mean" not in said)
     assert shown.startswith(f"usage: {usage} ")
-
-
-@pytest.mark.parametrize(
-    ("typed", "verb", "said"),
-    [
-        ("why", "judge", "prelaunch judge REPORT"),
-        ("status", "watch", "prelaunch store list STORE"),
-        ("past", "store", "prelaunch trend STORE"),
-        ("validate", "plan", "prelaunch plan FILE"),
-        ("run", "gate", "prelaunch gate FILE"),
-    ],
-)
-def test_a_word_for_what_another_verb_does_leads_to_it(typed: str, verb: str, said: str, run: Run) -> None:
-    """With that verb's usage; no question about a word that only looks alike."""
-    ended = run(typed, "x", "--format", "json")
-    err = ended.err
-
-    assert (2, verb) == (ended.code, json.loads(ended.out)["error"]["nearest"])
-    assert f"\nusage: prelaunch {verb} " in err and "Did you mean" not in err
-    assert err.startswith(f"prelaunch: there is no `{typed}`. ") and said in err
-
-
-def test_the_table_of_intentions_names_verbs_and_hides_none() -> None:
-    """Each command that it names exists, and no word of it is a verb."""
-    assert not set(INTENTIONS) & set(VERBS)
-    for verb, said in INTENTIONS.values():
-        named = re.findall(r"`prelaunch ([a-z-]+)", said)
-        assert verb in VERBS and named and set(named) <= set(VERBS), said
 
 
 @pytest.mark.parametrize(
@@ -280,37 +248,11 @@ def test_a_terminal_without_utf_8_gets_the_answer() -> None:
     assert 0 == ended.returncode and ended.stdout.startswith("cpu\n")
 
 
-def test_facts_show_the_row_and_the_lines_with_their_sources(run: Run) -> None:
-    """Text for people, JSON for programs."""
-    text, document = run("facts", "cpu").out, json.loads(run("facts", "cpu", "--format", "json").out)
-
-    assert "Policy local" in text and "source:" in text
-    assert {"type", "instance", "facts", "policy"} == set(document)
-    assert (0, "local") == (document["instance"]["gpus"], document["policy"]["name"])
-
-
 def test_facts_of_an_unknown_type_name_the_nearest(run: Run) -> None:
     """2."""
     ended = run("facts", "p5.48xlarg", "--format", "json")
 
     assert (2, "p5.48xlarge") == (ended.code, json.loads(ended.out)["error"]["nearest"])
-
-
-def test_facts_of_a_type_that_is_like_none_name_those_that_begin_alike(run: Run) -> None:
-    """ "p5" is several; the two characters are enough to tell them."""
-    ended = run("facts", "p5")
-
-    assert 2 == ended.code
-    assert "Similar ones are p5.48xlarge, p5" in ended.err and "g4dn" not in ended.err
-
-
-@pytest.mark.parametrize("kind", ["p5.48xlarge", "trn1.32xlarge", "cpu"])
-def test_facts_say_of_every_rule_what_it_holds_to(kind: str, run: Run) -> None:
-    """Also where the bound is the type's own row, or that all are alike; no number is written as 2e+09."""
-    rules = [line for line in run("facts", kind).out.splitlines() if re.match("  [a-z_0-9]+: ", line)]
-
-    assert rules and all(re.search(": (FAIL|WARN) ", line) for line in rules), rules
-    assert not any("e+" in line for line in rules)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -46,7 +46,7 @@ def test_a_gate_is_judged_again_by_its_own_policy(run: Run, refused: Path) -> No
     assert "The gate itself" not in run("judge", refused).out
 
 
-@pytest.mark.parametrize("words", [("judge",), ("render",), ("explain", "--kind", "report")])
+@pytest.mark.parametrize("words", [("judge",), ("judge", "--kept")])
 def test_another_answer_than_that_of_the_gate_is_explained_behind_it(
     run: Run, refused: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_page_of_a_kept_gate_has_the_gates_own_verdict(run: Run, refused: Path
     kept = json.loads((refused / "verdict.json").read_text())
     (refused / "verdict.json").write_text(json.dumps({**kept, "answer": "cannot_tell"}))
 
-    text = run("render", refused, "--format", "text")
+    text = run("judge", "--kept", refused, "--format", "text")
     again = run("judge", refused)
 
     assert text.out.splitlines()[0].startswith("CANNOT TELL sample: ") and 3 == text.code
@@ -96,7 +96,7 @@ def test_a_page_by_another_policy_is_judged_again(run: Run, refused: Path, tmp_p
     """Whoever names a policy asks for its answer."""
     lenient = tmp_path / "lenient.json"
     lenient.write_bytes(dump_plain(replace(POLICY, name="lenient", checks={}, on_warn=OnWarn.GO)))
-    ended = run("render", refused, "--policy", lenient)
+    ended = run("judge", "--kept", refused, "--policy", lenient)
 
     assert "own verdict, as it was kept" not in ended.out and "This answer differs" in ended.out
 
@@ -159,7 +159,9 @@ LINES = (
 DOUBT = "Before the checks: this machine: it is no g5.xlarge. Declare what it is."
 
 
-@pytest.mark.parametrize("words", [("judge",), ("render",), ("render", "--policy", "own.json")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("judge",), ("judge", "--kept"), ("judge", "--kept", "--policy", "own.json")], ids=" ".join
+)
 def test_what_the_preflight_warned_of_stands_on_the_pages_of_a_refusal(
     run: Run, refused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.bundle import plan_of
 from flows.cli.main import main
-from flows.cli.plan_rights import rights_of
 from flows.cli.plan_text import plan_text
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.forecast import forecast
@@ -154,40 +152,6 @@ def test_the_exit_code_says_whether_the_gate_would_start(
     assert 0 == main(["plan", str(LOCAL), "--format", "json", "--offline"])
 
 
-def rights(gate: str, store: str = "/store", **options: str | tuple[str, ...]) -> str:
-    """The lines about rights of a shipped gate file, with other options."""
-    setting = open_gate_context(GateRequest(gate_file=str(LOCAL.with_name(f"{gate}.toml"))))
-    cluster = setting.gate.cluster.model_copy(update={"options": {**setting.gate.cluster.options, **options}})
-    training = setting.gate.training.model_copy(update={"model_trainer": "a:b"})
-    gates = setting.gate.model_copy(update={"cluster": cluster, "training": training})
-    return "\n".join(rights_of(gates, setting.launcher.placement, store))
-
-
-def test_the_rights_name_the_files_that_grant_them() -> None:
-    """Each policy of a gate is named where its option needs it, and no other; each name is that of a file."""
-    folder = ROOT / "deployments"
-    plain = rights("sagemaker-p5-injob", subnets=())
-    full = rights(
-        "sagemaker-p5",
-        "s3://bucket/store",
-        subnets=("subnet-1",),
-        volume_kms_key="k",
-        training_plan_arn="arn:aws:x",
-    )
-    named = set(re.findall(r"(?:orchestrator|execution-role|model-trainer)[a-z-]*", full))
-    # Who builds the image is not who runs a gate.
-    others = {"ecr-push"}
-
-    assert {path.stem for path in (folder / "iam").glob("*.json")} == named | others
-    for name in ("-pool", "-store", "-kms", "-vpc", "-training-plan"):
-        assert name in full and name not in plain
-    for gate, part in (("eks-p5-injob", "gate"), ("hyperpod-eks", "hyperpod")):
-        assert f"kubernetes/{part}: kubectl apply -k " in rights(gate).replace(
-            ", in namespace prelaunch", ""
-        ).replace(", in namespace hyperpod-prelaunch", "")
-        assert (folder / "kubernetes" / part / "kustomization.yaml").is_file()
-    assert "root, for network namespaces" in rights("local-namespaces")
-    assert "may submit to the partition" in rights("slurm-p5")
 
 
 def test_what_would_be_refused_is_the_second_line() -> None:
@@ -219,9 +183,8 @@ def test_hostile_names_are_inert() -> None:
 
 def page(setting: GateContext, *lines: PreflightCheck) -> list[str]:
     """The lines for people."""
-    _, planned = plan_of(setting.bundle("plan"))
     plans = [setting.launcher.plan(job) for job in planned_jobs(setting)]
-    return plan_text(setting, planned, forecast(setting, 0), plans, lines, {}, 120).splitlines()
+    return plan_text(setting, forecast(setting, 0), plans, lines, {}, 120).splitlines()
 
 
 def test_overrides_show_in_the_plan(plan: Run) -> None:

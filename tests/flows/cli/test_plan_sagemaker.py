@@ -110,7 +110,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(capsys: pytest.CaptureF
     estimate = json.loads(capsys.readouterr().out)["estimate"]
 
     assert "Stages: estimates, not measurements of this cluster" in text
-    assert "- price: 63.296 USD per node and hour (AWS Price List API" in text
+    assert "- 63.296 USD per node and hour (AWS Price List API" in text
     assert "Cost before the training, by placement (price of us-west-2)" in text
     assert "price of us-west-2" == estimate["price_region"]
     assert "checks, profile standard   at least 3.0 min   30.0 min   at least 12.66 USD" in text

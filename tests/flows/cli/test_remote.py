@@ -12,7 +12,7 @@ import pytest
 from checks.exit_codes import Exit
 from flows.cli import gate_output
 from flows.cli.prefect_server import fault_text
-from flows.cli.remote import no_verdict, show
+from flows.cli.watch import no_verdict, show
 from tasks.gate.outcome import (
     Decision,
     Ending,

@@ -1,4 +1,4 @@
-"""`prelaunch store` about one node, about times, about ends of gates, and every form of the argument that names a store."""
+"""`prelaunch store` about times, about ends of gates, and every form of the argument that names a store."""
 
 from __future__ import annotations
 
@@ -15,27 +15,10 @@ from tests.flows.cli.conftest import Run
 from tests.flows.cli.test_store import document, outcome, policy_file
 from tests.flows.cli.test_store import store as store
 from tests.flows.gates import write_gate
-from tests.sample_reports import POLICY, healthy, without_node, wrong_sums
+from tests.sample_reports import POLICY, healthy, wrong_sums
 from tests.tasks.kept_gates import DAY_S, FIRST_S, gate_id, keep
 
 GATES = Path(__file__).parents[3] / "deployments" / "gates"
-
-
-def test_a_list_shows_the_nodes_own_first_finding(run: Run, store: FolderStore) -> None:
-    """Not that of another node, which the verdict may have first; what is missing of it is one text."""
-    both = wrong_sums(wrong_sums(healthy(), "node-0/rank-0"), "node-1/rank-3")
-    keep(store, 3, both)
-    keep(store, 4, without_node(healthy(), "node-1"))
-    rows = {
-        node: document(run("store", "list", store.root, "--node", node, "--format", "json")[1])["verdicts"]
-        for node in ("node-0", "node-1")
-    }
-
-    assert rows["node-0"][0]["finding"] == rows["node-1"][1]["finding"]
-    assert rows["node-0"][0]["node_finding"].startswith("FAIL node-0, rank 0 ")
-    assert rows["node-1"][1]["node_finding"].startswith("FAIL node-1, rank 3 ")
-    assert rows["node-1"][2]["node_finding"].startswith("CANNOT TELL ")
-    assert "node-1, rank 3" in run("store", "list", store.root, "--node", "node-1")[1].splitlines()[2]
 
 
 def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: FolderStore) -> None:
@@ -47,23 +30,21 @@ def test_ranks_of_one_node_that_fail_alike_are_named_together(run: Run, store: F
 
     said = "FAIL node-1, ranks 8 to 15 compute wrong sums (each: 12 wrong values in all_reduce)"
     assert said in run("store", "list", store.root)[1].splitlines()[4]
-    assert said in run("store", "list", store.root, "--node", "node-1")[1].splitlines()[2]
 
 
 def test_a_node_that_no_gate_knows_is_rejected(run: Run, store: FolderStore) -> None:
-    """With the nearest one, and the command that lists them; a known node without a gate in the chosen time is none of it."""
-    code, _, err = run("store", "list", store.root, "--node", "node1")
+    """With the nearest one, and the command that lists them."""
+    code, _, err = run("history", store.root, "node1")
 
     assert (2, True, True) == (
         code,
         "Did you mean 'node-1'?" in err,
         f"`prelaunch fleet {store.root}` lists them" in err,
     )
-    assert 0 == run("store", "list", store.root, "--node", "node-1", "--since", "2025-12-24")[0]
     store.delete(nodes_key(gate_id(0)))
     (store.root / "index.sqlite").unlink(missing_ok=True)
-    code, _, err = run("store", "list", store.root, "--node", "node-9")
-    assert 3 == code and f"`prelaunch store index {store.root} --rebuild`" in err
+    code, _, err = run("history", store.root, "node-9")
+    assert 2 == code and f"`prelaunch store index {store.root} --rebuild`" in err
 
 
 READERS = [
@@ -108,9 +89,9 @@ def test_a_gate_file_and_its_name_stand_for_its_own_cluster(
 
     assert by_name[:2] == by_file[:2] and by_file[1] != everything[1]
     assert gate_id(1) not in by_file[1]
-    assert "cluster other alone; all of its store: prelaunch " in by_file[2]
+    assert "cluster other alone; name its store for all clusters: " in by_file[2]
     assert f"mine is {tmp_path / 'mine.toml'}" in by_name[2]
-    assert "alone; all of its store" not in everything[2]
+    assert "for all clusters" not in everything[2]
 
 
 @pytest.mark.parametrize("words", READERS[:-1], ids=" ".join)

@@ -1,4 +1,4 @@
-"""`prelaunch render` of a report in a gate's folder: the page begins with how the gate ended, as the gate's own page does."""
+"""`prelaunch judge --kept` of a report in a gate's folder: the page begins with how the gate ended, as the gate's own page does."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def folder_of(tmp_path: Path, report: Report, outcome: Outcome | None, **changes
 
 
 def first_lines(run: Run, folder: Path) -> list[str]:
-    return run("render", folder, "--format", "text").out.splitlines()
+    return run("judge", "--kept", folder, "--format", "text").out.splitlines()
 
 
 def test_a_training_that_failed_stands_at_the_head(run: Run, tmp_path: Path) -> None:
     """With its cause and what to do, in each format. The verdict before it is one of checks, and the exit code is the verdict's."""
     folder, page = folder_of(tmp_path, healthy(), FAILED), tmp_path / "page.html"
-    text = run("render", folder, "--format", "text")
-    markdown, junit = (run("render", folder, "--format", form).out for form in ("markdown", "junit"))
-    run("render", folder, "--html", page)
+    text = run("judge", "--kept", folder, "--format", "text")
+    markdown, junit = (run("judge", "--kept", folder, "--format", form).out for form in ("markdown", "junit"))
+    run("judge", "--kept", folder, "--html", page)
     head = page.read_text().partition("<main>")[0]
 
     assert f"TRAINING FAILED sample: {WHY}" == text.out.splitlines()[0] and 0 == text.code
@@ -67,7 +67,7 @@ def test_it_is_the_page_that_the_gate_itself_made(run: Run, tmp_path: Path) -> N
     judged = with_ending(
         replace(FAILED, judged=JudgedReport(healthy(), verdict_of(healthy()))), "sample"
     ).judged
-    run("render", folder, "--html", page)
+    run("judge", "--kept", folder, "--html", page)
     assert judged is not None
     made, own = page.read_text(), html(judged.report, judged.verdict, "sample", judged.context)
 
@@ -121,7 +121,7 @@ def test_a_page_by_another_policy_says_the_end_beside_the_gates_own_answer(run: 
     policy = tmp_path / "other.json"
     policy.write_bytes(dump_plain(replace(POLICY, name="other")))
     lines = run(
-        "render", folder_of(tmp_path, healthy(), FAILED), "--policy", policy, "--format", "text"
+        "judge", "--kept", folder_of(tmp_path, healthy(), FAILED), "--policy", policy, "--format", "text"
     ).out.splitlines()
 
     assert lines[0].startswith("GO sample") and f"The gate itself ended as TRAINING FAILED: {WHY}" in lines[1]
@@ -160,7 +160,7 @@ def test_a_damaged_or_foreign_end_is_not_believed(
     kept = json.loads((folder / "outcome.json").read_text())
     data = written if isinstance(written, bytes) else json.dumps({**kept, **written}).encode()
     (folder / "outcome.json").write_bytes(data)
-    run("render", folder, "--html", page)
+    run("judge", "--kept", folder, "--html", page)
     head = page.read_text().partition("<main>")[0]
 
     assert f"How the gate ended is not known: outcome.json beside the report {said}" in head.replace(
@@ -192,9 +192,9 @@ def test_a_hostile_cause_is_text(run: Run, tmp_path: Path) -> None:
     """It is the first line, shortened, and nothing else."""
     page = tmp_path / "page.html"
     folder = folder_of(tmp_path, healthy(), replace(FAILED, reason=HOSTILE))
-    markdown = run("render", folder).out.splitlines()[0]
+    markdown = run("judge", "--kept", folder, "--format", "markdown").out.splitlines()[0]
     text = first_lines(run, folder)[0]
-    run("render", folder, "--html", page)
+    run("judge", "--kept", folder, "--html", page)
 
     assert "<script>" not in markdown and "](http" not in markdown and "\x1b" not in text and len(text) < 1000
     assert (
@@ -207,8 +207,11 @@ def test_a_page_of_a_kept_verdict_says_how_old_its_measurement_was(run: Run, tmp
     """When the gate judged is in its record; without one nobody knows the age, and today's is not taken for it."""
     folder = folder_of(tmp_path, replace(healthy(), measured_at="2025-11-18T08:00:00Z"), None)
     said = "The nodes were measured 3 days before this verdict, 2025-11-18 08:00 UTC."
-    with_record = run("render", folder, "--format", "text").out
+    with_record = run("judge", "--kept", folder, "--format", "text").out
     for record in (tmp_path / "store" / "records").glob("*.json"):
         record.unlink()
 
-    assert said in with_record and "before this verdict" not in run("render", folder, "--format", "text").out
+    assert (
+        said in with_record
+        and "before this verdict" not in run("judge", "--kept", folder, "--format", "text").out
+    )

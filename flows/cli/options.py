@@ -1,0 +1,149 @@
+"""The arguments that commands share: gate files and `--set`, stores, reports, `--format`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from checks.command_line import Parser
+from tasks.gate_file.folder import typed_path
+from tasks.reports.read import DEFAULT
+from tasks.reports.store_argument import typed_store
+
+PLACES = "a folder, s3://bucket/prefix, or a gate file"
+# What is typed as an option, and stands in the gate file alone.
+IN_FILE = {"policy": "[policy] file, in the gate file"}
+# Only such a value is repeated in the command to type; another one may be hostile, or of several words.
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,60}")
+
+
+def add_gate_file(parser: argparse.ArgumentParser) -> None:
+    """GATE_FILE, whose name in the folder of gate files becomes a path when the command runs."""
+    parser.add_argument(
+        "file", metavar="GATE_FILE",
+        help="a gate file, such as deployments/gates/local.toml, or its name in the folder of gate files",
+    )  # fmt: skip
+
+
+def gate_file(arguments: argparse.Namespace) -> Path:
+    """The gate file that was named."""
+    return Path(typed_path(arguments.file))
+
+
+def add_set(parser: Parser) -> None:
+    """`--set A.B=VALUE`; `--nodes 2` is then answered with `--set cluster.declared.nodes=2`."""
+    parser.meant_by = meant_by
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=VALUE", dest="overrides",
+        help="change a value of the gate file (commands and paths cannot be changed)",
+    )  # fmt: skip
+
+
+def meant_by(option: str, value: str) -> str | None:
+    """What to type in place of an option that does not exist, if one key of the gate file has its name; None otherwise."""
+    from tasks.gate_file.read import is_locked, option_of, places_of  # pydantic, for a mistake alone
+
+    name = option.lstrip("-").replace("-", "_")
+    if name in IN_FILE:
+        return IN_FILE[name]
+    places = tuple(place for place in places_of(name) if not is_locked(place))
+    plain = value if PLAIN_VALUE.fullmatch(value) else ""
+    if len(places) == 1:
+        return option_of(places[0], plain) or None
+    from tasks.launchers.registry import kinds_with
+
+    place = f"cluster.options.{name}"
+    if places or is_locked(place) or not kinds_with(name):
+        return None
+    return f"--set {place}={plain or 'VALUE'}"
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """STORE."""
+    parser.add_argument(
+        "store", metavar="STORE", nargs="?", default=DEFAULT, type=typed_store,
+        help=f"{PLACES} that names a store (default {DEFAULT})",
+    )  # fmt: skip
+
+
+def add_store_of_ids(parser: argparse.ArgumentParser) -> None:
+    """--store STORE."""
+    parser.add_argument(
+        "--store", metavar="STORE", type=typed_store,
+        help=f"the store that has the gates of ids: {PLACES} (default {DEFAULT})",
+    )  # fmt: skip
+
+
+def add_reports(parser: argparse.ArgumentParser, use: str, nargs: str = "+") -> None:
+    """REPORT... --policy FILE; `use` is what the policy does."""
+    default = f" (default {DEFAULT})" if nargs == "*" else ""
+    parser.add_argument(
+        "reports", nargs=nargs, default=[DEFAULT], type=typed_store, metavar="REPORT",
+        help=f"a report, a folder that holds one, - for stdin, or a store with all its reports: {PLACES}{default}",
+    )  # fmt: skip
+    add_policy(
+        parser, f"that {use} (default: that of the gate file, else the shipped policy of the declared type)"
+    )
+
+
+def add_policy(parser: argparse.ArgumentParser, use: str) -> None:
+    """--policy FILE."""
+    parser.add_argument("--policy", type=Path, metavar="FILE", help=f"policy, TOML or JSON, {use}")
+
+
+def add_cluster(parser: argparse.ArgumentParser, what: str = "gates") -> None:
+    """--cluster C."""
+    parser.add_argument(
+        "--cluster", help=f"only {what} of this cluster (default: all, or that of the gate file)"
+    )
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """--format text|json."""
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of stdout (default text)"
+    )
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """--force."""
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+
+
+def host_port(text: str) -> str:
+    """HOST:PORT, as an argument's type."""
+    place = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
+    if place is None or int(place[1]) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is not of the form HOST:PORT")
+    return text
+
+
+def number(least: float, most: float, unit: str) -> Callable[[str], float]:
+    """The type of an argument that is a number of this unit above 0, not below `least` and not above `most`."""
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 < value and least <= value <= most):
+            bounds = f"from {least:g} to {most:g}" if least else f"above 0, at most {most:g}"
+            message = f"{text!r:.40} is not a number of {unit} {bounds}"
+            raise argparse.ArgumentTypeError(message)
+        return value
+
+    return parsed
+
+
+def whole_number(text: str) -> int:
+    """A whole number from 1 to 100,000, as an argument's type."""
+    if not re.fullmatch("[1-9][0-9]{0,5}", text) or int(text) > 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number from 1 to 100000")
+    return int(text)
+
+
+FOREVER = 366 * 1440.0
+MINUTES = number(0, FOREVER, "minutes")
