@@ -67,6 +67,7 @@ def name_of(item: dict[str, Any]) -> str:
     return f"{item['entrypoint'].rpartition('.')[2]}/{item['name']}"
 
 
+@pytest.mark.long
 def test_the_server_holds_what_the_file_says(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]], project: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_server_holds_what_the_file_says(
         assert [step] == found["pull_steps"]
 
 
+@pytest.mark.long
 def test_a_run_is_prelaunchs(
     held: dict[str, dict[str, Any]], world: World, project: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_run_is_prelaunchs(
     assert "LeftAlone" == world.api.get(f"/flow_runs/{run}").json()["state_name"]
 
 
+@pytest.mark.long
 def test_one_gate_a_cluster_and_the_next_waits(
     held: dict[str, dict[str, Any]], written: list[dict[str, Any]]
 ) -> None:
@@ -123,6 +126,7 @@ def test_every_process_says_its_heartbeat_and_tells_nobody(written: list[dict[st
         assert ("30", "1") == (environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"], environment["DO_NOT_TRACK"])
 
 
+@pytest.mark.long
 def test_the_commissioning_has_a_schedule(held: dict[str, dict[str, Any]]) -> None:
     """Every Sunday at two, deep."""
     found = held["commission/weekly"]
@@ -158,6 +162,7 @@ def test_no_shipped_schedule_that_can_act_is_active() -> None:
     assert ([], []) == (active, [one["metadata"]["name"] for one in jobs if not one["spec"].get("suspend")])
 
 
+@pytest.mark.long
 def test_what_waits_is_taken_up_by_a_schedule_that_begins_nothing(held: dict[str, dict[str, Any]]) -> None:
     """Every quarter of an hour, once somebody has switched it on."""
     found = held[REMEDIES[1]]
@@ -167,6 +172,7 @@ def test_what_waits_is_taken_up_by_a_schedule_that_begins_nothing(held: dict[str
     assert {"gate_file": "local", "open_only": True} == found["parameters"]["request"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -192,6 +198,7 @@ def test_the_server_refuses_what_the_form_does_not_offer(
     assert said in answer.text and "request" in answer.text
 
 
+@pytest.mark.long
 def test_the_form_offers_the_gate_files_of_the_folder(held: dict[str, dict[str, Any]]) -> None:
     """By name, for a gate and for a commissioning."""
     names = list(names_in(ROOT / "deployments" / "gates"))
@@ -202,6 +209,7 @@ def test_the_form_offers_the_gate_files_of_the_folder(held: dict[str, dict[str, 
     assert names == several["properties"]["gate_files"]["items"]["enum"]
 
 
+@pytest.mark.long
 def test_everything_says_what_it_does(held: dict[str, dict[str, Any]], world: World) -> None:
     """Each deployment and each automation that the file makes, and each variable of the pool's jobs."""
     made = world.api.post("/automations/filter", json={"limit": 200}).json()
