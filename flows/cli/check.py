@@ -11,15 +11,13 @@ from pathlib import Path
 from checks.exit_codes import Exit
 from checks.facts import person_options
 from checks.facts.builtin import builtin
-from checks.model import Declared, Profile
-from checks.policy import Policy
+from checks.model import Profile
 from checks.runner.journal import JournalError
 from checks.runner.node_context import PlaceError
 from checks.value_types import DecodeError
 from flows.cli.options import add_policy
 from flows.cli.output import (
     add_output_arguments,
-    json_text,
     report_failure,
     require_writable,
     text_of,
@@ -30,16 +28,7 @@ from flows.cli.output import (
 from tasks.render.context import verdict_context
 from tasks.reports.command_line import OutputError, write_file
 from tasks.reports.exit_codes import exit_code
-from tasks.reports.local_check import (
-    check_node,
-    judge_part,
-    named_checks,
-    part_code,
-    part_document,
-    part_text,
-    run_part,
-    undeclared_error,
-)
+from tasks.reports.local_check import check_node, undeclared_error
 from tasks.reports.read import InputError, declared_of, default_policy_of, policy_of, require_policy_for
 
 
@@ -58,11 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_policy(parser, "(default: the shipped policy of the type)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the report, as input for judge")
-    parser.add_argument(
-        "--only", action="append", metavar="CHECK[,CHECK]",
-        help="run and judge these checks alone, such as system.clock. That is no gate: there is no report, and no exit code 0 "
-        "(1 one failed, 3 otherwise)",
-    )  # fmt: skip
     person_options.add_arguments(parser)
     add_output_arguments(parser)
 
@@ -71,7 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and judge; the exit code is the verdict's. Ctrl-C ends every check."""
     if arguments.instance_type is None:
         raise undeclared_error()
-    _require_whole(arguments)
     require_writable(arguments)
     if arguments.out is not None:
         write_file(arguments.out, None)
@@ -85,12 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     profile = Profile(arguments.profile)
     try:
         policy = person_options.with_options(policy, profile, arguments.option, declared.gpus_per_node)
-        names = () if arguments.only is None else named_checks(arguments.only, declared, profile)
     except DecodeError as error:
         raise InputError(error.path, error.reason, "", error.nearest) from error
     write_stderr(f"policy: {chosen}")
-    if names:
-        return _run_part(arguments, names, declared, profile, policy)
     keep = partial(_keep, arguments.out)
     try:
         report, verdict = check_node(
@@ -108,36 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
     except OutputError as error:
         write_stderr(f"prelaunch: {error}")
     return exit_code(verdict)
-
-
-def _require_whole(arguments: argparse.Namespace) -> None:
-    """Raise InputError for an output that a part has not: a report of a part could be judged like a whole one."""
-    asked = [
-        f"--{name}" for name in ("out", "junit", "summary", "html") if getattr(arguments, name) is not None
-    ]
-    asked += ["--format"] if arguments.format not in ("text", "json") else []
-    if arguments.only is not None and asked:
-        said = "not with --only, which is no gate: it has text and JSON on stdout, and no report."
-        raise InputError(asked[0], said)
-
-
-def _run_part(
-    arguments: argparse.Namespace,
-    names: tuple[str, ...],
-    declared: Declared,
-    profile: Profile,
-    policy: Policy,
-) -> int:
-    """Run the named checks alone, and print what they show."""
-    try:
-        part = run_part(names, declared, profile, policy, write_stderr, _colour())
-    except (JournalError, PlaceError) as error:
-        return report_failure(arguments.format, str(error), Exit.CANNOT_TELL)
-    if arguments.verbose:
-        write_stderr("\n".join(person_options.lines_of(part)))
-    results = judge_part(part, names, policy)
-    write_stdout(json_text(part_document(results)) if arguments.format == "json" else part_text(results))
-    return int(part_code(results))
 
 
 def _keep(out: Path | None, data: bytes) -> None:

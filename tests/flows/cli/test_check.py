@@ -8,21 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checks.bundle import Bundle, plan_of
-from checks.documents.report import dump, load
-from checks.model import ErrorKind, Outcome, Profile, Report
+from checks.documents.report import load
 from checks.runner.node_context import PlaceError
 from flows.cli import check
 from flows.cli.main import main
-from tasks.reports import local_check
 from tasks.reports.local_check import undeclared_error
-from tasks.reports.read import declared_of
-from tests.sample_reports import POLICY, healthy, with_metric, with_row, without_row, wrong_sums
 from tests.survival import few_checks
 
 ROOT = Path(__file__).parents[3]
@@ -135,102 +129,3 @@ def test_raised_numbers_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> Non
     code = main(["check", "--instance-type", "cpu", "--option", "training.smoke.steps=200"])
 
     assert (3, ("training.smoke.steps=200",)) == (code, given[-1])
-
-
-def part_of(report: Report, *names: str) -> Report:
-    """What a run of these checks alone leaves."""
-    rows = tuple(row for row in report.observations if row.check in names)
-    return replace(report, plan=tuple(line for line in report.plan if line.check in names), observations=rows)
-
-
-ONE = healthy(1, 2)
-
-
-@pytest.mark.parametrize(
-    ("report", "names", "first", "code"),
-    [
-        (ONE, ("system.clock",), "system.clock passed", 3),
-        (ONE, ("system.clock", "compute.gemm"), "2 of 2 checks passed", 3),
-        (with_metric(ONE, "system.clock", "node-0", "wall_rate", 1.5), ("compute.gemm", "system.clock"),
-         "1 of 2 checks passed; system.clock failed: node-0 has a clock that runs at 1.5 times the real speed, threshold 1.1", 1),
-        (with_metric(ONE, "system.clock", "node-0", "synchronised", False), ("system.clock",),
-         "system.clock warns: node-0: synchronised is False, it must be True (system.clock)", 3),
-        (without_row(ONE, "system.clock", "node-0"), ("system.clock",), "system.clock cannot tell", 3),
-        (with_row(ONE, "compute.gemm", "node-0/rank-1", lambda row: replace(
-            row, outcome=Outcome.ERRORED, metrics={}, reason="it hung", error_kind=ErrorKind.DEADLINE)), ("compute.gemm",),
-         "compute.gemm cannot tell: node-0, rank 1: compute.gemm was not measured: it hung", 3),
-        # What another check would say is nobody's business here.
-        (wrong_sums(ONE, "node-0/rank-1"), ("system.clock",), "system.clock passed", 3),
-    ],
-)  # fmt: skip
-def test_one_check_alone_is_no_gate(
-    report: Report, names: tuple[str, ...], first: str, code: int,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """The first line says so and what was found, and no exit code is that of a GO."""
-    monkeypatch.setattr(check, "run_part", lambda *_: part_of(report, *names))
-    monkeypatch.setattr(check, "policy_of", lambda _: POLICY)
-    monkeypatch.setattr(check, "require_policy_for", lambda *_: None)
-    words = ["check", "--instance-type", "cpu", "--only", ",".join(names)]
-
-    assert code == main(words)
-    out = capsys.readouterr().out
-    assert out.startswith(f"PARTIAL CHECK, NO GATE: {first}"), out
-    assert f"exit code {code}" in out and "GO " not in out.replace("NO GATE", "").replace("no GO", "")
-    assert code == main([*words, "--format", "json"])
-    document = json.loads(capsys.readouterr().out)
-    measured = {row.check for row in report.observations if row.outcome is Outcome.MEASURED} & {*names}
-    assert measured >= {one["check"] for one in document["checks"] if one["measured"]}
-    assert all(f"{name} on node-0" in out for name in measured)
-    assert (None, list(names), None) == (
-        document["answer"],
-        [one["check"] for one in document["checks"]],
-        document["error"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--only", "system.clok"], "Did you mean 'system.clock'?"),
-        (["--only", "disk.io"], "disk.io is not in profile quick. Add --profile "),
-        (["--only", "gpu.inventory"], "gpu.inventory is not for instance type cpu: no GPU declared"),
-        (["--only", ","], "it names no check"),
-        (["--only", "system.clock", "--out", "report.json"], "--out: not with --only"),
-        (["--only", "system.clock", "--html", "page.html"], "--html: not with --only"),
-        (["--only", "system.clock", "--format", "junit"], "--format: not with --only"),
-    ],
-)
-def test_a_part_that_cannot_be_is_rejected_before_anything_runs(
-    words: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """A report of a part could be judged like a whole one, so that there is none."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(check, "run_part", lambda *_: pytest.fail("it ran"))
-
-    assert 2 == main(["check", "--instance-type", "cpu", *words])
-    told = capsys.readouterr()
-    assert said in told.err and "" == told.out and [] == list(tmp_path.iterdir())
-
-
-def test_the_other_checks_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node gets a bundle that skips them, settles nothing, and the report has the named ones alone."""
-    seen: list[Bundle] = []
-
-    def checked(made: Bundle, folder: Path, tick: object, **settles: bool) -> bytes:
-        seen.append(made)
-        assert settles == {}
-        return dump(ONE)
-
-    monkeypatch.setattr("checks.runner.single_node.checked", checked)
-    part = local_check.run_part(
-        ("system.clock",), declared_of("cpu", 1), Profile.QUICK, POLICY, lambda _: None, False
-    )
-    planned = {line.check for line in plan_of(seen[0])[1] if line.skip is None}
-
-    assert planned - {*seen[0].skip} == {"system.clock"}
-    assert {"system.clock"} == {line.check for line in part.plan} == {row.check for row in part.observations}
