@@ -353,8 +353,7 @@ def _work_pools(setting: GateContext | None) -> Iterator[PreflightCheck]:
             said = f"{state.lack}, so nobody takes the runs of {used} (prelaunch gate here needs no worker)"
             yield missing(subject, said, f"Run: {state.remedy}")
         else:
-            heard = f" ({state.heard})" if state.heard else ""
-            yield ok(subject, f"a worker is online{heard}; used by {used}{own}")
+            yield ok(subject, f"a worker is online; used by {used}{own}")
     if unreaped:
         said = f"the server has no deployment of it, so nothing ends a dead run of {', '.join(unreaped)}"
         yield PreflightCheck("reap", PreflightResult.WARNING, said, "Deploy it: docs/deployments.md, Set up.")

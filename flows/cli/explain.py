@@ -10,7 +10,7 @@ from checks.culprit.matrix import Better
 from checks.exit_codes import Exit
 from checks.explain.reading import Kind, ReadOptions
 from checks.judge.culprits.matrix_file import LATE, SLOW, DecodedTable, summary
-from flows.cli.options import add_format, add_policy, whole_number
+from flows.cli.options import add_format, add_policy, number, whole_number
 from flows.cli.output import (
     json_text,
     rejection,
@@ -59,11 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether higher or lower values are better, if the header names neither bandwidth nor latency",
     )
     of_matrix.add_argument(
-        "--floor", type=float, metavar="X", help="the minimum for each test, in its own unit (default: none)"
+        "--floor",
+        type=number(0, 1e15, "the unit of the matrix"),
+        metavar="X",
+        help="the minimum for each test (default: none)",
     )
     of_matrix.add_argument(
         "--ratio",
-        type=float,
+        type=number(0, 0.9999, "shares"),
         metavar="R",
         help=f"a test is bad below this share of the median (default {SLOW}; {LATE} of median / value for latency)",
     )
@@ -91,10 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> ReadOptions:
     """Raises InputError."""
     options = _declared(arguments)
-    if arguments.floor is not None and not 0 < arguments.floor < 1e15:
-        raise InputError("--floor", f"{arguments.floor} is not a possible result of a test")
-    if arguments.ratio is not None and not 0 < arguments.ratio < 1:
-        raise InputError("--ratio", f"{arguments.ratio} is not between 0 and 1")
     better = Better(arguments.better) if arguments.better else None
     is_of_matrix = (better, arguments.floor, arguments.ratio) != (None, None, None)
     if is_of_matrix and arguments.kind not in (None, Kind.MATRIX):

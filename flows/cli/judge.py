@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from checks.exit_codes import Exit
-from flows.cli.options import add_policy, add_store_of_ids
+from flows.cli.options import add_policy, add_store_of_ids, number
 from flows.cli.output import (
     add_output_arguments,
     json_text,
@@ -17,7 +17,7 @@ from flows.cli.output import (
     write_stderr,
     write_stdout,
 )
-from tasks.gate_file.cost_terms import TermsError, command_line_terms, cost_json
+from tasks.gate_file.cost_terms import MOST_HOURS, MOST_USD, CostTerms, cost_json
 from tasks.render.findings import verdict_json
 from tasks.render.headline import run_json
 from tasks.reports.baseline import read_baseline
@@ -53,13 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--hours",
-        type=float,
+        type=number(0, MOST_HOURS, "hours"),
         metavar="H",
         help="how many hours the training will run, for the cost shown with the verdict",
     )
     parser.add_argument(
         "--usd-per-node-hour",
-        type=float,
+        type=number(0, MOST_USD, "USD"),
         metavar="X",
         help="what one node costs per hour (default: its list price, if known)",
     )
@@ -77,10 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(arguments)
     policy = policy_of(arguments.policy)
     baseline = read_baseline(arguments.baseline) if arguments.baseline is not None else None
-    try:
-        terms = command_line_terms(arguments.hours, arguments.usd_per_node_hour)
-    except TermsError as error:
-        raise InputError(error.file, error.message, error.key) from error
+    terms = CostTerms(hours=arguments.hours, usd_per_node_hour=arguments.usd_per_node_hour)
     as_kept = _with_kept_end if arguments.kept else None
     results: list[JudgedFile | InputError] = []
     for file in arguments.reports:

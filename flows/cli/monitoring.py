@@ -8,8 +8,8 @@ from pathlib import Path
 
 from checks.exit_codes import Exit
 from flows.cli.monitoring_page import add_page
-from flows.cli.options import add_format, host_port, number
-from flows.cli.output import json_text, write_stderr, write_stdout
+from flows.cli.options import host_port, number
+from flows.cli.output import write_stderr, write_stdout
 from tasks.gate_file.folder import typed_path
 from tasks.gate_file.read import read_gate_file
 from tasks.monitoring.config import SECRET, ConfigError, Settings, rendered
@@ -66,7 +66,6 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="replace this file as a whole (default: print it)"
     )
-    add_format(parser)
     parser.set_defaults(run_action=_targets)
 
 
@@ -104,7 +103,6 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
         "--port", action="append", default=[], type=_port, metavar="JOB=PORT",
         help="another port than the usual one, such as efa=9100",
     )  # fmt: skip
-    add_format(parser)
     parser.set_defaults(run_action=_config)
 
 
@@ -133,10 +131,7 @@ def _targets(arguments: argparse.Namespace) -> Exit:
         write_stdout(text)
         return Exit.GO
     write_file(arguments.out, text)
-    if arguments.format == "json":
-        write_stdout(json_text({"written": str(arguments.out), "nodes": len(found), "error": None}))
-    else:
-        write_stdout(f"{arguments.out}: {len(found)} nodes\n")
+    write_stdout(f"{arguments.out}: {len(found)} nodes\n")
     return Exit.GO
 
 
@@ -158,13 +153,8 @@ def _config(arguments: argparse.Namespace) -> Exit:
             raise OutputError(path.parent, f"it cannot be made ({error.strerror}).") from error
         write_file(path, text, 0o600 if name in SECRET else 0o644)
     written = [str(arguments.out / name) for name in files]
-    if arguments.format == "json":
-        write_stdout(json_text({"written": written, "error": None}))
-    else:
-        write_stdout("".join(f"{name}\n" for name in written))
-        write_stderr(
-            f"prelaunch: write the targets to {arguments.out / 'targets'}: prelaunch monitoring targets"
-        )
+    write_stdout("".join(f"{name}\n" for name in written))
+    write_stderr(f"prelaunch: write the targets to {arguments.out / 'targets'}: prelaunch monitoring targets")
     return Exit.GO
 
 

@@ -86,17 +86,6 @@ def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:
     )
 
 
-def command_line_terms(hours: float | None, usd_per_node_hour: float | None) -> CostTerms:
-    """What a command line says. Raises TermsError."""
-    for option, value, most in (
-        ("--hours", hours, MOST_HOURS),
-        ("--usd-per-node-hour", usd_per_node_hour, MOST_USD),
-    ):
-        if value is not None and not 0 < value <= most:
-            raise TermsError("command line", option, f"{value:g} is not above 0 and at most {most:g}.")
-    return CostTerms(hours=hours, usd_per_node_hour=usd_per_node_hour)
-
-
 def read_prices(path: Path) -> tuple[Price, ...]:
     """A site's own prices: [[prices]] as in deployments/examples/prices.toml. Raises TermsError."""
     try:

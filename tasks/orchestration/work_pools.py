@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-from prefect.client.schemas.objects import Worker, WorkerStatus
+from prefect.client.schemas.objects import WorkerStatus
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
 from tasks.gate_file.folder import SUFFIX, path_of
 
 FLOW, REAP = "gate", "reap"
-# Prefect 3.8.8: a worker sends a heartbeat every 30 s by default. The server's service Foreman looks every 15 s, and takes one that
-# missed three for offline (PREFECT_SERVER_SERVICES_FOREMAN_INACTIVITY_HEARTBEAT_MULTIPLE).
-EVERY_S, MISSED = 30, 3
 CREATE = "prefect work-pool create {pool} --type process --base-job-template deployments/server/pool.json"
 START = "prefect worker start --pool {pool} (with the settings that docs/server.md, Start a worker, names)"
 
@@ -36,12 +32,11 @@ class GatePool:
 @dataclass(frozen=True)
 class PoolState:
     """Whether somebody takes a run of a pool: `lack` says why nobody does, and `remedy` what mends it; both are "" where a worker is
-    online, or where none is needed. `heard` says how old the newest sign of life of such a worker is, "" for none.
+    online, or where none is needed.
     """
 
     lack: str = ""
     remedy: str = ""
-    heard: str = ""
 
 
 async def pool_state(client: PrefectClient, pool: str) -> PoolState:
@@ -55,25 +50,9 @@ async def pool_state(client: PrefectClient, pool: str) -> PoolState:
     if known.is_push_pool or known.is_managed_pool:  # of Prefect Cloud, which starts the runs itself
         return PoolState()
     workers = await client.read_workers_for_work_pool(pool)
-    online = [worker for worker in workers if worker.status is WorkerStatus.ONLINE]
-    if not online:
+    if not any(worker.status is WorkerStatus.ONLINE for worker in workers):
         return PoolState(f"no worker of work pool {pool} is online", START.format(pool=pool))
-    return PoolState(heard=_heard(online, datetime.now(UTC)))
-
-
-def _heard(online: Sequence[Worker], now: datetime) -> str:
-    """How old the newest heartbeat is, and for how long a worker that was killed would still count as online."""
-    beats = [
-        (one.last_heartbeat_time, one.heartbeat_interval_seconds or EVERY_S)
-        for one in online
-        if one.last_heartbeat_time
-    ]
-    if not beats:
-        return ""
-    at, every_s = max(beats)
-    age_s = max((now - at).total_seconds(), 0.0)
-    stale_s = MISSED * every_s
-    return f"its last heartbeat was {age_s:.0f} s ago; one that was killed counts as online for {stale_s:.0f} s or a little longer"
+    return PoolState()
 
 
 async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:

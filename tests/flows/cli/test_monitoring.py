@@ -39,7 +39,7 @@ def test_targets_are_printed_or_replace_a_file(run: Run, tmp_path: Path) -> None
     run("targets", LOCAL, "--out", file)
     before = file.stat().st_ino, file.read_text()
     assert (0, 2, out) == (code, len(json.loads(out)), before[1])
-    code, said, _ = run("targets", P5, LOCAL, "--out", file, "--format", "json", "--nodes", "n1")
+    code, said, _ = run("targets", P5, LOCAL, "--out", file, "--nodes", "n1")
     assert (2, before) == (code, (file.stat().st_ino, file.read_text())), said
     code, said, _ = run("targets", P5, "--nodes", "n[1-4]", "--out", file)
 
