@@ -44,21 +44,17 @@ def add_set(parser: Parser) -> None:
 
 def meant_by(option: str, value: str) -> str | None:
     """What to type in place of an option that does not exist, if one key of the gate file has its name; None otherwise."""
-    from tasks.gate_file.read import is_locked, option_of, places_of  # pydantic, for a mistake alone
-
-    name = option.lstrip("-").replace("-", "_")
-    if name in IN_FILE:
-        return IN_FILE[name]
-    places = tuple(place for place in places_of(name) if not is_locked(place))
-    plain = value if PLAIN_VALUE.fullmatch(value) else ""
-    if len(places) == 1:
-        return option_of(places[0], plain) or None
+    from tasks.gate_file.read import is_locked, places_of  # pydantic, for a mistake alone
     from tasks.launchers.registry import kinds_with
 
-    place = f"cluster.options.{name}"
-    if places or is_locked(place) or not kinds_with(name):
+    name = option.lstrip("-").replace("-", "_")
+    places = tuple(place for place in places_of(name) if not is_locked(place))
+    if name in IN_FILE:
+        return IN_FILE[name]
+    place = places[0] if len(places) == 1 else f"cluster.options.{name}"
+    if len(places) > 1 or is_locked(place) or not (places or kinds_with(name)):
         return None
-    return f"--set {place}={plain or 'VALUE'}"
+    return f"--set {place}={value if PLAIN_VALUE.fullmatch(value) else 'VALUE'}"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:

@@ -152,8 +152,6 @@ def test_the_exit_code_says_whether_the_gate_would_start(
     assert 0 == main(["plan", str(LOCAL), "--format", "json", "--offline"])
 
 
-
-
 def test_what_would_be_refused_is_the_second_line() -> None:
     """The first preflight result that stops a gate, with its remedy; a healthy one has no such line."""
     setting = open_gate_context(GateRequest(gate_file=str(LOCAL)))
