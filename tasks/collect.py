@@ -27,7 +27,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from checks.bundle import Bundle
-from checks.judge.machine_identity import ENGINE_IDS
+from checks.judge.machine_identity import ENGINE_BOOT_ID
 from checks.merge import merge
 from checks.model import Node, NodeEnd, Report
 from checks.runner.deadline import ANSWER_S, limited
@@ -346,7 +346,7 @@ def with_engine_identity(report: Report, machines: Mapping[str, Mapping[str, str
 
     def identity(node: Node) -> dict[str, str]:
         engine = machines.get(node.name, {})
-        own = {key: value for key, value in node.identity.items() if key not in (*ENGINE_IDS, *engine)}
+        own = {key: value for key, value in node.identity.items() if key not in (ENGINE_BOOT_ID, *engine)}
         return {**own, **engine}
 
     return replace(report, nodes=tuple(replace(node, identity=identity(node)) for node in report.nodes))

@@ -7,25 +7,15 @@ ranks change, and host names are given to other machines. A machine that lost a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from checks.facts.instances import Instance
 from checks.model import Cause, Finding, Level, Node, Report
 
-# What the gate adds to a node's identity in the merged report: the ids of the machine on which the engine says that it ran.
-ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID = (
-    "engine_boot_id",
-    "engine_machine_id",
-    "engine_product_uuid",
-)
-# Each with the node's own, and what people call it.
-ENGINE_IDS: Mapping[str, tuple[str, str]] = {
-    ENGINE_BOOT_ID: ("boot_id", "boot id"),
-    ENGINE_MACHINE_ID: ("machine_id", "machine id"),
-    ENGINE_PRODUCT_UUID: ("product_uuid", "system UUID"),
-}
+# What the gate adds to a node's identity in the merged report: the boot id of the machine on which the engine says that it ran.
+ENGINE_BOOT_ID = "engine_boot_id"
 
 
 class NamedNode(Protocol):
@@ -112,23 +102,16 @@ def about_machines(report: Report, instance: Instance | None) -> Iterator[Findin
                 name, said, "Start one agent per machine. Check where the scheduler placed both nodes."
             )
     for node in report.nodes:
-        found = tuple(_unlike(node))
-        if found:
+        reported, known = node.identity.get("boot_id", ""), node.identity.get(ENGINE_BOOT_ID, "")
+        if known and reported.lower() != known.lower():
             where = node.identity.get("engine_node") or "its machine"
-            own = " and ".join(f"{words} {said or 'none'}" for words, said, _ in found)
-            theirs = " and ".join(f"{words} {known}" for words, _, known in found)
-            said = f"reports {own}, and the engine says that {where} has {theirs}: it is not known which was tested"
+            said = (
+                f"reports boot id {reported or 'none'}, and the engine says that {where} has boot id {known}: "
+                "it is not known which was tested"
+            )
             yield _about(
                 node.name, said, "Run the gate again. If it returns, look at what runs in the container."
             )
-
-
-def _unlike(node: Node) -> Iterator[tuple[str, str, str]]:
-    """(what it is called, what the node reports, what the engine says) of each id of the machine that is not the same."""
-    for key, (own, words) in ENGINE_IDS.items():
-        said, known = node.identity.get(own, ""), node.identity.get(key, "")
-        if known and said.lower() != known.lower():
-            yield words, said, known
 
 
 def _about(node: str, predicate: str, remedy: str) -> Finding:

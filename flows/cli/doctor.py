@@ -30,7 +30,7 @@ from tasks.gate_file.placeholders import examples_of
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import Advanced, GateRequest
 from tasks.launchers.base import PreflightCheck, PreflightResult
-from tasks.launchers.training_script import preflight
+from tasks.launchers.preflight import preflight
 from tasks.notifiers.base import Audience, Kind, Notification, NotifierAccess, NotifyError, Severity
 from tasks.notifiers.registry import guarded, notifier_for
 from tasks.notifiers.secret_refs import secret

@@ -31,7 +31,7 @@ from tasks.launchers.base import (
     PreflightResult,
     Request,
 )
-from tasks.launchers.training_script import preflight
+from tasks.launchers.preflight import preflight
 from tasks.notifiers.base import Audience
 from tasks.paging.preflight import notifier_reach
 
@@ -81,9 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         made = forecast(setting, advanced.ask_minutes)
         write_stdout(
-            plan_text(
-                setting, made, plans, lines, os.environ, stdout_width(), stdout_colour(), _played(setting)
-            )
+            plan_text(setting, made, plans, lines, os.environ, stdout_width(), stdout_colour())
         )
     return _code(lines)
 
@@ -135,16 +133,6 @@ def _check(setting: GateContext, planned: Planned) -> dict[str, object]:
         "required": entry is not None and entry.required,
         "skip": None if left_out is None else left_out.value,
     }
-
-
-def _played(setting: GateContext) -> str:
-    """What this machine has and plays, where it is the cluster; "" for another engine."""
-    if setting.gate.cluster.launcher != "local":
-        return ""
-    from tasks.launchers.local.capacity import played, this_machine
-
-    machine = this_machine()
-    return "" if machine is None else played(setting.declared.nodes, setting.declared.ranks, machine)
 
 
 def plans_of(setting: GateContext, ask_minutes: int) -> tuple[Plan, ...]:

@@ -50,9 +50,8 @@ def plan_text(
     environment: Mapping[str, str],
     width: int = 100,
     colour: bool = False,
-    here: str = "",
 ) -> str:
-    """The page, `width` columns wide; the first line is the summary. `here` says what this machine plays, "" for another engine."""
+    """The page, `width` columns wide; the first line is the summary."""
     out = io.StringIO()
     _, planned = plan_of(setting.bundle("plan"))
     console = text_console(out, width, colour)
@@ -66,8 +65,6 @@ def plan_text(
             _print(console, f"The engine could not be asked: {line.text}", "bold yellow")
     for line in [one for one in lines if one.result is PreflightResult.WARNING]:
         _print(console, f"WARNING: {line.text}", "bold yellow")
-    if here:
-        _print(console, here)
     _print(console, _store(setting))
     examples = [one.text for one in examples_of(setting.gate, environment)]
     _list(console, "Still an example: the gate fails, or notifies nobody, until it is yours", examples)

@@ -150,7 +150,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     try:
         launcher = launcher_of(engine)
         names = launcher.node_names(gate.cluster.declared.nodes)
-        kernel_log = kernel_log_of(engine.launcher, launcher.placement)
+        kernel_log = kernel_log_of(engine.launcher)
     except LaunchRejected as error:
         raise _about_launcher(file, engine.launcher, error) from error
     _require_optional(file, gate, policy, kernel_log)

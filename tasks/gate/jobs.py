@@ -17,7 +17,7 @@ from tasks.gate.context import GateContext
 from tasks.gate.lease.lease import CHECK, TRAIN
 from tasks.gate_file.model import Mode
 from tasks.launchers.base import JobSpec, JobStatus, Placement, Work
-from tasks.launchers.training_script import training_script
+from tasks.launchers.preflight import training_script
 from tasks.reports.node_reports import NodeReports
 
 CHECK_COMMAND = ("{python}", "-m", "checks", "run", "--bundle", "{job}/bundle.json", "--out", "{out}")

@@ -32,7 +32,7 @@ from tasks.launchers.base import (
     PreflightResult,
 )
 from tasks.launchers.interruption import Silence, is_interrupted, silences
-from tasks.launchers.training_script import preflight
+from tasks.launchers.preflight import preflight
 from tasks.reports.gate_folder.decision import doubts_in
 from tasks.store.base import StoreError
 from tasks.store.layout import preflight_key

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.launchers.attempts import RECORD_BYTES, Written, exit_code_of, starts_of
+from tasks.launchers.base import JobState, JobStatus, Trouble
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Attempts:
     earlier: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     exit_codes: tuple[tuple[str, int], ...] = ()
+
+    def status(self, state: JobState, detail: str, trouble: Trouble = Trouble.NONE) -> JobStatus:
+        """The job in that state, with what its agents have recorded."""
+        return JobStatus(state, detail, self.current, dict(self.exit_codes), trouble, self.earlier)
 
 
 def attempts_in(out: Path) -> Attempts:

@@ -282,7 +282,7 @@ class JobStatus:
     `attempt` is the token of the job's current start, "" while it is not known; `earlier` are those of starts before it,
     where the engine starts a job again. `history` is every state it went through, with the engine's own words. `absent` says
     that the engine answered and has no such job: UNKNOWN alone may mean that nobody answered. `machines` is what the engine itself
-    says of the machine of each node (`engine_node`, its name for it, and the ids of ENGINE_IDS), where it says anything. `ended` are
+    says of the machine of each node (`engine_node`, its name for it, and ENGINE_BOOT_ID), where it says anything. `ended` are
     the nodes that were ended because the training had failed on another one: their exit codes say nothing. `lost` are the nodes of
     which the engine says that they were lost or never began, with its words. `detail`, `history` and `lost` lose the secrets of this
     process.
@@ -336,18 +336,18 @@ class Launcher(Protocol):
     poll_s: float
     start_s: float
     silence_s: float
-    keeps_s: float | None
     delays: Delays
-    excludes_failed: bool
+    keeps_s: float | None = None
+    excludes_failed: bool = False
 
     @property
     def offers(self) -> Mapping[Placement, float]:
         """The placements that its options allow, each with the seconds for which machines may be kept idle in it."""
-        ...
+        return {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         """The names that the nodes will have, if the launcher can know them before the start; else ()."""
-        ...
+        return ()
 
     def plan(self, job: JobSpec) -> Plan:
         """What would be submitted. Pure; touches neither disk nor network."""
@@ -382,14 +382,14 @@ class Launcher(Protocol):
 
     def hold(self, name: str) -> Hold:
         """Whether the machines of an ended job are kept for the next one, and who took them."""
-        ...
+        return Hold(Keeping.NOTHING)
 
     def release(self, name: str) -> str:
         """Let the machines of an ended job go; returns what was done, "" if none were kept.
 
         Unknown names are fine. Raises LaunchError if they may still be kept and billed.
         """
-        ...
+        return ""
 
     def answer(self, name: str, attempt: str, data: bytes) -> None:
         """Hand a person's decision (checks.documents.answer) to the nodes of a job that hold at their gate. Raises LaunchError."""
@@ -397,4 +397,4 @@ class Launcher(Protocol):
 
     def hand_out(self, name: str, report: bytes) -> str:
         """Put the merged report where the engine's other tools look for it; returns the place, "" for none."""
-        ...
+        return ""

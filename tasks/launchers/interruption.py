@@ -11,7 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
 
+from tasks.launchers.base import EngineUnavailable
+
+T = TypeVar("T")
 _STOP: ContextVar[threading.Event | None] = ContextVar("prelaunch_stop", default=None)
 
 
@@ -78,3 +82,27 @@ def tell_silence(what: str, tried_s: float, most_s: float) -> None:
     tell = _TELL.get()
     if tell is not None:
         tell(Silence(what, tried_s, most_s))
+
+
+def patiently(
+    ask: Callable[[], T],
+    engine: str,
+    most_s: float,
+    again_s: float,
+    hopeless: tuple[type[Exception], ...] = (),
+) -> T:
+    """What an engine answers; while it is silent it is asked again, which must change nothing twice. Raises EngineUnavailable.
+
+    Of the errors in `hopeless` the first one is raised.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return ask()
+        except hopeless:
+            raise
+        except EngineUnavailable:
+            tried_s = time.monotonic() - begun
+            tell_silence(f"{engine} does not answer", tried_s, most_s)
+            if tried_s > most_s or not pause(again_s):
+                raise

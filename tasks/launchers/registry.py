@@ -11,7 +11,7 @@ from typing import cast
 from checks.documents.decode import decode, nearest
 from checks.model import KernelLog
 from checks.value_types import DecodeError
-from tasks.launchers.base import Launcher, LaunchRejected, Placement
+from tasks.launchers.base import Launcher, LaunchRejected
 
 # kind -> a module with `Options`, a frozen dataclass, and `launcher(options, root) -> Launcher`
 LAUNCHERS = {
@@ -21,30 +21,13 @@ LAUNCHERS = {
     "kubernetes": "tasks.launchers.kubernetes.launcher",
 }
 
-# Whether the nodes of a job can read their host's kernel log, by launcher and placement. The local launcher's nodes are
-# processes of this host. SageMaker starts a training container as `docker run image train` ("How Amazon SageMaker Runs
-# Your Training Image"), and no key of CreateTrainingJob asks for a privilege, capability or device: there is no
-# /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby/moby commit ccd22ffcc8b5).
-# Slurm runs a job as the user who submitted it, to whom most distributions refuse the log (kernel.dmesg_restrict is 1 in Debian and
-# Ubuntu; /var/log/kern.log belongs to the group adm). An unprivileged pod has no /dev/kmsg and not CAP_SYSLOG either (containerd's and
-# CRI-O's default capabilities). Where a node's log can be read all the same, it is judged.
-KERNEL_LOG: Mapping[tuple[str, Placement], KernelLog] = {
-    ("local", Placement.PINNED): KernelLog.READABLE,
-    ("local", Placement.IN_JOB): KernelLog.READABLE,
-    ("sagemaker", Placement.POOLED): KernelLog.WITHHELD,
-    ("sagemaker", Placement.PINNED): KernelLog.WITHHELD,
-    ("sagemaker", Placement.IN_JOB): KernelLog.WITHHELD,
-    ("sagemaker", Placement.NONE): KernelLog.WITHHELD,
-    ("slurm", Placement.PINNED): KernelLog.WITHHELD,
-    ("slurm", Placement.IN_JOB): KernelLog.WITHHELD,
-    ("kubernetes", Placement.PINNED): KernelLog.WITHHELD,
-    ("kubernetes", Placement.IN_JOB): KernelLog.WITHHELD,
-}
 
-
-def kernel_log_of(kind: str, placement: Placement) -> KernelLog:
-    """What the table says; READABLE, the stricter of the two, for a row that it lacks."""
-    return KERNEL_LOG.get((kind, placement), KernelLog.READABLE)
+def kernel_log_of(kind: str) -> KernelLog:
+    """Whether the nodes of a job can read their host's kernel log, as the launcher's module says in KERNEL_LOG; without that READABLE,
+    the stricter of the two.
+    """
+    module = importlib.import_module(LAUNCHERS[kind]) if kind in LAUNCHERS else None
+    return cast(KernelLog, getattr(module, "KERNEL_LOG", KernelLog.READABLE))
 
 
 def options_of(kind: str) -> frozenset[str]:

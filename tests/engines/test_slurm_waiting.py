@@ -46,7 +46,7 @@ def test_while_all_nodes_are_busy_the_job_waits(
     ]
     assert "the job itself waits in the queue until nodes are free" in found["the shared folder"].message
     assert found["free nodes"].message == "0 are idle, 2 are needed: the job waits until more are"
-    until(launcher, waiting.name, 30.0, lambda status: "it waits" in status.detail)
+    until(launcher, waiting.name, 30.0, lambda status: "is PENDING" in status.detail)
     assert "error" not in status.detail.lower()
 
 

@@ -5,37 +5,17 @@ It outlives the pods, and a gate that was killed. Whoever creates a ConfigMap of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from checks.judge.machine_identity import ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
-from tasks.launchers.base import JobState, Trouble
+from tasks.launchers.base import JobStatus
+from tasks.launchers.final_state import dump_state, parse_state
 from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
 from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 
 SUBMITTED, NODES = "prelaunch.dev/submitted", "prelaunch.dev/nodes"
 ENDING, FINAL = "prelaunch.dev/ending", "prelaunch.dev/final"
 WORDS = 2000
-# What is known of a node's machine, as identities have it. Records of earlier versions have the first two.
-MACHINE = ("engine_node", ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID)
-
-
-@dataclass(frozen=True)
-class FinalState:
-    """The last state of a job, with the tokens of its starts, and (name, *values of MACHINE) of each node whose machine is known.
-    `ended` is as in JobStatus.
-    """
-
-    state: JobState
-    trouble: Trouble
-    detail: str
-    attempt: str = ""
-    earlier: tuple[str, ...] = ()
-    exit_codes: tuple[tuple[str, int], ...] = ()
-    machines: tuple[tuple[str, ...], ...] = ()
-    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,8 +28,8 @@ class Record:
     ours: bool
     submitted: bool
     nodes: int
-    ending: FinalState | None
-    final: FinalState | None
+    ending: JobStatus | None
+    final: JobStatus | None
 
     @property
     def over(self) -> bool:
@@ -71,8 +51,8 @@ def record_of(found: Object, name: str) -> Record:
         is_ours(found, name),
         annotations.get(SUBMITTED) == "true",
         int(nodes) if nodes.isdecimal() else 0,
-        _final(str(annotations.get(ENDING) or "")),
-        _final(str(annotations.get(FINAL) or "")),
+        parse_state(str(annotations.get(ENDING) or "")),
+        parse_state(str(annotations.get(FINAL) or "")),
     )
 
 
@@ -87,37 +67,19 @@ def write_submitted(api: Api, name: str) -> None:
     _annotate(api, name, {SUBMITTED: "true"})
 
 
-def write_ending(api: Api, name: str, final: FinalState) -> None:
+def write_ending(api: Api, name: str, final: JobStatus) -> None:
     """Record that the job is being ended: from now on nobody submits it. Raises Refused, EngineUnavailable."""
     _annotate(api, name, {ENDING: _text(final)})
 
 
-def write_final(api: Api, name: str, final: FinalState) -> None:
+def write_final(api: Api, name: str, final: JobStatus) -> None:
     """Record how the job ended. Raises Refused, EngineUnavailable."""
     _annotate(api, name, {FINAL: _text(final)})
 
 
-def _text(final: FinalState) -> str:
-    table = {
-        "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail[:WORDS], "attempt": final.attempt,
-        "earlier": list(final.earlier), "exit_codes": dict(final.exit_codes), "machines": list(final.machines),
-        "ended": list(final.ended),
-    }  # fmt: skip
-    return json.dumps(table)
+def _text(final: JobStatus) -> str:
+    return dump_state(replace(final, detail=final.detail[:WORDS])).decode().strip()
 
 
 def _annotate(api: Api, name: str, annotations: Mapping[str, str]) -> None:
     api.patch(CONFIG_MAP, name, {"metadata": {"annotations": dict(annotations)}})
-
-
-def _final(text: str) -> FinalState | None:
-    try:
-        table: dict[str, Any] = json.loads(text)
-        codes = tuple((str(node), int(code)) for node, code in table["exit_codes"].items())
-        return FinalState(
-            JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), str(table["attempt"]),
-            tuple(map(str, table["earlier"])), codes, tuple(tuple(map(str, row)) for row in table["machines"]),
-            tuple(map(str, table.get("ended", ()))),
-        )  # fmt: skip
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None

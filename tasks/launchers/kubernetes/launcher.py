@@ -13,33 +13,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from checks.documents.answer import ANSWER
-from checks.judge.machine_identity import ENGINE_BOOT_ID, ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
-from checks.process.whole_file import write_whole
+from checks.judge.machine_identity import ENGINE_BOOT_ID
+from checks.model import KernelLog
 from tasks.launchers.attempt_folder import Attempts, attempts_in
-from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     FAILED_NODE_GRACE_S,
     Delays,
-    Hold,
     JobHandle,
     JobSpec,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
-    LaunchRejected,
     Placement,
     Plan,
     PreflightCheck,
     Trouble,
 )
-from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.job_files import FolderLauncher, file_errors
 from tasks.launchers.kubernetes import job_record, objects, preflight
 from tasks.launchers.kubernetes import submit as submission
 from tasks.launchers.kubernetes.api import CONFIG_MAP, SECRET, Api, Refused, explained, explaining
 from tasks.launchers.kubernetes.api import NODE as NODE_KIND
-from tasks.launchers.kubernetes.job_record import FinalState
 from tasks.launchers.kubernetes.job_states import (
     NAMED,
     PodView,
@@ -54,7 +48,7 @@ from tasks.launchers.kubernetes.job_states import (
 from tasks.launchers.kubernetes.options import PINNABLE, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.output import Output, for_people
 from tasks.launchers.kubernetes.pod import ANSWERS_SUFFIX, UPLOAD_S
-from tasks.launchers.kubernetes.pod_template import host_ids, read_template
+from tasks.launchers.kubernetes.pod_template import read_template
 from tasks.launchers.kubernetes.workload_forms import FORMS
 from tasks.launchers.log_end import NodeLog, cause_of, node_log
 from tasks.text.inert import one_line
@@ -63,12 +57,12 @@ from tasks.text.redact import redacted_tail
 __all__ = ["KubernetesLauncher", "Options", "launcher"]
 
 Options = KubernetesOptions
+# An unprivileged pod has no /dev/kmsg and not CAP_SYSLOG (the default capabilities of containerd and CRI-O).
+KERNEL_LOG = KernelLog.WITHHELD
 NODE = r"node-\d{1,6}"
 # Beyond the time that a container has to end: the kubelet, the garbage collector, and a node that does not answer.
 CANCEL_S = 120.0
 LOG_LINES = 5000
-# NodeSystemInfo of k8s.io/api, core/v1, in the order of job_record.MACHINE.
-NODE_INFO = {ENGINE_BOOT_ID: "bootID", ENGINE_MACHINE_ID: "machineID", ENGINE_PRODUCT_UUID: "systemUUID"}
 # How late a report may be seen: the next look at a log, at S3, or by an NFS client (nfs(5), acdirmin).
 REPORTS_S = {Reports.LOGS: 10.0, Reports.S3: 10.0, Reports.VOLUME: 30.0}
 
@@ -78,10 +72,9 @@ def launcher(options: KubernetesOptions, root: Path) -> KubernetesLauncher:
     return KubernetesLauncher(root, options)
 
 
-class KubernetesLauncher:
+class KubernetesLauncher(FolderLauncher):
     """Jobs in one namespace. Below `root` is what was read of their logs."""
 
-    keeps_s: float | None = None
     silence_s = 600.0
 
     def __init__(self, root: Path, options: KubernetesOptions) -> None:
@@ -89,8 +82,6 @@ class KubernetesLauncher:
         self.api = Api(options.namespace, options.kubeconfig_file, options.context)
         self.form = FORMS[options.workload]
         self.placement = options.strength
-        pinned = {Placement.PINNED: 0.0} if options.workload in PINNABLE else {}
-        self.offers = {Placement.IN_JOB: 0.0, **pinned}
         self.poll_s = options.poll_seconds
         self.start_s = options.start_minutes * 60
         self.excludes_failed = options.exclude_failed
@@ -99,7 +90,12 @@ class KubernetesLauncher:
         self._outputs: dict[str, Output] = {}
         self._stuck_since: dict[str, float] = {}
         self._failed_since: dict[str, float] = {}
-        self._ids: dict[tuple[str, int], tuple[str, ...]] = {}
+        self._boots: dict[tuple[str, int], str] = {}
+
+    @property
+    def offers(self) -> Mapping[Placement, float]:
+        pinned = {Placement.PINNED: 0.0} if self.options.workload in PINNABLE else {}
+        return {Placement.IN_JOB: 0.0, **pinned}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return tuple(f"node-{index}" for index in range(nodes))
@@ -108,10 +104,7 @@ class KubernetesLauncher:
         return objects.make_plan(job, self.options, self._template)
 
     def submit(self, plan: Plan) -> JobHandle:
-        if plan != self.plan(plan.job):
-            raise LaunchRejected(
-                f"{plan.job.name} was planned by a launcher with other options. Plan it again."
-            )
+        self._require_own(plan)
         with explaining(plan.job.name):
             return submission.submit(self.api, plan, self.form)
 
@@ -121,25 +114,15 @@ class KubernetesLauncher:
         try:
             return self._ask(name)
         except Refused as refusal:
-            return self._status_of(name, str(explained(refusal, name)))
+            return self._seen(name).status(JobState.UNKNOWN, str(explained(refusal, name)))
         except (LaunchError, OSError) as error:
-            return self._status_of(name, str(error))
+            return self._seen(name).status(JobState.UNKNOWN, str(error))
 
     def fetch(self, name: str, into: Path) -> None:
-        try:
-            into.mkdir(parents=True, exist_ok=True)
-            if not re.fullmatch(objects.JOB_NAME, name):
-                return
-            output = self._output(name)
-            if self.options.reports is not Reports.VOLUME:
-                output.bring(newest(submission.pods_of(self.api, name)))
-            copy_whole_files(output.folder, into)
-        except Refused as refusal:
-            raise explained(refusal, name) from refusal
-        except OSError as error:
-            raise LaunchError(
-                f"{name}: its output cannot be fetched: {error.filename or into}: {error.strerror}"
-            ) from error
+        if re.fullmatch(objects.JOB_NAME, name) and self.options.reports is not Reports.VOLUME:
+            with explaining(name), file_errors(f"{name}: its output cannot be fetched", into):
+                self._output(name).bring(newest(submission.pods_of(self.api, name)))
+        super().fetch(name, into)
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         if not re.fullmatch(objects.JOB_NAME, name) or not re.fullmatch(NODE, node):
@@ -156,37 +139,21 @@ class KubernetesLauncher:
         if status.state.final or (status.absent and not self._is_prepared(name)):
             return
         with explaining(name):
-            self._end(name, _cancelled("cancelled", attempts_in(self._output(name).folder)))
+            self._end(name, self._seen(name).status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return preflight.look(self.api, plans, self.options)
 
-    def hold(self, name: str) -> Hold:
-        return Hold(Keeping.NOTHING)
-
-    def release(self, name: str) -> str:
-        return ""
-
     def answer(self, name: str, attempt: str, data: bytes) -> None:
-        if not re.fullmatch(objects.JOB_NAME, name) or not re.fullmatch(ATTEMPT, attempt):
-            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
-        try:
-            if self.options.reports is Reports.VOLUME:
-                write_whole(self._output(name).folder / attempt / ANSWER, data)
-            body = {"binaryData": {f"{attempt}.json": base64.b64encode(data).decode()}}
+        self._require_attempt(name, attempt)
+        if self.options.reports is Reports.VOLUME:
+            super().answer(name, attempt, data)
+        body = {"binaryData": {f"{attempt}.json": base64.b64encode(data).decode()}}
+        with explaining(name):
             if self.api.patch(CONFIG_MAP, name + ANSWERS_SUFFIX, body) is None:
                 raise LaunchError(
                     f"{name}: its ConfigMap for answers is gone, so its pods cannot be given one."
                 )
-        except Refused as refusal:
-            raise explained(refusal, name) from refusal
-        except OSError as error:
-            raise LaunchError(
-                f"{name}: the answer cannot be written: {error.filename}: {error.strerror}"
-            ) from error
-
-    def hand_out(self, name: str, report: bytes) -> str:
-        return ""
 
     def _is_prepared(self, name: str) -> bool:
         """Whether some of its objects may be there though nobody finished its submission. Raises LaunchError."""
@@ -194,12 +161,14 @@ class KubernetesLauncher:
             record = job_record.read(self.api, name)
         return record is not None and record.ours
 
+    def _out(self, name: str) -> Path | None:
+        return self._output(name).folder if re.fullmatch(objects.JOB_NAME, name) else None
+
+    def _seen(self, name: str) -> Attempts:
+        return attempts_in(self._output(name).folder)
+
     def _output(self, name: str) -> Output:
         return self._outputs.setdefault(name, Output(self.api, name, self.root, self.options))
-
-    def _status_of(self, name: str, said: str, state: JobState = JobState.UNKNOWN) -> JobStatus:
-        seen = attempts_in(self._output(name).folder)
-        return JobStatus(state, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier)
 
     def _ask(self, name: str) -> JobStatus:
         """What the API server says. Raises Refused, LaunchError, OSError."""
@@ -210,7 +179,7 @@ class KubernetesLauncher:
             said += f", and {orphans} pods of it: somebody has deleted its record" if orphans else ""
             return JobStatus(JobState.UNKNOWN, said, "", {}, absent=not orphans)
         if record.final is not None:
-            return _status(record.final)
+            return record.final
         views = [workload_view(row) for row in submission.workloads(self.api, name, self.form)]
         pods = submission.pods_of(self.api, name)
         if record.ending is not None:
@@ -218,7 +187,7 @@ class KubernetesLauncher:
             if not left:
                 return self._final(name, record.ending)
             said = f"it is being ended, and not known to be gone: {'; '.join(left)}"
-            return self._status_of(name, said, JobState.RUNNING)
+            return self._seen(name).status(JobState.RUNNING, said)
         if not record.submitted:
             # A gate that was killed, or one that is submitting at this moment: the next submit goes on with it.
             said = f"{name} was prepared and never submitted. Submit it again."
@@ -232,39 +201,34 @@ class KubernetesLauncher:
         expected = nodes if self.form.each else 1
         current = newest(pods)
         unread = self._unread(name, current)
-        seen = attempts_in(self._output(name).folder)
+        seen = self._seen(name)
         if len(views) < expected:
-            gone = _cancelled(f"somebody has deleted a Job of {name}", seen)
+            gone = seen.status(JobState.CANCELLED, f"somebody has deleted a Job of {name}", Trouble.STOPPED)
             return self._final(name, gone, ended=not views and not pods)
-        machines = tuple((pod.node, pod.host, *self._ids_of(pod)) for pod in current if pod.host)
+        machines = {pod.node: self._machine_of(pod) for pod in current if pod.host}
         verdict = together(nodes, views, pods)
         late = self._image_is_late(name, verdict)
         if late:
             verdict = Verdict(JobState.FAILED, Trouble.CONFIGURATION, verdict.detail, verdict.exit_codes)
         if unread and verdict.state.final and verdict.exit_codes:
             # Of a final state nobody asks again. UNKNOWN has a deadline of its own.
-            return self._status_of(name, f"{verdict.detail}; {unread}")
+            return seen.status(JobState.UNKNOWN, f"{verdict.detail}; {unread}")
         codes = {**dict(seen.exit_codes), **verdict.exit_codes}
         others = self._outlive(name, seen, current, codes)
         since = self._failed_since.setdefault(name, time.monotonic()) if others else 0.0
         left_s = since + FAILED_NODE_GRACE_S - time.monotonic()
         if others and left_s <= 0:
-            known = replace(_final_of(verdict, seen, current), machines=machines)
+            known = _final_of(verdict, seen, current, machines)
             return self._final(name, self._cut_off(name, known, others), ended=False)
         if others or not verdict.state.final:
             failed = ", ".join([node for node, code in codes.items() if code][:NAMED])
             waits = (
                 f"{failed} failed; the other nodes have {left_s:.0f} s to end by themselves" if others else ""
             )
-            return JobStatus(
-                verdict.state if not verdict.state.final else JobState.RUNNING,
-                "; ".join(filter(None, (verdict.detail, waits, unread))),
-                seen.current,
-                codes,
-                earlier=seen.earlier,
-                machines=_shown(machines),
-            )
-        final = replace(_final_of(verdict, seen, current), machines=machines)
+            state = verdict.state if not verdict.state.final else JobState.RUNNING
+            now = seen.status(state, "; ".join(filter(None, (verdict.detail, waits, unread))))
+            return replace(now, exit_codes=codes, machines=machines)
+        final = _final_of(verdict, seen, current, machines)
         return self._final(name, final, ended=all(view.state.final for view in views))
 
     def _outlive(
@@ -277,13 +241,13 @@ class KubernetesLauncher:
             self._failed_since.pop(name, None)
         return others
 
-    def _cut_off(self, name: str, known: FinalState, others: tuple[str, ...]) -> FinalState:
+    def _cut_off(self, name: str, known: JobStatus, others: tuple[str, ...]) -> JobStatus:
         """The end of such a job. The logs are read now: a deleted pod has none."""
         logs = list[NodeLog]()
         with contextlib.suppress(LaunchError):
-            failed = [node for node, code in known.exit_codes[:NAMED] if code]
+            failed = [node for node, code in known.exit_codes.items() if code][:NAMED]
             logs += [node_log(node, redacted_tail(self.logs(name, node))) for node in failed]
-        said = cut_off_text(known.exit_codes, one_line(cause_of(logs).text))
+        said = cut_off_text(known.exit_codes.items(), one_line(cause_of(logs).text))
         return replace(known, state=JobState.FAILED, trouble=Trouble.ENDED, detail=said, ended=others)
 
     def _unread(self, name: str, pods: tuple[PodView, ...]) -> str:
@@ -294,23 +258,21 @@ class KubernetesLauncher:
             return f"its reports cannot be read now: {error}"
         return ""
 
-    def _ids_of(self, pod: PodView) -> tuple[str, ...]:
-        """Boot id, machine id and system UUID that the kubelet of the pod's node reported, asked once per start; "" if nobody says it.
+    def _machine_of(self, pod: PodView) -> dict[str, str]:
+        """The node of Kubernetes, and the boot id that its kubelet reported, asked once per start; without it if nobody says it.
 
-        A node may be rebooted below a pod whose container is started again. The last two are compared only where the pod can read the
-        host's own.
+        A node may be rebooted below a pod whose container is started again.
         """
         start = (pod.name, pod.restarts)
-        if start not in self._ids:
+        if start not in self._boots:
             try:
                 node = self.api.get(NODE_KIND, pod.host) or {}
             except Refused:  # the right is for the whole cluster, and a gate can do without it
                 node = {}
-            info, read = (node.get("status") or {}).get("nodeInfo") or {}, host_ids(self._template)
-            proven = {key for key in NODE_INFO if key == ENGINE_BOOT_ID or key in read}
-            said = (str(info.get(word) or "") if key in proven else "" for key, word in NODE_INFO.items())
-            self._ids[start] = tuple(said)
-        return self._ids[start]
+            info = (node.get("status") or {}).get("nodeInfo") or {}
+            self._boots[start] = str(info.get("bootID") or "")
+        boot = self._boots[start]
+        return {"engine_node": pod.host, **({ENGINE_BOOT_ID: boot} if boot else {})}
 
     def _image_is_late(self, name: str, verdict: Verdict) -> bool:
         """Whether pods have waited long enough for something that may pass, such as a registry that does not answer."""
@@ -320,16 +282,16 @@ class KubernetesLauncher:
         since = self._stuck_since.setdefault(name, time.monotonic())
         return time.monotonic() - since > self.options.image_minutes * 60
 
-    def _final(self, name: str, final: FinalState, ended: bool = True) -> JobStatus:
+    def _final(self, name: str, final: JobStatus, ended: bool = True) -> JobStatus:
         """Record the end. A job of which something is left is ended first."""
         if ended:
             job_record.write_final(self.api, name, final)
             self.api.delete(SECRET, name)  # no start of this job will need the key
         else:
             self._end(name, final)
-        return _status(final)
+        return final
 
-    def _end(self, name: str, final: FinalState) -> None:
+    def _end(self, name: str, final: JobStatus) -> None:
         """End the job in that state. Raises Refused, LaunchError."""
         job_record.write_ending(self.api, name, final)
         with contextlib.suppress(LaunchError, OSError):
@@ -340,34 +302,11 @@ class KubernetesLauncher:
         submission.remove(self.api, name)
 
 
-def _cancelled(said: str, seen: Attempts) -> FinalState:
-    return FinalState(JobState.CANCELLED, Trouble.STOPPED, said, seen.current, seen.earlier, seen.exit_codes)
-
-
-def _final_of(verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...]) -> FinalState:
+def _final_of(
+    verdict: Verdict, seen: Attempts, pods: tuple[PodView, ...], machines: Mapping[str, Mapping[str, str]]
+) -> JobStatus:
     codes = {**dict(seen.exit_codes), **verdict.exit_codes}
     # Where no file came, the termination message still has the token.
     attempt = seen.current or next((pod.ending.attempt for pod in pods if pod.ending.attempt), "")
-    return FinalState(
-        verdict.state, verdict.trouble, verdict.detail, attempt, seen.earlier, tuple(sorted(codes.items()))
-    )
-
-
-def _status(final: FinalState) -> JobStatus:
-    codes, shown = dict(final.exit_codes), _shown(final.machines)
-    return JobStatus(
-        final.state,
-        final.detail,
-        final.attempt,
-        codes,
-        final.trouble,
-        final.earlier,
-        machines=shown,
-        ended=final.ended,
-    )
-
-
-def _shown(machines: tuple[tuple[str, ...], ...]) -> dict[str, dict[str, str]]:
-    """What the API server says of the machines, as identities have it."""
-    pairs = ((node, zip(job_record.MACHINE, said, strict=False)) for node, *said in machines)
-    return {node: {key: value for key, value in rows if value} for node, rows in pairs}
+    final = seen.status(verdict.state, verdict.detail, verdict.trouble)
+    return replace(final, attempt=attempt, exit_codes=dict(sorted(codes.items())), machines=machines)

@@ -18,7 +18,7 @@ from tasks.launchers.kubernetes.api import JOB
 from tasks.launchers.kubernetes.options import Code, KubernetesOptions, Reports
 from tasks.launchers.kubernetes.pod_template import Table, merged
 from tasks.launchers.kubernetes.workload_forms import FORMS, INDEX_LABEL
-from tasks.launchers.torch_need import TORCHRUN, starts_torchrun
+from tasks.launchers.preflight import TORCHRUN, starts_torchrun
 
 # `kubectl get` shows these; selectors are made of them.
 MANAGED, MANAGER = "app.kubernetes.io/managed-by", "prelaunch"

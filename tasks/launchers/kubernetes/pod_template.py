@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from checks.documents.decode import nearest
-from checks.judge.machine_identity import ENGINE_MACHINE_ID, ENGINE_PRODUCT_UUID
 from tasks.launchers.base import LaunchRejected
 
 FILE_BYTES = 1 << 20
@@ -45,12 +44,6 @@ OURS = {
     "terminationMessagePolicy": "the gate's verdict is left there",
 }
 LABEL_DOMAIN = "prelaunch.dev/"
-# The files of the host out of which the kubelet takes Node.status.nodeInfo.machineID and systemUUID (cAdvisor), and out of which
-# system.identity reads them: a container has those of its image, or none.
-HOST_FILES: Mapping[str, str] = {
-    "/etc/machine-id": ENGINE_MACHINE_ID,
-    "/sys/class/dmi/id/product_uuid": ENGINE_PRODUCT_UUID,
-}
 Table = dict[str, Any]
 
 
@@ -91,19 +84,6 @@ def checked(template: Table, where: str) -> Mapping[str, Any]:
                     f"{where}: metadata.{kind} {key}: {LABEL_DOMAIN}* belongs to Prelaunch. Remove it."
                 )
     return template
-
-
-def host_ids(template: Mapping[str, Any]) -> frozenset[str]:
-    """The ids of the host whose files the template mounts at their own places, so that the pod can prove them."""
-    spec = template.get("spec") or {}
-    paths = {row.get("name"): (row.get("hostPath") or {}).get("path") for row in spec.get("volumes") or ()}
-    containers: list[Mapping[str, Any]] = spec.get("containers") or [{}]
-    found = set[str]()
-    for mount in containers[0].get("volumeMounts") or ():
-        place = str(mount.get("mountPath") or "").rstrip("/")
-        if place in HOST_FILES and paths.get(mount.get("name")) == place and "subPath" not in mount:
-            found.add(HOST_FILES[place])
-    return frozenset(found)
 
 
 def merged(template: Mapping[str, Any], metadata: Table, spec: Table, container: Table) -> Table:

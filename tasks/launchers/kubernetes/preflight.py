@@ -1,4 +1,4 @@
-"""What a plan needs of the cluster, before anything is made: rights, objects that the API server takes, quota, nodes, queue.
+"""What a plan needs of the cluster, before anything is made: rights, objects that the API server takes, quota, nodes, queue, secrets.
 
 Every object is created with dryRun=All, which runs all admission and keeps nothing; a pod of its own as well, because quota, Pod
 Security, priority classes and service accounts are looked at where a pod is made and not where its Job is.
@@ -6,20 +6,11 @@ Security, priority classes and service accounts are looked at where a pod is mad
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.launchers.base import (
-    EngineUnavailable,
-    LaunchError,
-    LaunchRejected,
-    Plan,
-    PreflightCheck,
-    PreflightResult,
-    QuotaExceeded,
-)
-from tasks.launchers.kubernetes import objects, pull_secrets
+from tasks.launchers.base import LaunchError, LaunchRejected, Plan, PreflightCheck, QuotaExceeded
+from tasks.launchers.kubernetes import objects
 from tasks.launchers.kubernetes.api import (
     ACCESS_REVIEW,
     CONFIG_MAP,
@@ -29,17 +20,19 @@ from tasks.launchers.kubernetes.api import (
     QUOTA,
     SECRET,
     SERVICE,
+    SERVICE_ACCOUNT,
     Api,
     Kind,
     Object,
     Refused,
     explained,
     grant,
+    refusal_group,
 )
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tasks.launchers.kubernetes.workload_forms import FORMS, WorkloadForm
+from tasks.launchers.preflight import no_capacity, ok, run_checks, unanswered, unseen, wrong
 
-LOOK_S = 60.0
 # What the launcher does, each with the sub-resource "" or "log".
 Right = tuple[Kind, tuple[str, ...], str]
 RIGHTS: tuple[Right, ...] = (
@@ -51,39 +44,37 @@ RIGHTS: tuple[Right, ...] = (
 )
 ASK_ELSEWHERE = "Run this where kubectl version answers, or name the cluster with context or kubeconfig_file in [cluster.options]."
 EFA = "vpc.amazonaws.com/efa"
+# The types of Secrets with credentials of registries (k8s.io/api, core/v1). A kubelet leaves others out.
+PULL_SECRETS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 
 
 def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple[PreflightCheck, ...]:
     """Everything that can be known now; nothing of it stays. Raises nothing, and ends by a deadline."""
-    deadline = time.monotonic() + LOOK_S
     try:
-        made = [PreflightCheck("API server", PreflightResult.OK, f"it is {api.version()}")]
+        lines = [ok("API server", f"it is {api.version()}")]
     except Refused as refusal:
-        return (_wrong("API server", str(explained(refusal, "the API server"))),)
+        return (wrong("API server", str(explained(refusal, "the API server"))),)
     except LaunchRejected as error:
-        return (_wrong("API server", str(error)),)
+        return (wrong("API server", str(error)),)
     except LaunchError as error:
-        return (_unanswered(error),)
-    looks: tuple[Callable[[], Iterable[PreflightCheck]], ...] = (
+        return (_without_answer(error),)
+    checks = (
         lambda: _rights(api, FORMS[options.workload]),
         lambda: _objects(api, plans),
-        lambda: pull_secrets.look(
-            api, (spec["template"]["spec"] for plan in plans for spec in _job_specs(plan))
-        ),
+        lambda: _pull_secrets(api, _pod_spec(plans)),
         lambda: _queue(api, options),
         lambda: _nodes(api, plans, options),
         lambda: _quotas(api, plans),
     )
-    for one in looks:
-        if time.monotonic() > deadline:
-            return (*made, _unseen("preflight", f"it was stopped after {LOOK_S:g} s"))
-        try:
-            made += one()
-        except Refused as refusal:
-            made.append(_unseen(refusal.kind, str(refusal)))
-        except EngineUnavailable as error:
-            made.append(_unanswered(error))
-    return tuple(dict.fromkeys(made))
+    return run_checks(lines, checks, _without_answer)
+
+
+def _without_answer(error: LaunchError) -> PreflightCheck:
+    """The line for a question that the API server refused, or did not answer."""
+    if not isinstance(error, Refused):
+        return unanswered("API server", str(error), ASK_ELSEWHERE)
+    rule = grant(error.verb, error.kind, refusal_group(error.kind)) if error.status == 403 else ""
+    return unseen(error.kind, str(error), rule)
 
 
 def rights(form: WorkloadForm) -> tuple[Right, ...]:
@@ -93,33 +84,22 @@ def rights(form: WorkloadForm) -> tuple[Right, ...]:
 
 def _rights(api: Api, form: WorkloadForm) -> Iterator[PreflightCheck]:
     """Every verb that the launcher uses, by SelfSubjectAccessReview, which everybody may create."""
-    lacking = []
-    for kind, verbs, part in rights(form):
-        for verb in verbs:
-            if not _may(api, kind, verb, part):
-                lacking.append((kind, verb, part))
+    asked = [(kind, verb, part) for kind, verbs, part in rights(form) for verb in verbs]
+    lacking = [right for right in asked if not _may(api, *right)]
     for kind, verb, part in lacking:
         plural = f"{kind.plural}/{part}" if part else kind.plural
         message = f"you may not {verb} {plural} in namespace {api.namespace}"
-        yield _wrong(f"right to {verb} {plural}", message, grant(verb, plural, kind.group))
+        yield wrong(f"right to {verb} {plural}", message, grant(verb, plural, kind.group))
     if not lacking:
-        yield PreflightCheck(
-            "rights", PreflightResult.OK, f"all that a gate does in namespace {api.namespace} is allowed"
-        )
+        yield ok("rights", f"all that a gate does in namespace {api.namespace} is allowed")
 
 
 def _may(api: Api, kind: Kind, verb: str, part: str) -> bool:
-    attributes = {
-        "namespace": api.namespace,
-        "verb": verb,
-        "group": kind.group,
-        "resource": kind.plural,
-        "subresource": part,
-    }
-    review = {
-        "apiVersion": ACCESS_REVIEW.api_version, "kind": ACCESS_REVIEW.name,
-        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value or key == "group"}},
-    }  # fmt: skip
+    attributes = {"namespace": api.namespace, "verb": verb, "group": kind.group, "resource": kind.plural}
+    if part:
+        attributes["subresource"] = part
+    spec = {"resourceAttributes": attributes}
+    review = {"apiVersion": ACCESS_REVIEW.api_version, "kind": ACCESS_REVIEW.name, "spec": spec}
     return bool((api.create(review).get("status") or {}).get("allowed"))
 
 
@@ -131,20 +111,16 @@ def _objects(api: Api, plans: tuple[Plan, ...]) -> Iterator[PreflightCheck]:
         for body in (*made, *_pod(plan)):
             if problem := _refused(api, body, name):
                 problems.setdefault(problem.message, problem)
-        yield from problems.values() or (
-            PreflightCheck(
-                f"objects of {name}", PreflightResult.OK, f"the API server would take all {len(made)}"
-            ),
-        )
+        yield from problems.values()
+        if not problems:
+            yield ok(f"objects of {name}", f"the API server would take all {len(made)}")
 
 
-def _pod(plan: Plan) -> tuple[Object, ...]:
+def _pod(plan: Plan) -> Iterator[Object]:
     """The first pod as its Job would make it."""
-    template = next((spec["template"] for spec in _job_specs(plan) if "template" in spec), None)
-    if template is None:
-        return ()
-    metadata = {**template["metadata"], "name": f"{plan.job.name}-preflight"}
-    return ({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]},)
+    for spec in [*_job_specs(plan)][:1]:
+        metadata = {**spec["template"]["metadata"], "name": f"{plan.job.name}-preflight"}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec["template"]["spec"]}
 
 
 def _job_specs(plan: Plan) -> Iterator[Mapping[str, Any]]:
@@ -155,6 +131,11 @@ def _job_specs(plan: Plan) -> Iterator[Mapping[str, Any]]:
         yield from (row for row in (spec, *replicas) if "template" in row)
 
 
+def _pod_spec(plans: tuple[Plan, ...]) -> Mapping[str, Any]:
+    """The spec of the first pod, {} without one."""
+    return next((spec["template"]["spec"] for plan in plans for spec in _job_specs(plan)), {})
+
+
 def _refused(api: Api, body: Object, name: str) -> PreflightCheck | None:
     subject = f"{body['kind']} {body['metadata']['name']}"
     try:
@@ -162,14 +143,43 @@ def _refused(api: Api, body: Object, name: str) -> PreflightCheck | None:
     except Refused as refusal:
         error = explained(refusal, name)
         if body["kind"] == "Pod" and refusal.status == 403 and "cannot create resource" in refusal.said:
-            return _unseen(
+            return unseen(
                 subject, "without the right to create pods it is not known what admission says of them"
             )
         if refusal.status == 404:
-            return _wrong(subject, str(error), f"Create namespace {api.namespace}, or name another one.")
-        result = PreflightResult.NO_CAPACITY if isinstance(error, QuotaExceeded) else PreflightResult.WRONG
-        return PreflightCheck(subject, result, str(error))
+            return wrong(subject, str(error), f"Create namespace {api.namespace}, or name another one.")
+        line = no_capacity if isinstance(error, QuotaExceeded) else wrong
+        return line(subject, str(error))
     return None
+
+
+def _pull_secrets(api: Api, spec: Mapping[str, Any]) -> Iterator[PreflightCheck]:
+    """Whether the secrets with which the pods' images are pulled are there and of the right type; nothing where they have none.
+
+    What the pod template or the declared service account names is wrong if it cannot be used. A secret of the namespace's default
+    service account is not: nodes may have credentials of their own, or need none.
+    """
+    names, where = spec.get("imagePullSecrets") or (), "the pod template"
+    declared = bool(names) or "serviceAccountName" in spec
+    if not names:
+        account = str(spec.get("serviceAccountName") or "default")
+        where = f"service account {account}"
+        found = api.get(SERVICE_ACCOUNT, account)
+        if found is None and declared:
+            remedy = "Create it, or correct service_account in [cluster.options]."
+            yield wrong(where, f"namespace {api.namespace} has none of that name", remedy)
+        names = (found or {}).get("imagePullSecrets") or ()
+    for name in dict.fromkeys(str(row.get("name") or "") for row in names):
+        secret = api.get(SECRET, name)
+        if secret is not None and secret.get("type") in PULL_SECRETS:
+            yield ok(f"Secret {name}", f"it is there, and {where} names it to pull images with")
+            continue
+        problem = "it is not there" if secret is None else f"its type is {secret.get('type') or 'Opaque'}"
+        message = f"{where} names it to pull images with, and {problem}: a kubelet leaves it out"
+        remedy = (
+            f"Make it with kubectl create secret docker-registry {name} -n {api.namespace}, or take it out."
+        )
+        yield (wrong if declared else unseen)(f"Secret {name}", message, remedy)
 
 
 def _queue(api: Api, options: KubernetesOptions) -> Iterator[PreflightCheck]:
@@ -177,41 +187,30 @@ def _queue(api: Api, options: KubernetesOptions) -> Iterator[PreflightCheck]:
         return
     subject = f"LocalQueue {options.queue}"
     if api.get(LOCAL_QUEUE, options.queue) is None:
-        yield _wrong(
-            subject, f"namespace {api.namespace} has none of that name", "Correct queue in [cluster.options]."
-        )
+        message = f"namespace {api.namespace} has none of that name"
+        yield wrong(subject, message, "Correct queue in [cluster.options].")
     else:
-        yield PreflightCheck(subject, PreflightResult.OK, "it is there")
+        yield ok(subject, "it is there")
 
 
 def _nodes(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> Iterator[PreflightCheck]:
     """Whether there are enough nodes that have what is asked for; whether it is free now is not known."""
     needed = max((plan.job.nodes for plan in plans), default=0)
-    spec: Mapping[str, Any] = next(
-        (spec["template"]["spec"] for plan in plans for spec in _job_specs(plan)), {}
-    )
-    selector = spec.get("nodeSelector") or {}
+    selector = _pod_spec(plans).get("nodeSelector") or {}
     asked = {options.gpu_resource: options.gpus_per_node, EFA: options.efa_per_node}
     nodes = [node for node in api.items(NODE) if _selected(node, selector)]
     fit = [node for node in nodes if all(_allocatable(node, name) >= count for name, count in asked.items())]
     ready = [node for node in fit if _serves(node)]
     words = ", ".join(f"{count} {name}" for name, count in asked.items() if count) or "what is asked for"
     said = f"{len(ready)} of {len(nodes)} nodes are ready and have {words} allocatable; {needed} are needed"
-    if options.one_pod_per_node and len(ready) < needed:
-        if len(fit) >= needed:
-            yield PreflightCheck(
-                "nodes",
-                PreflightResult.NO_CAPACITY,
-                said,
-                "Some are cordoned or not ready: kubectl get nodes.",
-            )
-        else:
-            remedy = "Correct the node selector and the numbers in [cluster.options]; without a device plugin no GPU is allocatable."
-            yield _wrong("nodes", said, remedy)
-    elif not ready:
-        yield PreflightCheck("nodes", PreflightResult.NO_CAPACITY, said, "Look at kubectl get nodes.")
+    least = needed if options.one_pod_per_node else 1
+    if len(ready) >= least:
+        yield ok("nodes", said)
+    elif len(fit) >= least or not options.one_pod_per_node:
+        yield no_capacity("nodes", said, "Some are cordoned or not ready: kubectl get nodes.")
     else:
-        yield PreflightCheck("nodes", PreflightResult.OK, said)
+        remedy = "Correct the node selector and the numbers in [cluster.options]; without a device plugin no GPU is allocatable."
+        yield wrong("nodes", said, remedy)
 
 
 def _selected(node: Object, selector: Mapping[str, str]) -> bool:
@@ -239,22 +238,14 @@ def _quotas(api: Api, plans: tuple[Plan, ...]) -> Iterator[PreflightCheck]:
             left = quantity(hard[key]) - quantity(used.get(key, "0"))
             if wants[key] > left:
                 said = f"{key}: {wants[key]:g} are needed, and {left:g} of {hard[key]} are left"
-                result = (
-                    PreflightResult.NO_CAPACITY
-                    if wants[key] <= quantity(hard[key])
-                    else PreflightResult.WRONG
-                )
-                yield PreflightCheck(
-                    f"ResourceQuota {name}", result, said, "Ask for more, or end what uses it up."
-                )
+                line = no_capacity if wants[key] <= quantity(hard[key]) else wrong
+                yield line(f"ResourceQuota {name}", said, "Ask for more, or end what uses it up.")
 
 
 def _wanted(plan: Plan) -> dict[str, float]:
     """Resources as quotas name them, of all pods together."""
-    spec = next(iter(_job_specs(plan)), None)
-    if spec is None:
-        return {}
-    resources = spec["template"]["spec"]["containers"][0].get("resources") or {}
+    containers: list[Mapping[str, Any]] = _pod_spec((plan,)).get("containers") or [{}]
+    resources = containers[0].get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     asked = {**{f"requests.{name}": value for name, value in {**limits, **requests}.items()}, "pods": "1"}
     asked |= {f"limits.{name}": value for name, value in limits.items() if name in ("cpu", "memory")}
@@ -269,16 +260,3 @@ def quantity(value: object) -> float:
         return float(parse_quantity(str(value)))
     except ValueError:
         return 0.0
-
-
-def _wrong(subject: str, message: str, remedy: str = "") -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
-
-
-def _unanswered(error: LaunchError) -> PreflightCheck:
-    """The API server gave no answer."""
-    return PreflightCheck("API server", PreflightResult.UNSEEN, str(error), ASK_ELSEWHERE, unreachable=True)
-
-
-def _unseen(subject: str, message: str) -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.UNSEEN, message)

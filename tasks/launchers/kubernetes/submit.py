@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from checks.exchange import secret_key
 from tasks.launchers.base import EngineUnavailable, JobHandle, LaunchError, LaunchRejected, Plan
-from tasks.launchers.interruption import pause, tell_silence
+from tasks.launchers.interruption import patiently
 from tasks.launchers.kubernetes import job_record, objects
 from tasks.launchers.kubernetes.api import (
     CONFIG_MAP,
@@ -136,13 +136,5 @@ def _made(api: Api, name: str, made: Object) -> bool:
 
 
 def _answered(ask: Callable[[], T]) -> T:
-    """What the API server answers; while it is silent it is asked again, which changes nothing twice. Raises EngineUnavailable."""
-    begun = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except EngineUnavailable:
-            tried_s = time.monotonic() - begun
-            tell_silence("the API server does not answer", tried_s, SILENT_S)
-            if tried_s > SILENT_S or not pause(AGAIN_S):
-                raise
+    """What the API server answers, asked again while it is silent. Raises EngineUnavailable."""
+    return patiently(ask, "the API server", SILENT_S, AGAIN_S)

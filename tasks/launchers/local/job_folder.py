@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import fcntl
-import json
-import os
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.process.tree import alive, start_ticks
-from tasks.launchers.base import JobState, JobStatus
+from checks.process.whole_file import write_whole
+from checks.value_types import DecodeError
+from tasks.launchers.base import JobStatus
 
 LOG = "log"
+FILE_BYTES = 1 << 24
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,22 +71,6 @@ class Keepers:
         return self.boot_id == boot_id() and any(alive(*keeper) for keeper in (self.guard, self.shepherd))
 
 
-@dataclass(frozen=True)
-class Progress:
-    """state.json. `network` says which namespaces and subnet the nodes have, empty on loopback; `ended` is as in JobStatus."""
-
-    state: JobState
-    detail: str
-    attempt: str = ""
-    exit_codes: Mapping[str, int] = field(default_factory=dict)
-    network: Mapping[str, str] = field(default_factory=dict)
-    ended: tuple[str, ...] = ()
-
-    def status(self) -> JobStatus:
-        """The progress as a JobStatus."""
-        return JobStatus(self.state, self.detail, self.attempt, self.exit_codes, ended=self.ended)
-
-
 class JobFolder:
     """root/jobs/<name>. Writers raise OSError; readers say None for what is absent or no longer whole."""
 
@@ -112,47 +99,33 @@ class JobFolder:
 
     def submission(self) -> Submission | None:
         """What was submitted."""
-        try:
-            table = _table(self.path / "job.json")
-            nodes = tuple(NodeCommand(**{**node, "argv": tuple(node["argv"])}) for node in table.pop("nodes"))
-            return Submission(nodes=nodes, withheld=tuple(table.pop("withheld")), **table)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        return _read(Submission, self.path / "job.json")
 
     def write_submission(self, submission: Submission) -> None:
         """Write the submission before the folder gets its name."""
-        write_whole(self.path / "job.json", _json(asdict(submission)))
+        write_whole(self.path / "job.json", dump_plain(submission))
 
     def keepers(self) -> Keepers | None:
         """The processes that look after the job; None if they never started."""
-        try:
-            table = _table(self.path / "shepherd.json")
-            guard, shepherd = (_int_pair(table.pop(key)) for key in ("guard", "shepherd"))
-            return Keepers(guard, shepherd, **table)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        return _read(Keepers, self.path / "shepherd.json")
 
     def write_keepers(self, guard: int, shepherd: int, attempt: str) -> None:
         """Write the keepers; the shepherd does it before it starts anything."""
-        pairs = {"guard": (guard, start_ticks(guard)), "shepherd": (shepherd, start_ticks(shepherd))}
-        write_whole(self.path / "shepherd.json", _json({**pairs, "attempt": attempt, "boot_id": boot_id()}))
+        both = ((guard, start_ticks(guard) or 0), (shepherd, start_ticks(shepherd) or 0))
+        write_whole(self.path / "shepherd.json", dump_plain(Keepers(*both, attempt, boot_id())))
 
-    def progress(self) -> Progress | None:
-        """The job's progress."""
-        try:
-            table = _table(self.path / "state.json")
-            return Progress(JobState(table.pop("state")), ended=tuple(table.pop("ended", ())), **table)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+    def status(self) -> JobStatus | None:
+        """The job's state."""
+        return _read(JobStatus, self.path / "state.json")
 
-    def write_progress(self, progress: Progress) -> None:
-        """Write the job's progress, at each change."""
-        write_whole(self.path / "state.json", _json({**asdict(progress), "state": progress.state.value}))
+    def write_status(self, status: JobStatus) -> None:
+        """Write the job's state, at each change."""
+        write_whole(self.path / "state.json", dump_plain(status))
 
     def final(self) -> bool:
         """Whether the job's state can no longer change."""
-        progress = self.progress()
-        return progress is not None and progress.state.final
+        status = self.status()
+        return status is not None and status.state.final
 
     @contextmanager
     def life(self) -> Iterator[bool]:
@@ -170,37 +143,13 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Readers see the old file or the new one, never a part. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def boot_id() -> str:
     """This boot of this machine: process numbers mean nothing in another."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _table(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises OSError, ValueError, TypeError."""
-    table = json.loads(path.read_bytes())
-    if not isinstance(table, dict):
-        raise TypeError(f"{path} holds no object")
-    return table
-
-
-def _int_pair(value: object) -> tuple[int, int]:
-    """A list of two numbers from JSON. Raises TypeError or ValueError."""
-    if not isinstance(value, list):
-        raise TypeError(value)
-    first, second = value
-    return int(first), int(second)
-
-
-def _json(table: Mapping[str, object]) -> bytes:
-    return json.dumps(table, indent=1, sort_keys=True).encode() + b"\n"
+def _read(kind: type[T], path: Path) -> T | None:
+    try:
+        return decode(kind, parse_json(path.read_bytes(), FILE_BYTES))
+    except (OSError, DecodeError):
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import time
@@ -10,30 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from checks.documents.answer import ANSWER
 from checks.process import machine_state
-from checks.process.whole_file import write_whole
 from tasks.launchers.base import (
     Delays,
     EngineUnavailable,
-    Hold,
     JobHandle,
     JobSpec,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
     LaunchRejected,
     Placement,
     Plan,
     PreflightCheck,
-    PreflightResult,
 )
-from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.job_files import FolderLauncher, file_errors, read_end
 from tasks.launchers.local import network, start_stop
-from tasks.launchers.local.capacity import doubts, this_machine
 from tasks.launchers.local.container import Submitter
-from tasks.launchers.local.job_folder import LOG, JobFolder, Progress, try_lock
+from tasks.launchers.local.job_folder import LOG, JobFolder, try_lock
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.plan import JOB_NAME, LocalNetwork, LocalOptions, make_plan, node_names
 from tasks.launchers.local.preflight import look
@@ -50,14 +43,12 @@ def launcher(options: LocalOptions, root: Path) -> LocalLauncher:
     return LocalLauncher(root, options)
 
 
-class LocalLauncher:
+class LocalLauncher(FolderLauncher):
     """Jobs in root/jobs/<name> (see job_folder.py); `root` is made when the first one is submitted."""
 
     poll_s = 0.2
     start_s = 120.0
     silence_s = 120.0
-    keeps_s: float | None = None
-    excludes_failed = False
     delays = Delays(begins_s=5.0)  # judgement: Python starts within them on a busy machine
 
     def __init__(self, root: Path, options: LocalOptions | None = None) -> None:
@@ -67,7 +58,6 @@ class LocalLauncher:
         state = machine_state.folder()
         # Without the folder no watch ever found anything here, and an engine would refuse to mount it or make it.
         self._submitter = Submitter(os.geteuid(), os.getegid(), state if state.is_dir() else None)
-        self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
 
     def node_names(self, nodes: int) -> tuple[str, ...]:
         return node_names(nodes)
@@ -77,66 +67,39 @@ class LocalLauncher:
 
     def submit(self, plan: Plan) -> JobHandle:
         name = plan.job.name
-        if plan != self.plan(plan.job):
-            raise LaunchRejected(
-                f"{name} was planned by a launcher with another root or options. Plan it again."
-            )
+        self._require_own(plan)
         self._refuse_network(plan)
         folder = self._folder(name)
-        try:
-            with self._lock(name):
-                adopted = folder.exists()
-                if not adopted:
-                    start_stop.stage(plan, folder, self.root / "staging" / name, self.options)
-                if folder.keepers() is None and not folder.final():
-                    start_stop.start(plan, folder, remove=not adopted)
-        except OSError as error:
-            raise LaunchError(f"{name} cannot be started: {_remedy(error, self.root)}") from error
+        with file_errors(f"{name} cannot be started", self.root), self._lock(name):
+            adopted = folder.exists()
+            if not adopted:
+                start_stop.stage(plan, folder, self.root / "staging" / name, self.options)
+            if folder.keepers() is None and not folder.final():
+                start_stop.start(plan, folder, remove=not adopted)
         return JobHandle(name, adopted)
 
     def state(self, name: str) -> JobStatus:
         folder = self._known(name)
         if folder is None:
             return JobStatus(JobState.UNKNOWN, f"no job {name!r:.80} under {self.root}", "", {}, absent=True)
-        progress, keepers = folder.progress(), folder.keepers()
-        if progress is not None and progress.state.final:
+        status, keepers = folder.status(), folder.keepers()
+        if status is not None and status.state.final:
             start_stop.settle(keepers)
-            return progress.status()
+            return status
         if keepers is None:
             said = f"{name} was submitted and never started. Submit it again."
             return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
-        if keepers.alive():
-            return (
-                progress
-                or Progress(JobState.PENDING, "the processes of its nodes are being started", keepers.attempt)
-            ).status()
-        return start_stop.bury(
-            folder, keepers, JobState.FAILED, "its shepherd died before the job ended"
-        ).status()
-
-    def fetch(self, name: str, into: Path) -> None:
-        folder = self._known(name)
-        try:
-            into.mkdir(parents=True, exist_ok=True)
-            if folder is not None:
-                copy_whole_files(folder.out, into)
-        except OSError as error:
-            raise LaunchError(f"{name}: its output cannot be fetched: {_remedy(error, into)}") from error
+        if not keepers.alive():
+            return start_stop.bury(folder, keepers, JobState.FAILED, "its shepherd died before the job ended")
+        begins = "the processes of its nodes are being started"
+        return status or JobStatus(JobState.PENDING, begins, keepers.attempt, {})
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         folder = self._known(name)
         if folder is None or not re.fullmatch(r"node-\d+", node):
             return ""
-        try:
-            with open(folder.nodes / node / LOG, "rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
-                return file.read(last_bytes).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise LaunchError(
-                f"{name}: the log of {node} cannot be read: {_remedy(error, folder.path)}"
-            ) from error
+        with file_errors(f"{name}: the log of {node} cannot be read", folder.path):
+            return read_end(folder.nodes / node / LOG, last_bytes)
 
     def cancel(self, name: str) -> None:
         folder = self._known(name)
@@ -144,39 +107,16 @@ class LocalLauncher:
             return
         submission = folder.submission()
         grace_s = submission.grace_s if submission else self.options.grace_s
-        try:
-            with self._lock(name, grace_s + start_stop.MARGIN_S):
-                left = start_stop.cancel(folder, grace_s)
-        except OSError as error:
-            raise LaunchError(f"{name} cannot be cancelled: {_remedy(error, folder.path)}") from error
+        with (
+            file_errors(f"{name} cannot be cancelled", folder.path),
+            self._lock(name, grace_s + start_stop.MARGIN_S),
+        ):
+            left = start_stop.cancel(folder, grace_s)
         if left:
             raise LaunchError(f"{name}: {left}. End them by hand.")
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
-        found = look(plans, self.options, self._submitter)
-        if any(one.result is PreflightResult.WRONG for one in found):
-            return found
-        return (*doubts([plan.job for plan in plans], this_machine()), *found)
-
-    def hold(self, name: str) -> Hold:
-        return Hold(Keeping.NOTHING)
-
-    def release(self, name: str) -> str:
-        return ""
-
-    def answer(self, name: str, attempt: str, data: bytes) -> None:
-        folder = self._known(name)
-        if folder is None:
-            return
-        try:
-            write_whole(folder.out / attempt / ANSWER, data)
-        except OSError as error:
-            raise LaunchError(
-                f"{name}: the answer cannot be written: {_remedy(error, folder.out)}"
-            ) from error
-
-    def hand_out(self, name: str, report: bytes) -> str:
-        return ""
+        return look(plans, self.options, self._submitter)
 
     def _refuse_network(self, plan: Plan) -> None:
         if self.options.network != LocalNetwork.NAMESPACES:
@@ -200,6 +140,10 @@ class LocalLauncher:
         folder = self._folder(name) if re.fullmatch(JOB_NAME, name) else None
         return folder if folder is not None and folder.exists() else None
 
+    def _out(self, name: str) -> Path | None:
+        folder = self._known(name)
+        return None if folder is None else folder.out
+
     @contextmanager
     def _lock(self, name: str, more_s: float = 0.0) -> Iterator[None]:
         """One submit or cancel of a job at a time; EngineUnavailable where another holds on too long."""
@@ -214,11 +158,3 @@ class LocalLauncher:
                     raise EngineUnavailable(f"another process is submitting or cancelling {name}. Try again.")
                 time.sleep(POLL_S)
             yield
-
-
-def _remedy(error: OSError, path: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space is left for {path}. Free some, or choose a folder on another disk."
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-        return f"{path} cannot be written ({error.strerror}). Choose a folder that can."
-    return f"{error.filename or path}: {error.strerror or error}. Fix it, or choose another folder."

@@ -16,8 +16,9 @@ from checks.process import machine_state
 from checks.process.environment import CODE, for_checks
 from checks.process.free_ports import free_ports
 from checks.process.tree import die_with_parent
+from checks.process.whole_file import write_whole
 from checks.roster import Member, Roster
-from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission, write_whole
+from tasks.launchers.local.job_folder import LOG, JobFolder, NodeCommand, Submission
 
 # All nodes are on one machine: the checks' ranks must not each take all of its cores.
 CHECK_DEFAULTS = {"OMP_NUM_THREADS": "1"}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 from checks import bundle as bundles
-from checks.documents.decode import nearest
 from checks.exchange import secret_key
 from checks.process.environment import CODE
 from checks.value_types import DecodeError, Range, Text
@@ -74,21 +73,9 @@ class LocalOptions:
     container_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise LaunchRejected for a network of another name, one prepared that nobody uses, and for options that contradict."""
-        kinds = tuple(kind.value for kind in LocalNetwork)
-        if self.network not in kinds:
-            near = nearest(self.network, kinds) or kinds[0]
-            raise LaunchRejected(
-                f"network {self.network!r} is none of {', '.join(kinds)}. Did you mean {near!r}?"
-            )
+        """Raise LaunchRejected for a prepared network that nobody uses, and for options that contradict."""
         if self.prepared and self.network != LocalNetwork.NAMESPACES:
             raise LaunchRejected(f"prepared = {self.prepared!r} needs network = 'namespaces'.")
-        engines = tuple(engine.value for engine in ContainerEngine)
-        if self.container_engine not in engines:
-            near = nearest(self.container_engine, engines) or engines[0]
-            raise LaunchRejected(
-                f"container_engine {self.container_engine!r} is none of {', '.join(engines)}. Did you mean {near!r}?"
-            )
         if (self.container_mounts or self.container_arguments) and not self.container_image:
             raise LaunchRejected("container_mounts and container_arguments need a container_image. Name one.")
         for word in self.container_arguments:

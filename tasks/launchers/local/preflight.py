@@ -8,19 +8,27 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from checks.process.environment import CODE
-from tasks.launchers.base import Plan, PreflightCheck, PreflightResult, Request
+from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.local import container
-from tasks.launchers.local.container import ContainerEngine, Submitter
+from tasks.launchers.local.container import Submitter
 from tasks.launchers.local.job_folder import NodeCommand
 from tasks.launchers.local.nodes import node_environment
 from tasks.launchers.local.plan import LocalOptions, declared_gpus
-from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
-from tasks.launchers.training_script import missing_script
+from tasks.launchers.preflight import (
+    FOR_CHECKS,
+    FOR_TRAINING,
+    has_rank_checks,
+    missing_script,
+    starts_torchrun,
+    unseen,
+    wrong,
+)
 
 # It looks for the package and does not import it, which takes seconds.
 LOOK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 9)"
@@ -38,25 +46,25 @@ REFUSED = (125, 126, 127)
 
 
 def look(plans: tuple[Plan, ...], options: LocalOptions, submitter: Submitter) -> tuple[PreflightCheck, ...]:
-    """What is wrong or unknown about the interpreter of the nodes; nothing where all is well. It ends after LOOK_S for each question,
+    """The first thing that is wrong or unknown about the nodes; nothing where all is well. It ends after LOOK_S for each question,
     or after CONTAINER_S where a container has to be started for it.
 
     The training is asked about last, with its own environment, and only if the rank checks have what they need.
     """
-    python = NodePython(options, submitter)
-    images = dict.fromkeys(options.settings_for(plan.job).image for plan in plans if options.container_image)
-    for image in images:
-        if wrong := _image(str(options.container_engine), image):
-            return (wrong,)
-    checks = next((plan for plan in plans if has_rank_checks(plan.job)), None)
-    if checks is not None and (wrong := _torch(FOR_CHECKS, python, checks)):
-        return (wrong,)
-    training = next((plan for plan in plans if starts_torchrun(plan.job)), None)
-    if training is not None and (wrong := _torch(FOR_TRAINING, python, training)):
-        return (wrong,)
+    return tuple(islice(_problems(plans, NodePython(options, submitter)), 1))
+
+
+def _problems(plans: tuple[Plan, ...], python: NodePython) -> Iterator[PreflightCheck]:
+    if python.contained:
+        for image in dict.fromkeys(map(python.image, plans)):
+            yield from _image(str(python.options.container_engine), image)
+    for subject, needs in ((FOR_CHECKS, has_rank_checks), (FOR_TRAINING, starts_torchrun)):
+        plan = next((plan for plan in plans if needs(plan.job)), None)
+        if plan is not None:
+            yield from _torch(subject, python, plan)
     trained = next((plan for plan in plans if plan.job.work.trains), None)
-    wrong = None if trained is None else _script(trained, python)
-    return () if wrong is None else (wrong,)
+    if trained is not None:
+        yield from _script(trained, python)
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,6 @@ class NodePython:
     def contained(self) -> bool:
         """Whether it is in a container."""
         return bool(self.options.container_image)
-
-    @property
-    def seconds(self) -> float:
-        """How long an answer may take."""
-        return CONTAINER_S if self.contained else LOOK_S
 
     def image(self, plan: Plan) -> str:
         """The image of the job's containers."""
@@ -99,123 +102,95 @@ def _preflight_label() -> str:
     return f"preflight-{os.getpid()}"
 
 
-def _image(engine: str, image: str) -> PreflightCheck | None:
-    """What is wrong with the engine or the image; None if the image is there. It is never pulled."""
-    subject = "container_image"
+def _image(engine: str, image: str) -> Iterator[PreflightCheck]:
+    """What is wrong with the engine or the image. It is never pulled."""
     if shutil.which(engine) is None:
-        return PreflightCheck(
+        yield wrong(
             "container_engine",
-            PreflightResult.WRONG,
             f"there is no {engine} on the PATH",
             f"Install {engine}, or name the other engine",
         )
+        return
     try:
         done = _run((engine, "image", "inspect", "--format", "{{.Id}}", image), None, LOOK_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return _unseen(subject, f"{engine} did not answer: {error}")
-    if done.returncode == 0:
-        return None
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300].rstrip(".?")
-    if not _engine_works(engine):
-        message = f"{engine} does not answer here: {said}"
-        return PreflightCheck(
-            "container_engine", PreflightResult.WRONG, message, f"Start it, or make `{engine} version` work"
-        )
-    message = f"{engine} has no image {image} that it can use here: {said}"
-    return PreflightCheck(
-        subject, PreflightResult.WRONG, message, f"Pull it ({engine} pull {image}), or build it"
-    )
+        yield unseen("container_image", f"{engine} did not answer: {error}")
+        return
+    if done.returncode:
+        message = f"{engine} has no image {image} that it can use here: {_last_line(done).rstrip('.?')}"
+        remedy = f"Pull it ({engine} pull {image}), or build it; `{engine} version` must answer"
+        yield wrong("container_image", message, remedy)
 
 
-def _engine_works(engine: str) -> bool:
-    """Whether the engine works at all: the client of docker is often there without its daemon."""
-    try:
-        return _run((engine, "version"), None, LOOK_S).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
-def _script(plan: Plan, python: NodePython) -> PreflightCheck | None:
-    """What is wrong with the file that the training starts; None if it is there. A name without a folder is looked for on the PATH."""
+def _script(plan: Plan, python: NodePython) -> Iterator[PreflightCheck]:
+    """What is wrong with the file that the training starts. A name without a folder is looked for on the PATH."""
     script, node = plan.job.script, plan.processes[0]
     if not script or "{" in script:  # a word that only the node fills in
-        return None
+        return
     by_name = "/" not in script and not script.endswith(".py")
     where = Path(node.working_directory, script)
     if python.contained and (by_name or where == Path(script)):
-        return _script_in_container(plan, python)
-    if by_name:
-        path = node.environment.get("PATH") or os.environ.get("PATH")
-        return None if shutil.which(script, path=path) else missing_script(script, "no folder of PATH has it")
-    if where.is_file():
-        return None
-    if where == Path(script):
-        return missing_script(script, "there is no such file")
-    here = f". The one of this folder is {Path(script).absolute()}" if Path(script).is_file() else ""
-    return missing_script(
-        script, f"a relative path begins in the folder of the job, which has no such file{here}"
-    )
+        why = f"the image {python.image(plan)} has no such file, and no volume of container_mounts brings it"
+        yield from _look("the training's script", python, plan, missing_script(script, why), FIND, script)
+    elif by_name:
+        if shutil.which(script, path=node.environment.get("PATH") or os.environ.get("PATH")) is None:
+            yield missing_script(script, "no folder of PATH has it")
+    elif not where.is_file():
+        relative = "a relative path begins in the folder of the job, which has no such file"
+        yield missing_script(script, "there is no such file" if where == Path(script) else relative)
 
 
-def _script_in_container(plan: Plan, python: NodePython) -> PreflightCheck | None:
-    script = plan.job.script
-    found = _look("the training's script", python, plan, FIND, script)
-    if isinstance(found, PreflightCheck):
-        return found
-    if found:
-        return None
-    return missing_script(
-        script,
-        f"the image {python.image(plan)} has no such file, and no volume of container_mounts brings it",
-    )
+def _torch(what: str, python: NodePython, plan: Plan) -> Iterator[PreflightCheck]:
+    name = python.name(plan)
+    # Another interpreter may be too old for Prelaunch itself; the nodes need only PyTorch there.
+    package = "pip install 'prelaunch[torch]'" if name == sys.executable else f"{name} -m pip install torch"
+    remedy = f"Install it: {package}"
+    if python.contained:
+        remedy = "Take an image that has PyTorch, or name its interpreter with `python`"
+    absent = wrong(what, f"{name}, which runs the nodes, has no module torch", remedy)
+    yield from _look(what, python, plan, absent, LOOK)
 
 
-def _torch(what: str, python: NodePython, plan: Plan) -> PreflightCheck | None:
-    found = _look(what, python, plan, LOOK)
-    if isinstance(found, PreflightCheck):
-        return found
-    return None if found else _absent(what, python, plan)
-
-
-def _look(what: str, python: NodePython, plan: Plan, code: str, *words: str) -> bool | PreflightCheck:
-    """Whether a node has what the code looks for; a line where that cannot be seen, or where the engine refuses the container."""
-    node = _without_code(plan.processes[0])
-    command = NodeCommand(node.node, node.argv, node.environment, node.working_directory)
-    argv = (*python.words(plan), "-c", code, *words)
+def _look(
+    what: str, python: NodePython, plan: Plan, absent: PreflightCheck, code: str, *words: str
+) -> Iterator[PreflightCheck]:
+    """The line `absent` where a node lacks what the code looks for; another one where that cannot be seen, or where the engine
+    refuses the container.
+    """
+    node = plan.processes[0]
+    # What the checks add to the environment does not reach the training.
+    variables = {key: value for key, value in node.environment.items() if key != CODE}
+    command = NodeCommand(node.node, node.argv, variables, node.working_directory)
+    argv, seconds = (*python.words(plan), "-c", code, *words), CONTAINER_S if python.contained else LOOK_S
     try:
-        done = _run(argv, node_environment(os.environ, command, {}, ""), python.seconds)
+        done = _run(argv, node_environment(os.environ, command, {}, ""), seconds)
     except subprocess.TimeoutExpired:
         if python.contained:
             container.remove(argv[0], _preflight_label())
-        return _unseen(what, f"{python.name(plan)} did not answer within {python.seconds:g} s")
+        yield unseen(what, f"{python.name(plan)} did not answer within {seconds:g} s")
+        return
     except OSError as error:
-        return _unseen(what, f"{python.name(plan)} could not be started: {error.strerror or error}")
-    if done.returncode in (0, ABSENT):
-        return done.returncode == 0
-    said = done.stderr.decode(errors="replace")
-    if python.contained and done.returncode in REFUSED:
-        message = f"{argv[0]} cannot start a container as the nodes would be: {' '.join(said.split())[:300]}"
-        return PreflightCheck(
-            "container", PreflightResult.WRONG, message, _start_remedy(declared_gpus(plan.job), argv[0])
+        yield unseen(what, f"{python.name(plan)} could not be started: {error.strerror or error}")
+        return
+    how = f"{python.name(plan)} ended with exit code {done.returncode}: {_last_line(done)}"
+    if done.returncode == ABSENT:
+        yield absent
+    elif done.returncode and not python.contained:
+        yield unseen(what, how)
+    elif done.returncode in REFUSED:
+        said = " ".join(done.stderr.decode(errors="replace").split())[:300]
+        yield wrong(
+            "container",
+            f"{argv[0]} cannot start a container as the nodes would be: {said}",
+            "Correct container_arguments and container_mounts. GPUs need the NVIDIA Container Toolkit, set up for this engine",
         )
-    how = f"{python.name(plan)} ended with exit code {done.returncode}: {said.strip().rpartition(chr(10))[2][:300]}"
-    if python.contained:  # the container started, so that what is wrong is inside
-        return PreflightCheck(
-            "python",
-            PreflightResult.WRONG,
-            how,
-            "Correct `python` and container_mounts: it does not start there",
-        )
-    return _unseen(what, how)
+    elif done.returncode:  # the container started, so that what is wrong is inside
+        remedy = "Correct `python` and container_mounts: it does not start there"
+        yield wrong("python", how, remedy)
 
 
-def _start_remedy(gpus: int, engine: str) -> str:
-    if not gpus:
-        return "Correct container_arguments and container_mounts, or what the engine names"
-    toolkit = (
-        "nvidia-ctk runtime configure" if engine == ContainerEngine.DOCKER else "nvidia-ctk cdi generate"
-    )
-    return f"{gpus} GPUs a node are declared: install the NVIDIA Container Toolkit and run {toolkit}, or declare what is there"
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    return done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
 
 
 def _run(
@@ -230,26 +205,3 @@ def _run(
         timeout=seconds,
         check=False,
     )
-
-
-def _without_code(node: Request) -> Request:
-    """The training's process: what the checks add to the environment does not reach it."""
-    return replace(node, environment={key: value for key, value in node.environment.items() if key != CODE})
-
-
-def _absent(what: str, python: NodePython, plan: Plan) -> PreflightCheck:
-    name = python.name(plan)
-    # Another interpreter may be too old for Prelaunch itself; the nodes need only PyTorch there.
-    install = "pip install 'prelaunch[torch]'" if name == sys.executable else f"{name} -m pip install torch"
-    if python.contained:
-        install = "take an image that has PyTorch, or name its interpreter with `python`"
-    return PreflightCheck(
-        what,
-        PreflightResult.WRONG,
-        f"{name}, which runs the nodes, has no module torch",
-        install.capitalize() if python.contained else f"Install it: {install}",
-    )
-
-
-def _unseen(what: str, said: str) -> PreflightCheck:
-    return PreflightCheck(what, PreflightResult.UNSEEN, said)

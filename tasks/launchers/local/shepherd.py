@@ -18,15 +18,15 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from checks.process.tree import become_subreaper, die_with_parent, end_children, reap
-from tasks.launchers.base import JobState
+from checks.process.tree import become_subreaper, die_with_parent, end_children, how_it_ended, reap
+from tasks.launchers.base import JobState, JobStatus
 from tasks.launchers.local import container
 from tasks.launchers.local import network as local_network
-from tasks.launchers.local.job_folder import JobFolder, Progress, Submission
+from tasks.launchers.local.job_folder import JobFolder, Submission
 from tasks.launchers.local.network import NetworkError
 from tasks.launchers.local.nodes import WITHHELD, RunningNode, node_environment, write_roster
 
@@ -72,9 +72,9 @@ def _be_guard(folder: JobFolder, submission: Submission, shepherd: int) -> int:
     keepers = folder.keepers()
     if keepers is None or folder.final():
         return code
-    resources = [*_remove_containers(submission), *_remove_network(submission), *_remove_keys(folder)]
-    said = [f"the shepherd ended early ({_how(code)}) and its nodes with it", *_left(left), *resources]
-    folder.write_progress(Progress(JobState.FAILED, "; ".join(said), keepers.attempt))
+    resources = remove_resources(submission, folder)
+    said = [f"the shepherd {how_it_ended(code)} early and its nodes with it", *_left(left), *resources]
+    folder.write_status(JobStatus(JobState.FAILED, "; ".join(said), keepers.attempt, {}))
     return 1
 
 
@@ -98,11 +98,9 @@ class Shepherd:
         self.folder, self.submission, self.guard = folder, submission, guard
         self.attempt = uuid.uuid4().hex
         self.nodes: tuple[RunningNode, ...] = ()
-        self.network: Mapping[str, str] = {}
         self.asked_to_end = False
         self.grace_s = submission.grace_s
         self.failed_at: float | None = None
-        self.until = ""
         self.cut_off: tuple[RunningNode, ...] = ()
         self.wake = self._catch_signals()
 
@@ -114,13 +112,11 @@ class Shepherd:
         try:
             self._start()
             why = self._watch(time.monotonic())
-            progress = self._end(why)
+            status = self._end(why)
         except (NetworkError, OSError) as error:
             left = end_children(0.0)
-            progress = self._progress(
-                JobState.FAILED, f"the nodes could not be started: {error}", _left(left)
-            )
-        self._finish(progress)
+            status = self._status(JobState.FAILED, f"the nodes could not be started: {error}", _left(left))
+        self._finish(status)
 
     def _catch_signals(self) -> int:
         """A descriptor that becomes readable at each signal."""
@@ -146,18 +142,15 @@ class Shepherd:
             self.nodes += (RunningNode(node, environment, self.submission.log_bytes),)
         for running in self.nodes:
             running.pump()
-        self._save(self._progress(JobState.RUNNING, f"{len(self.nodes)} nodes started"))
+        self._save(self._status(JobState.RUNNING, f"{len(self.nodes)} nodes started"))
 
     def _addresses(self) -> tuple[str, ...]:
         job = self.submission
         if not job.network:
             return ("127.0.0.1",) * len(job.nodes)
         if job.prepared:
-            made = local_network.find(job.network, len(job.nodes))
-        else:
-            made = local_network.create(job.network, len(job.nodes), job.subnet)
-        self.network = {"name": made.name, "subnet": made.subnet}
-        return made.addresses
+            return local_network.find(job.network, len(job.nodes)).addresses
+        return local_network.create(job.network, len(job.nodes), job.subnet).addresses
 
     def _watch(self, begun: float) -> str:
         """Until every node's command ended ("") or the job has to end (why)."""
@@ -186,23 +179,20 @@ class Shepherd:
             return math.inf
         if self.failed_at is None and any((self.folder.out / self.attempt / "started").glob("*")):
             self.failed_at = time.monotonic()
-            self.until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + grace_s))
-            self._save(self._progress(JobState.RUNNING, self._waits()))
+            self._save(self._status(JobState.RUNNING, self._waits()))
         return math.inf if self.failed_at is None else self.failed_at + grace_s
 
     def _waits(self) -> str:
-        """Who failed, and until when the others are waited for; "" where nobody is."""
-        others = self._running()
-        if not self.until or not others:
+        """Who failed, and how long the others are waited for; "" where nobody is."""
+        if self.failed_at is None or not self._running():
             return ""
-        have, who = ("has", "itself") if len(others) == 1 else ("have", "themselves")
-        return f"{self._said_failed()}; {_names(others)} {have} until {self.until} to end by {who}"
+        grace_s = self.submission.failed_node_grace_s
+        return f"{self._said_failed()}; the other nodes have {grace_s:g} s from then on to end by themselves"
 
     def _cut_off(self) -> str:
         self.cut_off = self._running()
-        were = "was" if len(self.cut_off) == 1 else "were"
-        later = f"{self.submission.failed_node_grace_s:g} s later and {were} ended"
-        return f"{self._said_failed()}; {_names(self.cut_off)} still ran {later}"
+        later = f"{self.submission.failed_node_grace_s:g} s later and were ended"
+        return f"{self._said_failed()}; the other nodes still ran {later}"
 
     def _overdue(self) -> str:
         said = f"it did not end within its max runtime of {self.submission.max_runtime_s:g} s"
@@ -218,7 +208,9 @@ class Shepherd:
         return tuple(node for node in self.nodes if node.exit_code is None)
 
     def _said_failed(self) -> str:
-        return "; ".join(f"{node.name} {_how(node.exit_code)}" for node in self._failed()[:MOST_NAMED])
+        return "; ".join(
+            f"{node.name} {how_it_ended(node.exit_code or 0)}" for node in self._failed()[:MOST_NAMED]
+        )
 
     def _sleep(self, seconds: float, failed_by: float) -> None:
         waits_for_start = (
@@ -233,10 +225,10 @@ class Shepherd:
         for node in self.nodes:
             if node.pid in codes and node.exit_code is None:
                 node.ended(codes[node.pid])
-                detail = self._waits() or f"{node.name} {_how(codes[node.pid])}"
-                self._save(self._progress(JobState.RUNNING, detail))
+                detail = self._waits() or f"{node.name} {how_it_ended(codes[node.pid])}"
+                self._save(self._status(JobState.RUNNING, detail))
 
-    def _end(self, why: str) -> Progress:
+    def _end(self, why: str) -> JobStatus:
         """End what is left; what the nodes' commands left behind gets no grace."""
         cancelled = why == CANCELLED
         if cancelled and self._failed():
@@ -247,84 +239,59 @@ class Shepherd:
             node.log.close(LOG_END_S)
         if why:
             state = JobState.CANCELLED if cancelled else JobState.FAILED
-            return self._progress(state, why, _left(left))
-        bad = [f"{node.name} {_how(node.exit_code)}" for node in self.nodes if node.exit_code != 0]
+            return self._status(state, why, _left(left))
+        bad = [f"{node.name} {_end_of(node)}" for node in self.nodes if node.exit_code != 0]
         if bad:
-            return self._progress(JobState.FAILED, "; ".join(bad), _left(left))
-        return self._progress(JobState.SUCCEEDED, f"{len(self.nodes)} nodes ended well", _left(left))
+            return self._status(JobState.FAILED, "; ".join(bad), _left(left))
+        return self._status(JobState.SUCCEEDED, f"{len(self.nodes)} nodes ended well", _left(left))
 
-    def _progress(self, state: JobState, detail: str, more: Sequence[str] = ()) -> Progress:
+    def _status(self, state: JobState, detail: str, more: Sequence[str] = ()) -> JobStatus:
         codes = {node.name: node.exit_code for node in self.nodes if node.exit_code is not None}
         ended = tuple(node.name for node in self.cut_off)
-        return Progress(state, "; ".join([detail, *more]), self.attempt, codes, self.network, ended)
+        return JobStatus(state, "; ".join([detail, *more]), self.attempt, codes, ended=ended)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, status: JobStatus) -> None:
         try:
-            self.folder.write_progress(progress)
+            self.folder.write_status(status)
         except OSError as error:  # a full disk must not end the nodes; the last state is tried for longer
             print(f"{self.submission.name}: {error}", file=sys.stderr)
 
-    def _finish(self, progress: Progress) -> None:
+    def _finish(self, status: JobStatus) -> None:
         """Remove containers, network and keys, then write the last state, for some seconds where the disk is full."""
-        left = (
-            *_remove_containers(self.submission),
-            *_remove_network(self.submission),
-            *_remove_keys(self.folder),
-        )
-        said = "; ".join([progress.detail, *left])
+        said = "; ".join([status.detail, *remove_resources(self.submission, self.folder)])
         deadline = time.monotonic() + FINAL_TRIES_S
         while True:
             try:
-                return self.folder.write_progress(replace(progress, detail=said))
+                return self.folder.write_status(replace(status, detail=said))
             except OSError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
 
 
-def _remove_containers(submission: Submission) -> tuple[str, ...]:
-    left = container.remove(submission.container_engine, submission.container_label)
-    return (left,) if left else ()
-
-
-def _remove_network(submission: Submission) -> tuple[str, ...]:
-    if not submission.network or submission.prepared:
-        return ()
+def remove_resources(submission: Submission | None, folder: JobFolder) -> list[str]:
+    """Remove the containers, the network and the keys of a job; returns what is left of them, for people."""
+    left = []
+    if submission is not None:
+        left.append(container.remove(submission.container_engine, submission.container_label))
     try:
-        local_network.remove(submission.network)
+        if submission is not None and submission.network and not submission.prepared:
+            local_network.remove(submission.network)
     except NetworkError as error:
-        return (f"its network is still there: {error}",)
-    return ()
-
-
-def _remove_keys(folder: JobFolder) -> tuple[str, ...]:
+        left.append(f"its network is still there: {error}")
     try:
         folder.remove_keys()
     except OSError as error:
-        return (f"{error.filename} is still there: {error.strerror}",)
-    return ()
+        left.append(f"{error.filename} is still there: {error.strerror}")
+    return [said for said in left if said]
 
 
 def _left(pids: Sequence[int]) -> tuple[str, ...]:
     return (f"these processes cannot be ended: {', '.join(map(str, pids))}",) if pids else ()
 
 
-def _names(nodes: Sequence[RunningNode]) -> str:
-    """ "node-0", "node-0, node-2 and 5 more nodes"."""
-    more = len(nodes) - MOST_NAMED
-    named = ", ".join(node.name for node in nodes[:MOST_NAMED])
-    return f"{named} and {more} more nodes" if more > 0 else named
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "never said how it ended"
-    if code >= 0:
-        return f"exited {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
+def _end_of(node: RunningNode) -> str:
+    return "never said how it ended" if node.exit_code is None else how_it_ended(node.exit_code)
 
 
 if __name__ == "__main__":

@@ -13,20 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from checks.exchange import secret_key
 from checks.process.tree import alive, end_marked, end_tree, start_ticks
 from checks.runner.deadline import ANSWER_S
-from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, LaunchError, Plan
-from tasks.launchers.local import container, network
-from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Progress, Submission, boot_id
-from tasks.launchers.local.network import NetworkError
+from tasks.launchers.base import FAILED_NODE_GRACE_S, JobState, JobStatus, LaunchError, Plan
+from tasks.launchers.local.job_folder import JobFolder, Keepers, NodeCommand, Submission, boot_id
 from tasks.launchers.local.nodes import WITHHELD
 from tasks.launchers.local.plan import PACKAGES, SECRET, LocalOptions, label_value, network_name
-from tasks.launchers.local.shepherd import BUSY
+from tasks.launchers.local.shepherd import BUSY, remove_resources
 from tasks.launchers.node_code import vendored
 
 # Without PYTHONPATH, which the nodes would inherit.
@@ -177,25 +175,23 @@ def cancel(folder: JobFolder, grace_s: float) -> str:
     return f"{keepers} still run" if keepers.alive() else ""
 
 
-def bury(folder: JobFolder, keepers: Keepers, state: JobState, why: str) -> Progress:
+def bury(folder: JobFolder, keepers: Keepers, state: JobState, why: str) -> JobStatus:
     """End what a lost shepherd left, then write the last state that it could not write."""
     left: set[int] = set()
     if keepers.boot_id == boot_id():
         for pid, started in (keepers.guard, keepers.shepherd):
             left.update(end_tree(pid, 0.0, started))
         left.update(end_marked("PRELAUNCH_ATTEMPT", keepers.attempt, 0.0))
-    said = [why, *_remove_containers(folder), *_remove_network(folder)]
-    with suppress(OSError):
-        folder.remove_keys()
+    said = [why, *remove_resources(folder.submission(), folder)]
     said += [f"these processes cannot be ended: {sorted(left)}"] if left else []
     _collect(keepers)
-    known = folder.progress()
+    known = folder.status()
     if known is not None and known.state.final:
         return known
-    progress = Progress(state, "; ".join(said), keepers.attempt, known.exit_codes if known else {})
+    status = JobStatus(state, "; ".join(said), keepers.attempt, known.exit_codes if known else {})
     with suppress(OSError):  # on a full or read-only disk the next call finds, and says, the same again
-        folder.write_progress(progress)
-    return progress
+        folder.write_status(status)
+    return status
 
 
 def _keepers_or_never(folder: JobFolder) -> Keepers | None:
@@ -205,7 +201,7 @@ def _keepers_or_never(folder: JobFolder) -> Keepers | None:
         with folder.life() as mine:
             if mine and folder.keepers() is None:
                 if not folder.final():
-                    folder.write_progress(Progress(JobState.CANCELLED, "cancelled before it started"))
+                    folder.write_status(JobStatus(JobState.CANCELLED, "cancelled before it started", "", {}))
                 return None
         time.sleep(END_POLL_S)
     return keepers
@@ -234,20 +230,3 @@ def _collect(keepers: Keepers) -> None:
     if start_ticks(pid) == started and not alive(pid, started):
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-
-
-def _remove_containers(folder: JobFolder) -> Sequence[str]:
-    submission = folder.submission()
-    left = container.remove(submission.container_engine, submission.container_label) if submission else ""
-    return (left,) if left else ()
-
-
-def _remove_network(folder: JobFolder) -> Sequence[str]:
-    submission = folder.submission()
-    if submission is None or not submission.network or submission.prepared or network.unavailable():
-        return ()
-    try:
-        network.remove(submission.network)
-    except NetworkError as error:
-        return (f"its network is still there: {error}",)
-    return ()

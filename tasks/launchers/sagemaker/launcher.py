@@ -6,6 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+from checks.model import KernelLog
 from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,
@@ -36,6 +37,9 @@ from tasks.store.aws import Limits
 __all__ = ["Options", "SageMakerLauncher", "launcher"]
 
 Options = SageMakerOptions
+# SageMaker starts a training container as `docker run image train`, and no key of CreateTrainingJob asks for a privilege, capability
+# or device: there is no /dev/kmsg in it, and Docker's default profile gives syslog(2) to CAP_SYSLOG alone (moby commit ccd22ffcc8b5).
+KERNEL_LOG = KernelLog.WITHHELD
 ANSWER_S = 20.0  # one look at a job; what did not come by then is asked again at the next
 SILENCE_S = 300.0
 PREFLIGHT = Limits(read_s=10.0, deadline_s=5.0)

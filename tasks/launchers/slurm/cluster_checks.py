@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 
 from tasks.launchers.base import EngineUnavailable
-from tasks.launchers.slurm import commands, partition
+from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import Said
 
 NAMES = ("srun", "enroot", "pyxis")
@@ -62,8 +62,8 @@ def look(
     """
     plain = cache(lambda: _asked(nodes, place))
     made: Mapping[str, Callable[[], ClusterCheck]] = {
-        "srun": lambda: _srun(nodes, place, *plain()),
-        "enroot": lambda: _enroot(nodes, place, *plain()),
+        "srun": lambda: _srun(nodes, *plain()),
+        "enroot": lambda: _enroot(nodes, *plain()),
         "pyxis": lambda: _pyxis(nodes, place, image, plain),
     }
     for name in names:
@@ -75,13 +75,13 @@ def look(
             yield ClusterCheck(name, Outcome.UNSEEN, str(error).rstrip("."))
 
 
-def _srun(nodes: int, place: Sequence[str], said: Said, answers: Mapping[str, str]) -> ClusterCheck:
+def _srun(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
     if len(answers) == nodes:
         return ClusterCheck("srun", Outcome.WORKS, f"{_named(answers)} answered")
-    return _without_answer("srun", said, answers, nodes, place)
+    return _without_answer("srun", said, answers, nodes)
 
 
-def _enroot(nodes: int, place: Sequence[str], said: Said, answers: Mapping[str, str]) -> ClusterCheck:
+def _enroot(nodes: int, said: Said, answers: Mapping[str, str]) -> ClusterCheck:
     without = [node for node, version in answers.items() if not version]
     if without:
         # slurmd may have another PATH, on which pyxis finds it.
@@ -90,7 +90,7 @@ def _enroot(nodes: int, place: Sequence[str], said: Said, answers: Mapping[str, 
     if len(answers) == nodes:
         versions = "/".join(sorted(set(answers.values())))
         return ClusterCheck("enroot", Outcome.WORKS, f"version {versions} on {_named(answers)}")
-    return _without_answer("enroot", said, answers, nodes, place)
+    return _without_answer("enroot", said, answers, nodes)
 
 
 def _pyxis(
@@ -101,7 +101,7 @@ def _pyxis(
         return ClusterCheck("pyxis", Outcome.MISSING, "srun has no option --container-image here", remedy)
     before, free = plain()
     if len(free) < nodes:
-        return _without_answer("pyxis", before, free, nodes, place)
+        return _without_answer("pyxis", before, free, nodes)
     same = (f"--nodelist={','.join(free)}", f"--container-image={image}")
     said, answers = _asked(nodes, (*place, *same), DOWNLOAD_S)
     if len(answers) == nodes:
@@ -128,26 +128,13 @@ def _asked(nodes: int, place: Sequence[str], seconds: float = ANSWER_S) -> tuple
     return said, {word[1]: "".join(word[2:]).strip() for word in words}
 
 
-def _without_answer(
-    name: str, said: Said, answers: Iterable[str], nodes: int, place: Sequence[str]
-) -> ClusterCheck:
+def _without_answer(name: str, said: Said, answers: Mapping[str, str], nodes: int) -> ClusterCheck:
     """If no node answered, they were not free, or Slurm refused the step; if some did, the others are broken."""
     if not answers:
-        message = f"no node could be asked: {said.words}"
-        return ClusterCheck(name, Outcome.UNSEEN, message, _remedy(nodes, place))
+        return ClusterCheck(name, Outcome.UNSEEN, f"no node could be asked: {said.words}")
     return ClusterCheck(
         name, Outcome.FAILS, f"only {_named(answers)} of {nodes} nodes answered: {said.words}", REMEDY
     )
-
-
-def _remedy(nodes: int, place: Sequence[str]) -> str:
-    """What to do where the partition is none, or is too small; "" otherwise, and where scontrol does not answer."""
-    asked = next((word.partition("=")[2] for word in place if word.startswith("--partition=")), "")
-    try:
-        known = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
-    except EngineUnavailable:
-        return ""
-    return partition.remedy(asked, nodes, known, "--nodes", "--partition")
 
 
 def _named(nodes: Iterable[str]) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 from checks.exchange import secret_key
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
-from tasks.launchers.base import JobState, Plan, Trouble
+from tasks.launchers.base import JobStatus, Plan
+from tasks.launchers.final_state import dump_state, parse_state
+from tasks.launchers.job_files import read_end
 from tasks.launchers.slurm.batch_script import SCRIPT, START
 from tasks.launchers.slurm.job_states import START_MARK
 
@@ -35,18 +37,6 @@ class ScriptEnd:
     exit_code: int
     overdue: bool
     failed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FinalState:
-    """final.json: the last state of the job; `ended` and `lost` are as in JobStatus, `codes` are exit codes that no agent recorded."""
-
-    state: JobState
-    trouble: Trouble
-    detail: str
-    ended: tuple[str, ...] = ()
-    codes: tuple[tuple[str, int], ...] = ()
-    lost: tuple[tuple[str, str], ...] = ()
 
 
 class SharedJobFolder:
@@ -127,26 +117,16 @@ class SharedJobFolder:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def final(self) -> FinalState | None:
+    def final(self) -> JobStatus | None:
         """The job's last state."""
-        table = _table(self.path / FINAL)
         try:
-            ended = tuple(map(str, table.get("ended") or ()))
-            codes = tuple((str(node), int(code)) for node, code in (table.get("codes") or {}).items())
-            lost = tuple((str(node), str(said)) for node, said in (table.get("lost") or {}).items())
-            return FinalState(
-                JobState(table["state"]), Trouble(table["trouble"]), str(table["detail"]), ended, codes, lost
-            )
-        except (AttributeError, KeyError, TypeError, ValueError):
+            return parse_state((self.path / FINAL).read_bytes())
+        except OSError:
             return None
 
-    def write_final(self, final: FinalState) -> None:
+    def write_final(self, final: JobStatus) -> None:
         """Record the last state, and remove the key: no start of this job will need it."""
-        table = {
-            "state": final.state.value, "trouble": final.trouble.value, "detail": final.detail, "ended": final.ended,
-            "codes": dict(final.codes), "lost": dict(final.lost),
-        }  # fmt: skip
-        write_whole(self.path / FINAL, json.dumps(table).encode())
+        write_whole(self.path / FINAL, dump_state(final))
         secret_key.remove(self.path / "in" / secret_key.FILE)
 
     def failed_grace_s(self) -> int:
@@ -163,7 +143,7 @@ class SharedJobFolder:
 
     def log(self, node: str, last_bytes: int) -> str:
         """The end of a node's log, "" if there is none. Raises OSError."""
-        return _tail(self.logs / f"{node}.log", last_bytes)
+        return read_end(self.logs / f"{node}.log", last_bytes)
 
     def last_words(self) -> str:
         """The last line of the batch script's own log, "" if there is none."""
@@ -173,18 +153,9 @@ class SharedJobFolder:
     def script_words(self) -> str:
         """The end of the batch script's own log, which has what srun says; "" if there is none."""
         try:
-            return _tail(self.script_log, SCRIPT_LOG_BYTES)
+            return read_end(self.script_log, SCRIPT_LOG_BYTES)
         except OSError:
             return ""
-
-
-def _tail(path: Path, last_bytes: int) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
-            return file.read(last_bytes).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -69,18 +69,6 @@ WORDS: Mapping[str, str] = {
     "NODE_FAIL": "Slurm lost a node of it",
     "PREEMPTED": "another job took its nodes",
 }
-# Why a job waits in the queue, which is no error, in sentences; squeue's words follow (src/common/slurm_protocol_defs.c).
-WAITS: Mapping[str, str] = {
-    "Resources": "it waits until nodes are free",
-    "Requested nodes are busy": "it waits until nodes are free",
-    "Priority": "it waits for jobs that are before it in the queue",
-    "Dependency": "it waits for another job of its name to end",
-    "BeginTime": "Slurm starts it again after a pause",
-    "Reservation": "it waits for its reservation",
-    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": (
-        "it waits for nodes that are down, drained or reserved"
-    ),
-}
 # Why a job waits for something that no waiting brings: it is wrong as it stands, or above a limit of one job (squeue(1), "JOB REASON
 # CODES"). A limit of an association or QOS as a whole may be used up by other jobs, which end: GROUP_LIMIT.
 NEVER_RUNS: Mapping[str, Trouble] = {
@@ -169,8 +157,7 @@ class Row:
     @property
     def detail(self) -> str:
         """The row for people."""
-        words = WAITS.get(self.why, "") if self.job_state is JobState.PENDING else WORDS.get(self.state, "")
-        said = [f"job {self.job_id} is {self.state}", words]
+        said = [f"job {self.job_id} is {self.state}", WORDS.get(self.state, "")]
         said += [self.why] if self.why not in NO_REASON else []
         return ": ".join(filter(None, said))
 

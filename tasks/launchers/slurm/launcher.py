@@ -11,31 +11,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from checks.documents.answer import ANSWER
 from checks.documents.hostlist import expand
-from checks.process.whole_file import write_whole
+from checks.model import KernelLog
 from tasks.launchers.attempt_folder import Attempts
-from tasks.launchers.attempts import ATTEMPT
 from tasks.launchers.base import (
     Delays,
-    Hold,
     JobHandle,
     JobSpec,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
     LaunchRejected,
-    Placement,
     Plan,
     PreflightCheck,
     Trouble,
 )
-from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.job_files import FolderLauncher, file_errors, file_remedy
 from tasks.launchers.slurm import commands, preflight
 from tasks.launchers.slurm import submit as submission
 from tasks.launchers.slurm.batch_script import JOB_NAME, NODE, make_plan
-from tasks.launchers.slurm.job_folder import NOBODY, FinalState, ScriptEnd, SharedJobFolder
+from tasks.launchers.slurm.job_folder import NOBODY, ScriptEnd, SharedJobFolder
 from tasks.launchers.slurm.job_states import PROLOG, Row, TaskEnd, row_for, submitted_row, task_ends
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.text.inert import one_line
@@ -43,6 +38,9 @@ from tasks.text.inert import one_line
 __all__ = ["Options", "SlurmLauncher", "launcher"]
 
 Options = SlurmOptions
+# Slurm runs a job as the user who submitted it, to whom most distributions refuse the log (kernel.dmesg_restrict is 1 in Debian and
+# Ubuntu; /var/log/kern.log belongs to the group adm). Where a node's log can be read all the same, it is judged.
+KERNEL_LOG = KernelLog.WITHHELD
 # Neither slurmctld nor the accounting has the job: our own word, which no STATES has.
 FORGOTTEN = "FORGOTTEN"
 NODE_FAIL = "NODE_FAIL"
@@ -62,17 +60,15 @@ def launcher(options: SlurmOptions, root: Path) -> SlurmLauncher:
     return SlurmLauncher(root, options)
 
 
-class SlurmLauncher:
+class SlurmLauncher(FolderLauncher):
     """Jobs below `folder` of the options, or below `root`."""
 
-    keeps_s: float | None = None
     silence_s = 600.0
 
     def __init__(self, root: Path, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
         self.root = Path(self.options.folder or root).absolute()
         self.placement = self.options.strength
-        self.offers = {Placement.IN_JOB: 0.0, Placement.PINNED: 0.0}
         self.poll_s = self.options.poll_seconds
         self.excludes_failed = self.options.exclude_failed
         self.start_s = self.options.start_minutes * 60
@@ -82,17 +78,11 @@ class SlurmLauncher:
         self._over_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
 
-    def node_names(self, nodes: int) -> tuple[str, ...]:
-        return ()
-
     def plan(self, job: JobSpec) -> Plan:
         return make_plan(job, self.root, self.options, self._lines)
 
     def submit(self, plan: Plan) -> JobHandle:
-        if plan != self.plan(plan.job):
-            raise LaunchRejected(
-                f"{plan.job.name} was planned by a launcher with another root or options. Plan it again."
-            )
+        self._require_own(plan)
         preflight.require_supported(plan, self.options)
         return submission.submit(plan, self._folder(plan.job.name))
 
@@ -107,63 +97,35 @@ class SlurmLauncher:
         try:
             return self._ask(name, folder, seen)
         except LaunchError as error:
-            codes = dict(seen.exit_codes)
-            return JobStatus(JobState.UNKNOWN, str(error), seen.current, codes, earlier=seen.earlier)
-
-    def fetch(self, name: str, into: Path) -> None:
-        try:
-            into.mkdir(parents=True, exist_ok=True)
-            if re.fullmatch(JOB_NAME, name) and self._folder(name).exists():
-                copy_whole_files(self._folder(name).out, into)
-        except OSError as error:
-            raise LaunchError(
-                f"{name}: its output cannot be fetched: {submission.remedy(error, into)}"
-            ) from error
+            return seen.status(JobState.UNKNOWN, str(error))
 
     def logs(self, name: str, node: str, last_bytes: int = 65536) -> str:
         if not re.fullmatch(JOB_NAME, name) or not re.fullmatch(NODE, node):
             return ""
         folder = self._folder(name)
-        try:
+        with file_errors(f"{name}: the log of {node} cannot be read", folder.path):
             return folder.log(node, last_bytes)
-        except OSError as error:
-            said = submission.remedy(error, folder.path)
-            raise LaunchError(f"{name}: the log of {node} cannot be read: {said}") from error
 
     def cancel(self, name: str) -> None:
         if not re.fullmatch(JOB_NAME, name):
             return
         folder = self._folder(name)
         self.state(name)  # a job that ended well stays so
-        try:
-            submission.cancel(name, folder, self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
+        with file_errors(f"{name} cannot be cancelled", folder.path):
+            self._end(name, folder)
             if folder.exists() and folder.final() is None:
-                folder.write_final(FinalState(JobState.CANCELLED, Trouble.STOPPED, "cancelled"))
-        except OSError as error:
-            said = submission.remedy(error, folder.path)
-            raise LaunchError(f"{name} cannot be cancelled: {said}") from error
+                folder.write_final(folder.attempts().status(JobState.CANCELLED, "cancelled", Trouble.STOPPED))
 
     def preflight(self, plans: tuple[Plan, ...]) -> tuple[PreflightCheck, ...]:
         return preflight.look(plans, self.options, self.root)
 
-    def hold(self, name: str) -> Hold:
-        return Hold(Keeping.NOTHING)
+    def _out(self, name: str) -> Path | None:
+        return self._folder(name).out if re.fullmatch(JOB_NAME, name) else None
 
-    def release(self, name: str) -> str:
-        return ""
-
-    def answer(self, name: str, attempt: str, data: bytes) -> None:
-        if not re.fullmatch(JOB_NAME, name) or not re.fullmatch(ATTEMPT, attempt):
-            raise LaunchRejected(f"there is no attempt {attempt!r:.80} of job {name!r:.80} to answer.")
-        out = self._folder(name).out
-        try:
-            write_whole(out / attempt / ANSWER, data)
-        except OSError as error:
-            said = submission.remedy(error, out)
-            raise LaunchError(f"{name}: the answer cannot be written: {said}") from error
-
-    def hand_out(self, name: str, report: bytes) -> str:
-        return ""
+    def _end(self, name: str, folder: SharedJobFolder, within_s: float = 0.0) -> None:
+        """End every job of that name. Raises LaunchError, OSError."""
+        longest_s = within_s or self.options.grace_s + CANCEL_S
+        submission.cancel(name, folder, longest_s, min(self.poll_s, 1.0))
 
     def _folder(self, name: str) -> SharedJobFolder:
         return SharedJobFolder(self.root, name)
@@ -179,37 +141,34 @@ class SlurmLauncher:
             row = row_for(commands.accounted(job_id or 0), job_id) or Row(job_id or 0, FORGOTTEN)
         if row is not None and row.held:
             # Released by somebody, it would start long after the gate was over.
-            submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
-            return self._final(name, folder, seen, _not_started(row))
+            self._end(name, folder, HELD_S)
+            return self._final(name, folder, seen, _not_started(row, seen))
         if row is not None and (never := row.never_runs):
-            submission.cancel(name, folder, HELD_S, min(self.poll_s, 1.0))
-            final = FinalState(JobState.FAILED, never, f"{row.detail}, for which it would wait for ever")
+            self._end(name, folder, HELD_S)
+            final = seen.status(JobState.FAILED, f"{row.detail}, for which it would wait for ever", never)
             return self._final(name, folder, seen, final)
         if row is not None and row.state == "RUNNING" and (lost := self._unstarted(name, row, folder, seen)):
             # Nothing else would end it: the other nodes wait for these.
-            submission.cancel(name, folder, self.options.grace_s + CANCEL_S, min(self.poll_s, 1.0))
-            return self._final(name, folder, folder.attempts(), _without(lost, row))
+            self._end(name, folder)
+            return self._final(name, folder, seen, _without(lost, row, folder.attempts()))
         if row is not None and row.was_cancelled_with_nodes and not folder.claim():
             reasons = commands.node_reasons(row.nodes)
             if any(reason.startswith(PROLOG) for reason in reasons):
-                return self._final(name, folder, seen, _not_started(row, f" ({PROLOG})"))
+                return self._final(name, folder, seen, _not_started(row, seen, f" ({PROLOG})"))
             now = time.monotonic()
             if now - self._over_since.setdefault(name, now) < DRAINED_S:
                 said = f"{row.detail}, and its script has not run"
-                return JobStatus(JobState.RUNNING, said, seen.current, {}, earlier=seen.earlier)
+                return seen.status(JobState.RUNNING, said)
         if row is not None and not row.job_state.final and row.state != FORGOTTEN:
             self._over_since.pop(name, None)
             said = "; ".join((row.detail, *_waits(folder, seen)))
-            codes = dict(seen.exit_codes)
-            return JobStatus(row.job_state, said, seen.current, codes, row.trouble, earlier=seen.earlier)
+            return seen.status(row.job_state, said, row.trouble)
         ended = folder.ended()
         if self._settling(name, row, ended, folder, seen):
             said = "the job has ended, and not everything that its nodes wrote is here yet"
             if row is not None and row.state == FORGOTTEN:
                 said = "slurmctld does not list the job, and its script has recorded no end yet"
-            return JobStatus(
-                JobState.RUNNING, said, seen.current, dict(seen.exit_codes), earlier=seen.earlier
-            )
+            return seen.status(JobState.RUNNING, said)
         return self._final(name, folder, seen, with_lost(_end_of(row, ended, seen, folder), row))
 
     def _unstarted(self, name: str, row: Row, folder: SharedJobFolder, seen: Attempts) -> dict[str, TaskEnd]:
@@ -242,11 +201,11 @@ class SlurmLauncher:
         forgotten = row is not None and row.state == FORGOTTEN and _has_trained(folder, seen)
         return by_itself and time.monotonic() - since < (self.silence_s if forgotten else SETTLE_S)
 
-    def _final(self, name: str, folder: SharedJobFolder, seen: Attempts, final: FinalState) -> JobStatus:
+    def _final(self, name: str, folder: SharedJobFolder, seen: Attempts, final: JobStatus) -> JobStatus:
         try:
             folder.write_final(final)
         except OSError as error:
-            said = f"{final.detail}; {submission.remedy(error, folder.path)}"
+            said = f"{final.detail}; {file_remedy(error, folder.path)}"
             final = replace(final, detail=said)
         self._over_since.pop(name, None)
         return _status(final, seen)
@@ -280,35 +239,35 @@ def _unsubmitted(name: str, folder: SharedJobFolder) -> JobStatus:
     return JobStatus(JobState.UNKNOWN, said, "", {}, absent=True)
 
 
-def _not_started(row: Row, why: str = "") -> FinalState:
+def _not_started(row: Row, seen: Attempts, why: str = "") -> JobStatus:
     said = f"{row.detail}{why}. Look at the prolog, and at the reason of its nodes: sinfo -R"
-    return FinalState(JobState.FAILED, Trouble.SERVICE, said)
+    return seen.status(JobState.FAILED, said, Trouble.SERVICE)
 
 
-def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> FinalState:
+def _end_of(row: Row | None, ended: ScriptEnd | None, seen: Attempts, folder: SharedJobFolder) -> JobStatus:
     """The last state: Slurm's, but where the script ended by itself, the script's."""
     by_itself = row is None or row.job_state is JobState.SUCCEEDED or row.state in BY_ITSELF
     if ended is None or not by_itself:
         if row is None or row.state == FORGOTTEN:
             said = "Slurm no longer knows the job, and its script recorded no end"
-            return FinalState(JobState.FAILED, Trouble.ENDED, said)
-        return FinalState(row.job_state, row.trouble, _with_words(row.detail, seen, folder))
+            return seen.status(JobState.FAILED, said, Trouble.ENDED)
+        return seen.status(row.job_state, _with_words(row.detail, seen, folder), row.trouble)
     if ended.overdue:
-        return FinalState(JobState.FAILED, Trouble.MAX_RUNTIME, "it reached its max runtime")
+        return seen.status(JobState.FAILED, "it reached its max runtime", Trouble.MAX_RUNTIME)
     if ended.exit_code == 0:
-        return FinalState(JobState.SUCCEEDED, Trouble.NONE, f"job {ended.job_id} ended well")
+        return seen.status(JobState.SUCCEEDED, f"job {ended.job_id} ended well")
     if ended.failed:
         codes = dict(seen.exit_codes)
         said = "; ".join(f"{node} ended with {codes.get(node, 'an error')}" for node in ended.failed[:8])
         others = tuple(sorted(seen.hosts - {*ended.failed}))
         later = f"the other nodes still ran {folder.failed_grace_s()} s later and were ended"
-        return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others)
+        return replace(seen.status(JobState.FAILED, f"{said}; {later}", Trouble.ENDED), ended=others)
     ends = _failed(seen)
     said = "; ".join((f"job {ended.job_id} ended with exit code {ended.exit_code}", *ends))
-    return FinalState(JobState.FAILED, Trouble.ENDED, _with_words(said, seen, folder))
+    return seen.status(JobState.FAILED, _with_words(said, seen, folder), Trouble.ENDED)
 
 
-def with_lost(final: FinalState, row: Row | None) -> FinalState:
+def with_lost(final: JobStatus, row: Row | None) -> JobStatus:
     """The end of a job of which Slurm lost a node, with the nodes that are down or do not answer. Raises EngineUnavailable."""
     if row is None or row.state != NODE_FAIL:
         return final
@@ -316,17 +275,18 @@ def with_lost(final: FinalState, row: Row | None) -> FinalState:
     if not lost:
         return final
     said = "; ".join(f"{node} is {words}" for node, words in lost[:8])
-    return replace(final, detail=f"{final.detail}: {said}", lost=lost)
+    return replace(final, detail=f"{final.detail}: {said}", lost=dict(lost))
 
 
-def _without(lost: Mapping[str, TaskEnd], row: Row) -> FinalState:
+def _without(lost: Mapping[str, TaskEnd], row: Row, seen: Attempts) -> JobStatus:
     """The end of a job of which some nodes never began; the others are ended because of them."""
     said = "; ".join(f"{node}: {end.said}" for node, end in sorted(lost.items())[:8])
     others = tuple(node for node in expand(row.nodes) if node not in lost)
-    codes = tuple((node, end.code) for node, end in sorted(lost.items()) if end.code is not None)
+    codes = {node: end.code for node, end in lost.items() if end.code is not None}
     later = "no agent ran there, so the job was ended"
-    words = tuple((node, end.said) for node, end in sorted(lost.items()) if end.code is None)
-    return FinalState(JobState.FAILED, Trouble.ENDED, f"{said}; {later}", others, codes, words)
+    words = {node: end.said for node, end in lost.items() if end.code is None}
+    final = seen.status(JobState.FAILED, f"{said}; {later}", Trouble.ENDED)
+    return replace(final, exit_codes={**final.exit_codes, **codes}, ended=others, lost=words)
 
 
 def _has_trained(folder: SharedJobFolder, seen: Attempts) -> bool:
@@ -356,15 +316,7 @@ def _with_words(said: str, seen: Attempts, folder: SharedJobFolder) -> str:
     return f"{said}: {words}" if words else said
 
 
-def _status(final: FinalState, seen: Attempts) -> JobStatus:
-    codes = {**dict(seen.exit_codes), **dict(final.codes)}
-    return JobStatus(
-        final.state,
-        final.detail,
-        seen.current,
-        codes,
-        final.trouble,
-        seen.earlier,
-        ended=final.ended,
-        lost=dict(final.lost),
-    )
+def _status(final: JobStatus, seen: Attempts) -> JobStatus:
+    """The end with what the agents of the nodes have recorded by now."""
+    codes = {**dict(seen.exit_codes), **final.exit_codes}
+    return replace(final, attempt=seen.current, exit_codes=codes, earlier=seen.earlier)

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from checks.documents.decode import nearest
-from tasks.launchers.base import PreflightCheck, PreflightResult
+from tasks.launchers.base import PreflightCheck
+from tasks.launchers.preflight import no_capacity, unseen, wrong
 
 UP = "UP"
+WAIT = "Wait until it is UP (scontrol show partition), or name another partition in [cluster.options]."
 FIELD = re.compile(r"(\w+)=(\S*)")
 # sinfo(1), "NODE STATE CODES": no job starts on such a node until somebody, or Slurm, returns it to service.
 OUT_OF_SERVICE = re.compile(r"(down|drain|fail|inval|maint|perfctrs|unknown)", re.IGNORECASE)
@@ -57,43 +58,6 @@ def _most_nodes(row: Mapping[str, str]) -> int | None:
     return min(filter(None, counts), default=None)
 
 
-def remedy(asked: str, nodes: int, known: Mapping[str, Partition], nodes_option: str, other: str) -> str:
-    """What to do where Slurm refuses a job for so many nodes in the partitions `asked` ("" for the default one); "" where nothing
-    that scontrol says of the partitions explains it.
-
-    `nodes_option` names where the count is written, and `other` where the partition is. scontrol(1) leaves out partitions that are
-    hidden from the user, so a name that is not shown may be one that Slurm refuses for another reason.
-    """
-    if not known:
-        return ""
-    names = asked.split(",") if asked else [one.name for one in known.values() if one.default]
-    shown = ", ".join(_sized(one) for one in known.values())
-    if not names:
-        return f"No partition is the default one. Name one in {other}: {shown}."
-    if unknown := [name for name in names if name not in known]:
-        near = nearest(unknown[0], tuple(known))
-        hint = f" Did you mean {near!r}?" if near else ""
-        return f"scontrol shows no partition {unknown[0]!r:.80}.{hint} Name one of these in {other}: {shown}."
-    counts = [known[name].most_nodes for name in names]
-    most = max((count for count in counts if count is not None), default=None)
-    if None in counts or most is None or nodes <= most:
-        return ""
-    return (
-        f"A job gets at most {most} node{'' if most == 1 else 's'} in partition {', '.join(names)}, and {nodes} are asked for. "
-        f"Lower {nodes_option} to {most}, or name another partition in {other}: {shown}."
-    )
-
-
-def _sized(partition: Partition) -> str:
-    """ "gpu (at most 4 nodes)"."""
-    most = partition.most_nodes
-    return (
-        partition.name
-        if most is None
-        else f"{partition.name} (at most {most} node{'' if most == 1 else 's'})"
-    )
-
-
 def minutes_of(text: str) -> float | None:
     """A time limit as Slurm writes it; None for UNLIMITED, and for what is none."""
     found = TIME.fullmatch(text)
@@ -134,7 +98,8 @@ def obstacles(
     Of several partitions one is enough. With `qos` the limits may be others (sacctmgr(1), PartitionTimeLimit, PartitionMaxNodes).
     """
     chosen = CHOSEN.search(said)
-    names = option_of(script, "partition", "p") or (chosen[1] if chosen else "")
+    default = ",".join(one.name for one in known.values() if one.default)
+    names = option_of(script, "partition", "p") or (chosen[1] if chosen else default)
     partitions = [known[name] for name in names.split(",") if name in known]
     minutes = minutes_of(option_of(script, "time", "t"))
     found = [list(_of(job, nodes, minutes, partition, qos)) for partition in partitions]
@@ -146,27 +111,21 @@ def _of(
     job: str, nodes: int, minutes: float | None, partition: Partition, qos: bool
 ) -> Iterator[PreflightCheck]:
     if partition.state != UP:
-        yield PreflightCheck(
-            f"partition {partition.name}",
-            PreflightResult.NO_CAPACITY,
-            f"its state is {partition.state}, and no job starts in it",
-            "Wait until it is UP (scontrol show partition), or name another partition in [cluster.options].",
-        )
+        said = f"its state is {partition.state}, and no job starts in it"
+        yield no_capacity(f"partition {partition.name}", said, WAIT)
     unless = ", unless the QOS sets a limit of its own" if qos else ""
-    result = PreflightResult.UNSEEN if qos else PreflightResult.WRONG
+    line = unseen if qos else wrong
     most = partition.most_nodes
     if most is not None and nodes > most:
-        yield PreflightCheck(
+        yield line(
             f"nodes of {job}",
-            result,
             f"it needs {nodes}, and a job gets at most {most} in partition {partition.name}: it would wait for ever{unless}",
             f"Lower nodes in [cluster.declared] to {most}, or name another partition in [cluster.options].",
         )
     limit = partition.max_minutes
     if minutes is not None and limit is not None and minutes > limit:
-        yield PreflightCheck(
+        yield line(
             f"time limit of {job}",
-            result,
             f"it is {minutes:g} minutes, and MaxTime of partition {partition.name} is {limit:g} minutes: the job would wait for ever"
             + unless,
             "Lower max_runtime_minutes in [checks] and [training], or name another partition in [cluster.options].",

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import sleep
 
-from tasks.launchers.base import (
-    EngineUnavailable,
-    LaunchRejected,
-    Plan,
-    PreflightCheck,
-    PreflightResult,
+from tasks.launchers.base import EngineUnavailable, LaunchRejected, Plan, PreflightCheck, PreflightResult
+from tasks.launchers.preflight import (
+    FOR_CHECKS,
+    FOR_TRAINING,
+    has_rank_checks,
+    missing_script,
+    no_capacity,
+    ok,
+    run_checks,
+    starts_torchrun,
+    unanswered,
+    unseen,
+    wrong,
 )
-from tasks.launchers.interruption import is_interrupted
 from tasks.launchers.slurm import commands, partition
 from tasks.launchers.slurm.commands import Said
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.submit import NOT_AVAILABLE
-from tasks.launchers.torch_need import FOR_CHECKS, FOR_TRAINING, has_rank_checks, starts_torchrun
-from tasks.launchers.training_script import missing_script
 
-LOOK_S = 60.0
 # A node is looked at only if one is free at once: preflight must not wait in a queue.
 FREE_S, SEEN_S = 10, 30.0
 # slurm_strerror() of Slurm 22.05 and 24.11 where a job has to wait (ESLURM_NODES_BUSY).
@@ -33,8 +35,6 @@ WAITS = re.compile(r"Requested nodes are busy")
 # some seconds after a node was returned to service, while sinfo shows it as idle: so it is asked again.
 NO_SUCH_NODES = re.compile(r"Requested node configuration is not available")
 TRIES, PAUSE_S = 5, 3.0
-# What srun says where a prolog failed (ESLURMD_PROLOG_FAILED).
-PROLOG = re.compile(r"[Pp]rolog (failure|error)")
 HYPERPOD = Path("/opt/sagemaker_cluster")
 # As sbatch does it for a job with --export=NONE: no variable from here, those of the user's profile on the node.
 LOGIN = 'export HOME=~; exec /bin/bash -lc \'exec "$0" "$@"\' "$0" "$@"'
@@ -47,7 +47,6 @@ if test -e "$1"; then echo "seen True"; else echo "seen False"; fi
 if test -w "$1"; then echo "writes True"; else echo "writes False"; fi
 if test -z "$2" || test -f "$2"; then echo "script True"; else echo "script False"; fi
 if test -z "$3" || grep -q "^ *$3" /proc/net/dev; then echo "interface True"; else echo "interface False"; fi
-if type -P enroot >/dev/null; then echo "enroot True"; else echo "enroot False"; fi
 shift 3
 for python in "$@"; do
     if type -P "$python" >/dev/null; then
@@ -66,32 +65,31 @@ PYTHONS = ("python3", "python", "/opt/conda/bin/python3")
 
 def look(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> tuple[PreflightCheck, ...]:
     """Everything that can be known now; nothing of it stays. Raises nothing, and ends by a deadline."""
-    deadline = time.monotonic() + LOOK_S
     try:
         said = commands.run("scontrol", "ping", timeout_s=SEEN_S)
     except commands.MissingCommand as error:
-        return (_wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
+        return (wrong("Slurm's commands", str(error), "Run the gate on a login node."),)
     except EngineUnavailable as error:
         return (_silent(str(error)),)
     if said.code:
         return (_silent(f"it does not answer: {said.words}"),)
-    made = [PreflightCheck("slurmctld", PreflightResult.OK, said.words)]
-    looks: tuple[Callable[[], Iterator[PreflightCheck]], ...] = (
+    lines = [ok("slurmctld", said.words)]
+    checks = (
         lambda: _requests(plans, options),
-        lambda: _nodes(plans, options) if _can_start(made) else iter(()),
-        lambda: _shared(plans, options, root) if _can_start(made) else iter(()),
+        lambda: _nodes(plans, options) if _can_start(lines) else iter(()),
+        lambda: _shared(plans, options, root) if _can_start(lines) else iter(()),
         lambda: _plugins(plans, options),
         _reboots,
     )
-    for one in looks:
-        if time.monotonic() > deadline or is_interrupted():
-            why = "because the gate is to end" if is_interrupted() else f"after {LOOK_S:g} s"
-            return (*made, _unseen("preflight", f"it was stopped {why}"))
-        try:
-            made += one()
-        except EngineUnavailable as error:
-            made.append(_unanswered("Slurm", str(error)))
-    return tuple(made)
+    return run_checks(lines, checks, lambda error: unanswered("Slurm", str(error), ASK_ELSEWHERE))
+
+
+def _silent(message: str) -> PreflightCheck:
+    """Why scontrol ping had no good answer: there is no Slurm, or it may answer later."""
+    if commands.NO_CONFIGURATION.search(message):
+        remedy = "Run the gate on a login node, or correct slurm.conf (SLURM_CONF)."
+        return wrong("Slurm's configuration", message, remedy)
+    return unanswered("slurmctld", message, ASK_ELSEWHERE)
 
 
 def require_supported(plan: Plan, options: SlurmOptions) -> None:
@@ -109,41 +107,29 @@ def _can_start(made: list[PreflightCheck]) -> bool:
 def _requests(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
     """Whether slurmctld would take the batch scripts, and would ever start them. Nothing is submitted (sbatch(1), --test-only)."""
     known = partition.partitions_of(commands.run("scontrol", "show", "partition", "--oneliner").out)
-    found = dict[PreflightCheck, None]()
     for plan in plans:
-        subject, script = f"request {plan.job.name}", plan.processes[0].script
+        job, script = plan.job, plan.processes[0].script
+        subject = f"request {job.name}"
         with tempfile.NamedTemporaryFile("w", prefix="prelaunch-", suffix=".sbatch") as file:
             file.write(script)
             file.flush()
             said = _asked(file.name, plan, options)
-        asked = partition.option_of(script, "partition", "p")
-        better = partition.remedy(
-            asked, plan.job.nodes, known, "nodes in [cluster.declared]", "partition in [cluster.options]"
-        )
-        if NOT_AVAILABLE.search(said.err) and said.code:
-            remedy = (
-                "Wait until it is UP (scontrol show partition), or name another one in [cluster.options]."
-            )
-            found[PreflightCheck("the partition", PreflightResult.NO_CAPACITY, said.words, remedy)] = None
-        elif said.code and WAITS.search(said.err) and (options.qos or not better):
-            found[
-                PreflightCheck(subject, PreflightResult.OK, f"it waits until nodes are free ({said.words})")
-            ] = None
-        elif said.code and (short := _shortage(plan, options)):
+        waits = bool(said.code and WAITS.search(said.err))
+        if waits or not said.code:
+            obstacles = partition.obstacles(job.name, job.nodes, script, said.words, known, bool(options.qos))
+            words = f"it waits until nodes are free ({said.words})" if waits else said.words
+            yield from tuple(obstacles) or (ok(subject, words),)
+        elif NOT_AVAILABLE.search(said.err):
+            yield no_capacity("the partition", said.words, partition.WAIT)
+        elif short := _shortage(plan, options):
             remedy = (
                 "Wait until more of them are (sinfo -R says why they are not), or name other nodes in [cluster.options]. "
                 f"sbatch refuses the request now: {said.words}"
             )
-            found[PreflightCheck("nodes in service", PreflightResult.NO_CAPACITY, short, remedy)] = None
-        elif said.code:
-            remedy = better or "Correct [cluster.options], or what [cluster.declared] says of the nodes."
-            found[_wrong(subject, f"Slurm refuses it: {said.words}", remedy)] = None
+            yield no_capacity("nodes in service", short, remedy)
         else:
-            ok = PreflightCheck(subject, PreflightResult.OK, said.words)
-            job = plan.job
-            obstacles = partition.obstacles(job.name, job.nodes, script, said.words, known, bool(options.qos))
-            found |= dict.fromkeys(tuple(obstacles) or (ok,))
-    yield from found
+            remedy = "Correct [cluster.options], or what [cluster.declared] says of the nodes (sinfo shows the partitions)."
+            yield wrong(subject, f"Slurm refuses it: {said.words}", remedy)
 
 
 def _asked(script: str, plan: Plan, options: SlurmOptions) -> Said:
@@ -169,27 +155,17 @@ def _nodes(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflight
     where = ("--partition", options.partition) if options.partition else ()
     said = commands.run("sinfo", "--noheader", "--states=idle", "--format=%n", *where)
     if said.code:
-        yield _unseen("free nodes", said.words)
+        yield unseen("free nodes", said.words)
         return
     needed, free = max(plan.job.nodes for plan in plans), len(set(said.out.split()))
     waits = "" if free >= needed else ": the job waits until more are"
-    yield PreflightCheck("free nodes", PreflightResult.OK, f"{free} are idle, {needed} are needed{waits}")
+    yield ok("free nodes", f"{free} are idle, {needed} are needed{waits}")
 
 
 def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Iterator[PreflightCheck]:
     """Whether a node sees a file that is written here, and has a Python for the checks."""
-    place = tuple(
-        f"--{name}={value}"
-        for name, value in (
-            ("partition", options.partition),
-            ("account", options.account),
-            ("qos", options.qos),
-            ("reservation", options.reservation),
-            ("constraint", options.constraint),
-            ("exclude", options.exclude),
-        )
-        if value
-    )
+    names = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+    place = (f"--{name}={value}" for name in names if (value := getattr(options, name)))
     words = ("srun", f"--immediate={FREE_S}", "--nodes=1", "--ntasks=1", "--time=1", "--chdir=/", *place)
     pythons = (options.python,) if options.python else PYTHONS
     script = _script(plans, options)
@@ -197,39 +173,24 @@ def _shared(plans: tuple[Plan, ...], options: SlurmOptions, root: Path) -> Itera
         # What is not there yet is made below the folder that is, on the same file system.
         there = next(folder for folder in (root, *root.parents) if folder.is_dir())
         with tempfile.NamedTemporaryFile(prefix=".prelaunch-seen-", dir=there) as mark:
-            asks = (
-                *AS_A_JOB,
-                "/bin/bash",
-                "-c",
-                ON_A_NODE,
-                "look",
-                mark.name,
-                script,
-                options.interface,
-                *pythons,
-            )
-            said = commands.run(*words, "--job-name=prelaunch-preflight", *asks, timeout_s=SEEN_S)
+            asks = ("look", mark.name, script, options.interface, *pythons)
+            as_a_job = ("--job-name=prelaunch-preflight", *AS_A_JOB, "/bin/bash", "-c", ON_A_NODE)
+            said = commands.run(*words, *as_a_job, *asks, timeout_s=SEEN_S)
     except OSError as error:
-        yield _wrong(
+        yield wrong(
             "the shared folder", f"{root} cannot be written: {error.strerror}", "Name another folder."
         )
         return
     told = dict(line.split(" ", 1) for line in said.out.splitlines() if " " in line)
     if "seen" not in told:
-        yield _unseen("the shared folder", _unasked(said))
-        if script and _is_shared(script, root) and not Path(script).is_file():
-            yield missing_script(
-                script, "this machine, which shares its folder with the nodes, has no such file"
-            )
+        busy = "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
+        asked = f"no node could be asked: {said.words}"
+        yield unseen("the shared folder", busy if WAITS.search(said.err) else asked)
         return
     later = "" if there == root else f"; {root} is not there yet, and will be made"
     yield from _seen(told, root, script, options, f"sees {there}{later}")
     if not options.container_image:  # the container has its own
         yield _python(plans, options, told, said)
-    if _image(plans, options) and told.get("enroot") != "True":
-        # slurmd may have another PATH, on which pyxis finds it.
-        said_of = f"it was not found on the PATH of node {told.get('node', 'a node')}, and pyxis starts containers with it"
-        yield _unseen("enroot", said_of)
 
 
 def _seen(
@@ -239,9 +200,9 @@ def _seen(
     node = told.get("node", "a node")
     lacks = "does not see" if told["seen"] != "True" else "cannot write to"
     if told["seen"] == told.get("writes") == "True":
-        yield PreflightCheck("the shared folder", PreflightResult.OK, f"node {node} {sees}")
+        yield ok("the shared folder", f"node {node} {sees}")
     else:
-        yield _wrong(
+        yield wrong(
             "the shared folder",
             f"node {node} {lacks} {root}",
             "Set folder in [cluster.options] to a path on a file system that the nodes share and may write to.",
@@ -249,7 +210,7 @@ def _seen(
     if told.get("script") == "False":
         yield missing_script(script, f"node {node} has no such file")
     if told.get("interface") == "False":
-        yield _wrong(
+        yield wrong(
             "interface",
             f"node {node} has no network interface {options.interface}",
             "Set interface in [cluster.options] to one that `ip link` shows on the nodes, or leave it out.",
@@ -263,31 +224,6 @@ def _script(plans: tuple[Plan, ...], options: SlurmOptions) -> str:
     return found if found.startswith("/") and "{" not in found else ""
 
 
-def _is_shared(script: str, root: Path) -> bool:
-    """Whether the script lies where the gate's own shared folder does, so that this machine sees what the nodes see: below the same
-    folder of /, and on the same file system. Either alone may be this machine's own.
-    """
-    if Path(script).parts[:2] != root.parts[:2]:
-        return False
-    devices = {
-        next(folder for folder in path.parents if folder.exists()).stat().st_dev
-        for path in (Path(script), root / "x")
-    }
-    return len(devices) == 1
-
-
-def _unasked(said: Said) -> str:
-    """Why no node was asked. That nodes are busy is no error: the job will wait in the queue."""
-    if WAITS.search(said.err):
-        return "no node is free at once, so none was asked; the job itself waits in the queue until nodes are free"
-    prolog = (
-        ". slurmd's log on that node says why; the job's nodes would fail as well"
-        if PROLOG.search(said.err)
-        else ""
-    )
-    return f"no node could be asked: {said.words}{prolog}"
-
-
 def _python(
     plans: tuple[Plan, ...], options: SlurmOptions, told: Mapping[str, str], said: Said
 ) -> PreflightCheck:
@@ -295,7 +231,7 @@ def _python(
     python, node = told.get("python", ""), told.get("node", "a node")
     if not python:
         missing = f"the interpreter {options.python}" if options.python else "no Python"
-        return _wrong(
+        return wrong(
             "Python",
             f"{missing} was {'not ' if options.python else ''}found on node {node}",
             "Set python in [cluster.options] to an interpreter that the nodes have.",
@@ -303,20 +239,20 @@ def _python(
     try:
         version = tuple(int(part) for part in told["version"].split())
     except (KeyError, ValueError):
-        return _unseen("Python", f"{python} on node {node} did not answer: {said.words}")
+        return unseen("Python", f"{python} on node {node} did not answer: {said.words}")
     words = f"{python} on node {node} is Python {'.'.join(map(str, version))}"
     if version < (3, 10):
-        return _wrong("Python", f"{words}, and the checks need 3.10", "Set python in [cluster.options].")
+        return wrong("Python", f"{words}, and the checks need 3.10", "Set python in [cluster.options].")
     if told.get("torch") == "True":
-        return PreflightCheck("Python", PreflightResult.OK, f"{words}, with torch")
+        return ok("Python", f"{words}, with torch")
     for subject, needed in ((FOR_CHECKS, has_rank_checks), (FOR_TRAINING, starts_torchrun)):
         if any(needed(plan.job) and not plan.job.image for plan in plans):
-            return _wrong(
+            return wrong(
                 subject,
                 f"{words} without the module torch",
                 f"Install it there: {python} -m pip install torch; or set python in [cluster.options] to an interpreter that has it.",
             )
-    return PreflightCheck("Python", PreflightResult.OK, words)
+    return ok("Python", words)
 
 
 def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[PreflightCheck]:
@@ -328,7 +264,7 @@ def _plugins(plans: tuple[Plan, ...], options: SlurmOptions) -> Iterator[Preflig
     if options.auto_resume:
         remedy = "Leave auto_resume out: requeue starts the job again after a node was lost."
         if not HYPERPOD.is_dir():
-            yield _wrong("auto_resume", f"this is no HyperPod cluster: there is no {HYPERPOD}", remedy)
+            yield wrong("auto_resume", f"this is no HyperPod cluster: there is no {HYPERPOD}", remedy)
         else:
             yield _option("auto_resume", "--auto-resume", remedy)
 
@@ -340,8 +276,8 @@ def _image(plans: tuple[Plan, ...], options: SlurmOptions) -> bool:
 def _option(subject: str, option: str, remedy: str) -> PreflightCheck:
     said = commands.run("srun", "--help")
     if option in said.out:
-        return PreflightCheck(subject, PreflightResult.OK, f"srun has {option}")
-    return _wrong(subject, f"it is not installed: srun has no {option} here", remedy)
+        return ok(subject, f"srun has {option}")
+    return wrong(subject, f"it is not installed: srun has no {option} here", remedy)
 
 
 def _reboots() -> Iterator[PreflightCheck]:
@@ -350,28 +286,4 @@ def _reboots() -> Iterator[PreflightCheck]:
     lines = (line.split("=", 1) for line in said.out.splitlines() if "=" in line)
     found = {key.strip(): value.strip() for key, value in lines}.get("RebootProgram", "(null)")
     words = "scontrol reboot does nothing here" if found == "(null)" else f"scontrol reboot runs {found}"
-    yield PreflightCheck("RebootProgram", PreflightResult.OK, words)
-
-
-def _wrong(subject: str, message: str, remedy: str) -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.WRONG, message, remedy)
-
-
-def _silent(message: str) -> PreflightCheck:
-    """Why scontrol ping had no good answer: there is no Slurm, or it may answer later."""
-    if commands.NO_CONFIGURATION.search(message):
-        return _wrong(
-            "Slurm's configuration",
-            message,
-            "Run the gate on a login node, or correct slurm.conf (SLURM_CONF).",
-        )
-    return _unanswered("slurmctld", message)
-
-
-def _unanswered(subject: str, message: str) -> PreflightCheck:
-    """The controller gave no answer."""
-    return PreflightCheck(subject, PreflightResult.UNSEEN, message, ASK_ELSEWHERE, unreachable=True)
-
-
-def _unseen(subject: str, message: str) -> PreflightCheck:
-    return PreflightCheck(subject, PreflightResult.UNSEEN, message)
+    yield ok("RebootProgram", words)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import TypeVar
 
 from tasks.launchers.base import (
     EngineUnavailable,
@@ -18,12 +17,14 @@ from tasks.launchers.base import (
     Plan,
     QuotaExceeded,
 )
-from tasks.launchers.interruption import is_interrupted, pause, tell_silence
+from tasks.launchers.interruption import is_interrupted, patiently, pause
+from tasks.launchers.job_files import file_errors
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import MissingCommand
 from tasks.launchers.slurm.job_folder import SharedJobFolder
 from tasks.launchers.slurm.job_states import submitted_row
 
+T = TypeVar("T")
 # Whoever made the folder calls sbatch within moments; without a job by then it is taken to be dead.
 ADOPT_S = 30.0
 LOOK_S = 0.5
@@ -49,15 +50,13 @@ NUMBER = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
 def submit(plan: Plan, folder: SharedJobFolder) -> JobHandle:
     """Start the job, or adopt the one that has its folder. Raises LaunchError."""
     name = plan.job.name
-    try:
+    with file_errors(f"{name} cannot be submitted", folder.path):
         if not folder.exists():
             _await_controller(name)
         if folder.stage(plan):
             _sbatch(plan, folder)
             return JobHandle(name, adopted=False)
         _adopt(plan, folder)
-    except OSError as error:
-        raise LaunchError(f"{name} cannot be submitted: {remedy(error, folder.path)}") from error
     return JobHandle(name, adopted=True)
 
 
@@ -88,26 +87,11 @@ def cancel(name: str, folder: SharedJobFolder, within_s: float, poll_s: float) -
         time.sleep(poll_s)
 
 
-def remedy(error: OSError, path: Path) -> str:
-    """What to do about a folder that cannot be used."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space is left for {path}. Free some, or name another folder in [cluster.options]."
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
-        return f"{path} cannot be written ({error.strerror}). Name a folder that the nodes share and that can be written."
-    return (
-        f"{error.filename or path}: {error.strerror or error}. Look at the file system that the nodes share."
-    )
-
-
 def _await_controller(name: str) -> None:
     """Return once slurmctld answers. Raises NotSubmitted, MissingCommand."""
 
-    def answers() -> bool:
-        commands.jobs_named(name)
-        return True
-
     try:
-        _answered(answers)
+        _answered(lambda: commands.jobs_named(name))
     except MissingCommand:
         raise
     except EngineUnavailable as error:
@@ -164,19 +148,9 @@ def _recorded(name: str, folder: SharedJobFolder, refused: bool = False) -> bool
     return row is not None
 
 
-def _answered(ask: Callable[[], bool]) -> bool:
+def _answered(ask: Callable[[], T]) -> T:
     """What slurmctld answers, asked again while it is silent. Raises EngineUnavailable."""
-    begun = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except MissingCommand:
-            raise
-        except EngineUnavailable:
-            tried_s = time.monotonic() - begun
-            tell_silence("slurmctld does not answer", tried_s, SILENT_S)
-            if tried_s > SILENT_S or not pause(AGAIN_S):
-                raise
+    return patiently(ask, "slurmctld", SILENT_S, AGAIN_S, hopeless=(MissingCommand,))
 
 
 def _within(seconds: float, so: Callable[[], bool]) -> bool:

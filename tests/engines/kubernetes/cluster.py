@@ -10,8 +10,8 @@ The programs are those of tests/engines/kubernetes/build.sh. What is no part of 
     images     one without files, whose pods see this machine's /usr through the template of `template()`
     the relay  the API server is in a namespace; a thread here hands connections of 127.0.0.1 over to it
 
-All kubelets run on one kernel and see one /etc/machine-id, so that their nodes have the same boot id and machine id, unless they are
-simulated: then the kubelet reports others than its pods can read, which its node's label says.
+All kubelets run on one kernel, so that their nodes have the same boot id, unless it is simulated: then the kubelet reports another
+one than its pods read, which its node's label says.
 
     .venv/bin/python -m tests.engines.kubernetes.cluster 2     keeps a cluster for a person
 """
@@ -52,7 +52,6 @@ PROGRAMS = (
 )
 IMAGE, PAUSE = "localhost/prelaunch-test:1", "localhost/pause:1"
 PORT, READY_S = 6443, 90.0
-MACHINE_ID = Path("/etc/machine-id")
 ADMIN, GATE = "admin-token", "gate-token"
 SETTINGS = (
     "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
@@ -158,10 +157,6 @@ class KubernetesCluster:
         shared = folder / "shared"  # for reports = "volume"
         shared.mkdir(exist_ok=True)
         volumes.append({"name": "reports", "hostPath": {"path": str(shared)}})
-        if MACHINE_ID.is_file():
-            own = {"path": str(MACHINE_ID), "type": "File"}
-            volumes.append({"name": "machine-id", "hostPath": own})
-            mounts.append({"name": "machine-id", "mountPath": str(MACHINE_ID), "readOnly": True})
         environment = [{"name": "PATH", "value": f"{ROOT}/.venv/bin:/usr/local/bin:/usr/bin:/usr/sbin"}]
         container = {
             "name": "prelaunch",
@@ -251,15 +246,12 @@ class KubernetesCluster:
             if controller.name != "unified":
                 (controller / self._group(index)).mkdir(exist_ok=True)
         boot = self._simulated.get(index, "")
-        labels, machine = (
-            ("prelaunch.dev/boot-id=simulated", f"--machine-id-file={here}/machine_id") if boot else ("", "")
-        )
+        labels = "prelaunch.dev/boot-id=simulated" if boot else ""
         if boot:
             (here / "boot_id").write_text(f"{boot}\n")
-            (here / "machine_id").write_text(boot.replace("-", "") + "\n")
         script = NODE.format(
             here=here, bin=BUILT / "bin", boot=boot, images=self.folder / "images", node=node, address=self.addresses[index],
-            dns=self.addresses[-1], kubeconfig=self._inside, group=self._group(index), labels=labels, machine=machine,
+            dns=self.addresses[-1], kubeconfig=self._inside, group=self._group(index), labels=labels,
         )  # fmt: skip
         (here / "start.sh").write_text(script)
         own = (

@@ -42,7 +42,7 @@ for image in {images}/*.tar; do {bin}/ctr -a {here}/containerd.sock -n k8s.io im
     --address={address} --node-ip={address} --healthz-port=0 --read-only-port=0 --cert-dir={here}/kubelet/pki --cluster-dns={dns} \\
     --cluster-domain=cluster.local --resolv-conf={here}/resolv.conf --node-status-update-frequency=1s --sync-frequency=2s \\
     --volume-plugin-dir={here}/kubelet/plugins --image-gc-high-threshold=100 --eviction-hard= --authorization-mode=AlwaysAllow \\
-    --anonymous-auth=true --node-labels={labels} {machine}
+    --anonymous-auth=true --node-labels={labels}
 """
 
 

@@ -17,7 +17,6 @@ from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, 
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
 SECONDS = 90.0
-REGISTRY = ("docker-registry", "regcred", "--docker-username=a", "--docker-password=b")
 
 
 def test_two_gates_at_once_start_one_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
@@ -180,38 +179,6 @@ def test_the_shipped_rights_are_all_that_a_gate_needs(cluster: KubernetesCluster
     assert until_final(one, spec.name, SECONDS).state is JobState.SUCCEEDED
     assert sorted(told(one, spec.name, tmp_path / "out")) == ["node-0"]
     one.cancel(spec.name)
-
-
-def test_the_secrets_with_which_images_are_pulled_are_looked_at(
-    cluster: KubernetesCluster, tmp_path: Path
-) -> None:
-    """As kubectl makes them; the preflight leaves them as they are."""
-    one = launcher(cluster, tmp_path)
-    one._template["spec"]["imagePullSecrets"] = [{"name": "regcred"}]
-    plan = one.plan(bench(cluster, tmp_path).job(SAY))
-    ways = {
-        "missing": (),
-        "of another type": ("generic", "regcred", "--from-literal=a=b"),
-        "for another registry": (*REGISTRY, "--docker-server=registry.example"),
-        "right": (*REGISTRY, "--docker-server=localhost"),
-    }
-    found = {}
-    for way, argv in ways.items():
-        cluster.kubectl("delete", "secret", "regcred", "--ignore-not-found")
-        if argv:
-            cluster.kubectl("create", "secret", *argv)
-        before = everything(cluster)
-        checks = [row for row in one.preflight((plan,)) if "regcred" in row.text]
-        found[way] = [(row.result, row.subject) for row in checks]
-        assert before == everything(cluster)
-    cluster.kubectl("delete", "secret", "regcred")
-
-    assert found == {
-        "missing": [(PreflightResult.WRONG, "Secret regcred")],
-        "of another type": [(PreflightResult.WRONG, "Secret regcred")],
-        "for another registry": [(PreflightResult.UNSEEN, "pull secrets")],
-        "right": [(PreflightResult.OK, "pull secrets")],
-    }
 
 
 def everything(cluster: KubernetesCluster) -> str:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checks.probes.host import machine
 from checks.process.tree import end_tree
 from tests.fakes.kubernetes import controllers, scheduler
 from tests.fakes.kubernetes.api_server import ApiServer, Object, serving, stamp
@@ -287,13 +286,11 @@ def kubernetes(folder: Path, nodes: int = 2, gpus: int = 0) -> Iterator[Cluster]
     server = ApiServer(folder)
     cluster = Cluster(server, [Node(f"worker-{index}", gpus) for index in range(nodes)])
     server.kubeconfig()
-    here = Path("/")
-    own = {"machineID": machine.machine_id(here), "systemUUID": machine.product_uuid(here)}
     for node in cluster.nodes:
         status = {
             "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})},
             "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"bootID": cluster.boot_id, **own},
+            "nodeInfo": {"bootID": cluster.boot_id},
         }  # fmt: skip
         named = {
             "name": node.name,

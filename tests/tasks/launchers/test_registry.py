@@ -11,9 +11,9 @@ import pytest
 from checks.model import KernelLog
 from tasks.gate.context import open_gate_context
 from tasks.gate_file.request import GateRequest
-from tasks.launchers.base import LaunchRejected, Placement
+from tasks.launchers.base import LaunchRejected
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
-from tasks.launchers.registry import KERNEL_LOG, LAUNCHERS, kernel_log_of, launcher_for
+from tasks.launchers.registry import LAUNCHERS, kernel_log_of, launcher_for
 
 ROOT = Path(__file__).resolve().parents[3]
 GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
@@ -58,30 +58,21 @@ def test_a_back_end_is_imported_when_it_is_asked_for() -> None:
     assert not any(module in done.stdout.split() for module in LAUNCHERS.values())
 
 
-def test_the_kernel_log_is_withheld_by_sagemaker_in_every_placement() -> None:
-    """Its containers are unprivileged; the local launcher's nodes are processes of this host."""
-    assert all(
-        kernel_log_of("sagemaker", Placement(placed.value)) is KernelLog.WITHHELD for placed in Placement
-    )
-    assert kernel_log_of("slurm", Placement.PINNED) is KernelLog.WITHHELD
-    assert kernel_log_of("slurm", Placement.IN_JOB) is KernelLog.WITHHELD
-    assert kernel_log_of("kubernetes", Placement.PINNED) is KernelLog.WITHHELD
-    assert kernel_log_of("kubernetes", Placement.IN_JOB) is KernelLog.WITHHELD
-    assert kernel_log_of("local", Placement.PINNED) is KernelLog.READABLE
-    assert kernel_log_of("local", Placement.IN_JOB) is KernelLog.READABLE
+def test_only_the_local_launcher_promises_the_kernel_log() -> None:
+    """Containers and jobs of users have none. A launcher that says nothing has to show it: what should be readable and is not cannot
+    pass.
+    """
+    withheld = {kind for kind in LAUNCHERS if kernel_log_of(kind) is KernelLog.WITHHELD}
 
-
-def test_a_row_that_the_table_lacks_is_readable() -> None:
-    """The stricter of the two: a log that should be readable and is not cannot pass."""
-    assert kernel_log_of("another", Placement.NONE) is KernelLog.READABLE
-    assert {kind for kind, _ in KERNEL_LOG} == set(LAUNCHERS)
+    assert withheld == set(LAUNCHERS) - {"local"}
+    assert kernel_log_of("another") is KernelLog.READABLE
 
 
 @pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
 def test_the_declaration_says_what_the_table_says(path: Path) -> None:
     """Both that of the gate and that of the bundle, from which its nodes read it."""
     setting = open_gate_context(GateRequest(gate_file=str(path)))
-    expected = KERNEL_LOG[setting.engine.launcher, setting.launcher.placement]
+    expected = kernel_log_of(setting.engine.launcher)
 
     assert (expected, expected) == (
         setting.declared.kernel_log,

@@ -121,12 +121,17 @@ CLAIMED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "who"), CLAIMED)
-def test_a_node_that_somebody_else_has_is_only_looked_at(
-    cluster: Cluster, change: dict[str, Any], who: str
-) -> None:
+def test_a_node_that_somebody_else_has_is_theirs(change: dict[str, Any], who: str) -> None:
     """By whatever mark, and it is said who has it."""
-    for part, table in change.items():
-        node(cluster)[part] = {**node(cluster)[part], **table}
+    healthy = {"conditions": [{"type": "Ready", "status": "True"}]}
+    seen = machine_of({"metadata": {"name": "n"}, "spec": {}, "status": healthy, **change})
+
+    assert seen.holder is Holder.OTHER and who in seen.who
+
+
+def test_a_node_that_somebody_else_has_is_only_looked_at(cluster: Cluster) -> None:
+    """Also as the partner of a re-test."""
+    node(cluster)["spec"]["unschedulable"] = True
     here = machines(cluster, True)
     here.fence("worker-1", MARK)
     acts: tuple[Callable[[], object], ...] = (
@@ -140,7 +145,6 @@ def test_a_node_that_somebody_else_has_is_only_looked_at(
         with pytest.raises(ActRefused):
             act()
 
-    assert who in here.look()["worker-0"].who
     assert changes(cluster.server) == 1  # the fence of the other node
 
 

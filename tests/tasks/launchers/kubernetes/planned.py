@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from checks import bundle as bundles
@@ -58,17 +56,3 @@ def variables(pod: Any) -> dict[str, Any]:
     rows = pod["spec"]["containers"][0]["env"]
     assert len({row["name"] for row in rows}) == len(rows)
     return {row["name"]: row.get("value", row.get("valueFrom")) for row in rows}
-
-
-def host_files(path: Path, files: Iterable[str]) -> Path:
-    """A pod template that mounts these files of the host at their own places."""
-    volumes = [
-        {"name": f"own-{i}", "hostPath": {"path": file, "type": "File"}} for i, file in enumerate(files)
-    ]
-    mounts = [{"name": f"own-{i}", "mountPath": file, "readOnly": True} for i, file in enumerate(files)]
-    path.write_text(
-        json.dumps(
-            {"spec": {"volumes": volumes, "containers": [{"name": "prelaunch", "volumeMounts": mounts}]}}
-        )
-    )
-    return path

@@ -20,7 +20,6 @@ from tests.tasks.launchers.contract import (
     WAIT,
     Bench,
     a_failed_node_is_named_and_the_job_failed,
-    a_second_submit_adopts,
     every_node_runs_and_reports,
     name_of,
     until,
@@ -63,13 +62,17 @@ def bench_of(cluster: Cluster, folder: Path, **changes: Any) -> Bench:
     return Bench(lambda: KubernetesLauncher(folder / "root", options), folder, 30.0, agent=True)
 
 
-# Through a volume, and of one Job, what can differ.
-OTHERWISE = (every_node_runs_and_reports, a_failed_node_is_named_and_the_job_failed, a_second_submit_adopts)
-PROMISES = {"logs": CONTRACT, "configmap": OTHERWISE[:1]}
+# Through a volume, with the code beside the job, and of one Job, what can differ.
+PROMISES = {
+    "logs": CONTRACT,
+    "volume": (every_node_runs_and_reports,),
+    "configmap": (every_node_runs_and_reports,),
+    "indexed": (every_node_runs_and_reports, a_failed_node_is_named_and_the_job_failed),
+}
 CASES = [
     pytest.param(promise, kind, id=f"{kind}-{name_of(promise)}")
-    for kind in KINDS
-    for promise in PROMISES.get(kind, OTHERWISE)
+    for kind, promises in PROMISES.items()
+    for promise in promises
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.launchers.base import LaunchRejected
-from tasks.launchers.kubernetes.pod_template import checked, host_ids, read_template, united
+from tasks.launchers.kubernetes.pod_template import checked, read_template, united
 from tests.tasks.launchers.kubernetes.planned import JOB, plan, pods, variables
 
 SHIPPED = Path(__file__).resolve().parents[4] / "deployments" / "kubernetes" / "pods"
@@ -115,26 +115,3 @@ def test_a_missing_file_is_rejected() -> None:
 def test_every_shipped_template_is_one(path: Path) -> None:
     """With the keys that are allowed."""
     assert "spec" in read_template(str(path))
-
-
-@pytest.mark.parametrize(
-    ("volume", "mount", "counts"),
-    [
-        ({"hostPath": {"path": "/etc/machine-id"}}, {"mountPath": "/etc/machine-id"}, True),
-        ({"hostPath": {"path": "/etc/machine-id", "type": "File"}}, {"mountPath": "/etc/machine-id/"}, True),
-        ({"hostPath": {"path": "/etc/hostname"}}, {"mountPath": "/etc/machine-id"}, False),
-        ({"hostPath": {"path": "/etc/machine-id"}}, {"mountPath": "/host/etc/machine-id"}, False),
-        ({"hostPath": {"path": "/etc/machine-id"}}, {"mountPath": "/etc/machine-id", "subPath": "x"}, False),
-        ({"configMap": {"name": "ids"}}, {"mountPath": "/etc/machine-id"}, False),
-    ],
-)
-def test_a_host_s_id_is_one_only_where_its_own_file_is_mounted(
-    volume: dict[str, Any], mount: dict[str, Any], counts: bool
-) -> None:
-    """Another file at that place says nothing of the host."""
-    spec = {
-        "volumes": [{"name": "id", **volume}],
-        "containers": [{"volumeMounts": [{"name": "id", **mount}]}],
-    }
-    assert host_ids({"spec": spec}) == ({"engine_machine_id"} if counts else set())
-    assert host_ids({}) == host_ids({"spec": {"volumes": None, "containers": None}}) == set()

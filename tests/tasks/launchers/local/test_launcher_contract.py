@@ -12,19 +12,34 @@ from tasks.launchers.local import network
 from tasks.launchers.local.container import ContainerEngine
 from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOptions
 from tests.container_engines import Engines, engines
-from tests.tasks.launchers.contract import CONTRACT, Bench, name_of
+from tests.tasks.launchers.contract import (
+    CONTRACT,
+    Bench,
+    a_second_submit_adopts,
+    every_node_runs_and_reports,
+    name_of,
+)
 
-KINDS = [LocalNetwork.LOOPBACK, pytest.param(LocalNetwork.NAMESPACES, marks=pytest.mark.root)]
 CONTAINERS = [
     pytest.param((ContainerEngine.PODMAN, LocalNetwork.NAMESPACES), id="podman-namespaces"),
-    pytest.param(
-        (ContainerEngine.PODMAN, LocalNetwork.LOOPBACK), id="podman-loopback", marks=pytest.mark.long
-    ),
     pytest.param((ContainerEngine.DOCKER, LocalNetwork.LOOPBACK), id="docker-loopback"),
 ]
 
 
-@pytest.fixture(params=KINDS)
+# In namespaces and in containers, what can differ.
+OTHERWISE = (every_node_runs_and_reports, a_second_submit_adopts)
+CASES = [
+    *(pytest.param(LocalNetwork.LOOPBACK, promise, id=name_of(promise)) for promise in CONTRACT),
+    *(
+        pytest.param(
+            LocalNetwork.NAMESPACES, promise, id=f"namespaces-{name_of(promise)}", marks=pytest.mark.root
+        )
+        for promise in OTHERWISE
+    ),
+]
+
+
+@pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Launchers over one folder; afterwards nothing of their jobs is left."""
     if request.param is LocalNetwork.NAMESPACES and (why := network.unavailable()):
@@ -68,14 +83,14 @@ def container_bench(
     assert made.containers() == []
 
 
-@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
+@pytest.mark.parametrize(("bench", "promise"), CASES, indirect=["bench"])
 def test_contract(promise: Callable[[Bench], None], bench: Bench) -> None:
     """See tests/tasks/launchers/contract.py."""
     promise(bench)
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
+@pytest.mark.parametrize("promise", OTHERWISE, ids=name_of)
 def test_contract_in_containers(promise: Callable[[Bench], None], container_bench: Bench) -> None:
     """See tests/tasks/launchers/contract.py."""
     promise(container_bench)

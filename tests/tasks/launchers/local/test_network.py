@@ -91,9 +91,11 @@ def said(launcher: LocalLauncher, name: str = "ping-1") -> dict[str, dict[str, o
 
 
 def network_of(launcher: LocalLauncher, name: str = "ping-1") -> dict[str, str]:
-    progress = JobFolder(launcher.root / "jobs" / name).progress()
-    assert progress is not None
-    return dict(progress.network)
+    folder = JobFolder(launcher.root / "jobs" / name)
+    submission, roster = folder.submission(), json.loads(folder.roster.read_bytes())
+    assert submission is not None
+    subnet = str(roster["members"][0]["address"]).rpartition(".")[0]
+    return {"name": submission.network, "subnet": subnet}
 
 
 def namespaces(name: str) -> list[str]:

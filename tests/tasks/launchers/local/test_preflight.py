@@ -14,17 +14,12 @@ from checks.catalog import CATALOG
 from checks.facts.builtin import builtin
 from checks.model import Declared, Profile, Scope
 from flows.cli.main import main
-from tasks.gate.context import open_gate_context
-from tasks.gate.jobs import BEHIND, planned_jobs
-from tasks.gate_file.request import Advanced, GateRequest
+from tasks.gate.jobs import BEHIND
 from tasks.launchers.base import JobSpec, PreflightResult, Work
 from tasks.launchers.local import preflight
-from tasks.launchers.local.capacity import Machine, doubts, played, this_machine
 from tasks.launchers.local.launcher import LocalLauncher, LocalOptions
 from tests.checks.local_policy import local_policy
 
-# As small as any that a gate of several nodes is tried on, and one with GPUs.
-SMALL, LARGE = Machine(2.0, 8e9, 0), Machine(192.0, 2.1e12, 8)
 RANK_CHECKS = tuple(check.name for check in CATALOG if check.scope is Scope.RANK)
 NOTHING: Mapping[str, str] = {}
 LOCAL = Path(__file__).parents[4] / "deployments" / "gates" / "local.toml"
@@ -166,58 +161,3 @@ def test_plan_rejects_and_offline_does_not_look(tmp_path: Path, capfd: pytest.Ca
     assert 2 == main(["plan", str(tmp_path / "gate.toml")])
     assert "This gate would not start: PyTorch for the rank checks: " in capfd.readouterr().out
     assert 0 == main(["plan", str(tmp_path / "gate.toml"), "--offline"])
-
-
-def doubted(machine: Machine | None, *sets: str, gate: Path = LOCAL) -> list[str]:
-    setting = open_gate_context(GateRequest(gate_file=str(gate), advanced=Advanced(overrides=list(sets))))
-    found = doubts(planned_jobs(setting), machine)
-    assert {PreflightResult.WARNING} >= {one.result for one in found}
-    return [one.text for one in found]
-
-
-@pytest.mark.parametrize("gate", sorted(LOCAL.parent.glob("local*.toml")), ids=lambda path: path.stem)
-def test_no_shipped_gate_file_of_this_machine_is_doubted(gate: Path) -> None:
-    """Also on a small one; and nothing is said of a machine that cannot be read."""
-    assert [] == doubted(SMALL, gate=gate) == doubted(None, gate=gate)
-
-
-def test_more_nodes_than_the_machine_can_play_are_a_warning() -> None:
-    """With the numbers that it rests on, and what to declare; a large machine plays them."""
-    time, memory = doubted(SMALL, "cluster.declared.nodes=200")
-
-    assert "200 nodes with 400 ranks take about 530 s on 2 CPUs" in time and "stage_s is 180 s" in time
-    assert "need about 130.0 GB of memory" in memory and "there are 8.0 GB" in memory
-    assert "--set cluster.declared.nodes=2" in time and "--set cluster.declared.nodes=2" in memory
-    assert [] == doubted(LARGE, "cluster.declared.nodes=200")
-
-
-def test_a_type_that_the_machine_is_not_is_a_warning(tmp_path: Path) -> None:
-    """It may be meant so; where the machine is one nothing is said."""
-    changes = {
-        '"cpu"': '"p5.48xlarge"',
-        "gpus_per_node = 0": "gpus_per_node = 8",
-        "ranks_per_node = 2": "ranks_per_node = 8",
-        "../policies/local.toml": str(LOCAL.parents[1] / "policies" / "nvidia.toml"),
-    }
-    text = LOCAL.read_text()
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    (tmp_path / "p5.toml").write_text(text)
-    (said,) = doubted(SMALL, gate=tmp_path / "p5.toml")
-
-    assert "it is no p5.48xlarge: 8 GPUs per node are declared and it has 0, it has 2 CPUs of 192" in said
-    assert [] == doubted(LARGE, gate=tmp_path / "p5.toml")
-
-
-def test_what_this_machine_has_is_said() -> None:
-    """With how many processes a gate starts on it."""
-    here = this_machine()
-
-    assert here is not None and here.cpus > 0 and here.memory_bytes > 1e8
-    assert (
-        "All 200 nodes are played by this machine (2 CPUs, 8.0 GB of memory): 200 nodes with 2 ranks each are 600 processes at "
-        "least." == played(200, 400, SMALL)
-    )
-    assert "(192 CPUs, 2,100.0 GB of memory, 8 NVIDIA GPUs): 1 node with 1 rank are 2 processes" in played(
-        1, 1, LARGE
-    )

@@ -105,9 +105,10 @@ def test_a_frozen_shepherd_is_cancelled_too(launcher: LocalLauncher) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [DEAF, FROZEN, STAYS, NAMELESS], ids=["deaf", "frozen", "daemon", "no environment"]
+    ("code", "victim"),
+    [(DEAF, "shepherd"), (NAMELESS, "shepherd"), (FROZEN, "guard"), (STAYS, "guard")],
+    ids=["deaf", "no environment", "frozen", "daemon"],
 )
-@pytest.mark.parametrize("victim", ["shepherd", "guard"])
 def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, victim: str) -> None:
     """SIGKILL lets it say nothing; the other of the two ends all, and the state is FAILED."""
     running = start(launcher, code, 2 if code in (STAYS, NAMELESS) else 1)
@@ -118,10 +119,9 @@ def test_nothing_outlives_a_killed_keeper(launcher: LocalLauncher, code: str, vi
     assert "killed" in (said := launcher.state("stubborn-1").detail) or "SIGKILL" in said
 
 
-@pytest.mark.parametrize("code", [DEAF, FROZEN, STAYS], ids=["deaf", "frozen", "daemon"])
-def test_nothing_outlives_both_keepers(launcher: LocalLauncher, code: str) -> None:
+def test_nothing_outlives_both_keepers(launcher: LocalLauncher) -> None:
     """Killed in the same moment: whoever asks for the state next ends what is left, and says FAILED."""
-    running = start(launcher, code, 2 if code is STAYS else 1)
+    running = start(launcher, STAYS, 2)
     for pid, _ in (keepers(launcher).guard, keepers(launcher).shepherd):
         os.kill(pid, signal.SIGSTOP)
     for pid, _ in (keepers(launcher).shepherd, keepers(launcher).guard):
@@ -198,11 +198,18 @@ def test_a_job_of_another_boot_is_not_mistaken_for_processes_of_this_one(launche
 @pytest.mark.parametrize(
     "garbage", [b"", b"{", b"null", b"[]", b'{"state": "splendid"}', b'{"state": "succeeded", "x": 1}']
 )
-def test_a_spoilt_state_is_never_success(launcher: LocalLauncher, garbage: bytes) -> None:
-    """With nobody alive to mend it, the job is FAILED."""
+def test_a_spoilt_state_is_none(tmp_path: Path, garbage: bytes) -> None:
+    """What cannot be read says nothing, least of all that a job ended well."""
+    (tmp_path / "state.json").write_bytes(garbage)
+
+    assert JobFolder(tmp_path).status() is None
+
+
+def test_a_job_without_its_state_is_failed(launcher: LocalLauncher) -> None:
+    """With nobody alive to mend it."""
     start(launcher, TELL + "tell()", 1)
     until_final(launcher)
-    (folder(launcher).path / "state.json").write_bytes(garbage)
+    (folder(launcher).path / "state.json").write_bytes(b"{")
 
     assert launcher.state("stubborn-1").state is JobState.FAILED
 

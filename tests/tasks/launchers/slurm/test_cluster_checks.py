@@ -67,8 +67,6 @@ def test_a_container_is_started_where_srun_has_pyxis(
     def answer(argv: tuple[str, ...]) -> Said:
         if argv == ("srun", "--help"):
             return told
-        if argv[0] == "scontrol":
-            return Said(0, "", "")
         assert argv[:2] == ("srun", "--nodes=2") and "--partition=gpu" in argv
         if "--container-image=docker://ubuntu:22.04" not in argv:
             return plain
@@ -89,40 +87,3 @@ def test_a_silent_slurm_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     line = found(monkeypatch, "srun", silent)
 
     assert line.text == "srun: could not be seen: srun did not answer within 60 s"
-
-
-PARTITIONS = Said(
-    0,
-    "PartitionName=gpu Default=YES MaxNodes=UNLIMITED MaxTime=UNLIMITED State=UP TotalNodes=1\n"
-    "PartitionName=cpu Default=NO MaxNodes=2 MaxTime=UNLIMITED State=UP TotalNodes=4\n",
-    "",
-)
-
-
-@pytest.mark.parametrize(
-    ("partition", "remedy"),
-    [
-        (
-            "gpus",
-            "scontrol shows no partition 'gpus'. Did you mean 'gpu'? Name one of these in --partition: "
-            "gpu (at most 1 node), cpu (at most 2 nodes).",
-        ),
-        (
-            "gpu",
-            "A job gets at most 1 node in partition gpu, and 2 are asked for. Lower --nodes to 1, or name another partition in "
-            "--partition: gpu (at most 1 node), cpu (at most 2 nodes).",
-        ),
-        ("cpu", ""),
-        ("gpu,cpu", ""),
-    ],
-)
-def test_a_wrong_partition_comes_with_those_that_exist(
-    monkeypatch: pytest.MonkeyPatch, partition: str, remedy: str
-) -> None:
-    """Where the partition is right, Slurm's own words are all that is known."""
-    monkeypatch.setattr(
-        commands, "run", lambda *argv, timeout_s=0.0: PARTITIONS if argv[0] == "scontrol" else BUSY
-    )
-    (line,) = cluster_checks.look(("srun",), 2, (f"--partition={partition}",))
-
-    assert (line.outcome, line.remedy) == (Outcome.UNSEEN, remedy)

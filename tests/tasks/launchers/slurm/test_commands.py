@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import EngineUnavailable, JobState, Trouble
+from tasks.launchers.base import EngineUnavailable, JobState, JobStatus, Trouble
 from tasks.launchers.slurm import commands, launcher
 from tasks.launchers.slurm.commands import Said
-from tasks.launchers.slurm.job_folder import FinalState
 from tasks.launchers.slurm.job_states import Row
 from tasks.launchers.slurm.options import SlurmOptions
 from tasks.launchers.slurm.preflight import AS_A_JOB, look
@@ -145,7 +144,7 @@ def test_a_job_that_lost_a_node_names_it(
     """slurmctld knows which one does not answer; where it is back already, nobody is named."""
     monkeypatch.setattr(commands, "run", lambda *argv, **_: Said(0, printed, ""))
     final = launcher.with_lost(
-        FinalState(JobState.FAILED, Trouble.SERVICE, "lost a node"), Row(5, state, "n[1-2]")
+        JobStatus(JobState.FAILED, "lost a node", "", {}, Trouble.SERVICE), Row(5, state, "n[1-2]")
     )
 
     assert (detail, lost) == (final.detail, dict(final.lost))

@@ -13,7 +13,7 @@ from tasks.launchers.slurm.job_states import STATES, TROUBLES, Row, UnreadableRo
 @pytest.mark.parametrize(
     ("line", "state", "trouble", "detail"),
     [
-        ("7|PENDING||Resources", JobState.PENDING, Trouble.NONE, "job 7 is PENDING: it waits until nodes are free: Resources"),
+        ("7|PENDING||Resources", JobState.PENDING, Trouble.NONE, "job 7 is PENDING: Resources"),
         ("7|RUNNING|n[0-1]|None", JobState.RUNNING, Trouble.NONE, "job 7 is RUNNING"),
         ("7|COMPLETING|n[0-1]|None", JobState.RUNNING, Trouble.NONE, "job 7 is COMPLETING"),
         ("7|COMPLETED|n0|None", JobState.SUCCEEDED, Trouble.NONE, "job 7 is COMPLETED"),

@@ -33,7 +33,7 @@ PARTITIONS = (
     + PARTITION.format("closed", "NO", "UNLIMITED", "DOWN")
     + PARTITION.format("long", "NO", "7-00:00:00", "UP")
 )
-SEEN = "node n0\nseen True\nwrites True\nenroot False\npython python3\nversion 3 11\ntorch True\n"
+SEEN = "node n0\nseen True\nwrites True\npython python3\nversion 3 11\ntorch True\n"
 OK, WRONG, NO_CAPACITY = PreflightResult.OK, PreflightResult.WRONG, PreflightResult.NO_CAPACITY
 HOUR = replace(JOB, max_runtime_s=3600.0)
 DAY = replace(JOB, max_runtime_s=86400.0)
@@ -291,22 +291,6 @@ def test_a_folder_that_cannot_be_written_here_is_wrong(
     )
 
 
-@pytest.mark.parametrize(("enroot", "result"), [("True", None), ("False", PreflightResult.UNSEEN)])
-def test_what_starts_containers_is_looked_for_on_a_node(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, enroot: str, result: PreflightResult | None
-) -> None:
-    """slurmd's own PATH may be another one, so its absence is no refusal; a missing pyxis is one."""
-    seen = SEEN.replace("enroot False", f"enroot {enroot}")
-    found = look(
-        monkeypatch, tmp_path, options=SlurmOptions(container_image="docker://ubuntu:22.04"), seen=seen
-    )
-
-    assert (found["enroot"].result if "enroot" in found else None) is result
-    assert (found["pyxis"].result, found["pyxis"].message) == (
-        WRONG, "it is not installed: srun has no --container-image here",
-    )  # fmt: skip
-
-
 def rank_checks() -> JobSpec:
     """A job whose rank checks need PyTorch."""
     made = bundles.make("g-1", Declared("cpu", 1, 0, 2), Profile.QUICK, local_policy(), builtin())
@@ -362,9 +346,9 @@ def test_what_a_node_answers(
     version = "version {} {}".format(*sys.version_info[:2])
     lines = said.out.splitlines()
 
-    assert lines[1:5] == ["seen True", "writes True", *says[:2]] and lines[5].startswith("enroot ")
-    assert lines[6 : 4 + len(says)] == says[2:]
-    assert lines[4 + len(says) :][:1] == ([version] if says[2:] else [])
+    assert lines[1:5] == ["seen True", "writes True", *says[:2]]
+    assert lines[5 : 3 + len(says)] == says[2:]
+    assert lines[3 + len(says) :][:1] == ([version] if says[2:] else [])
 
 
 def test_a_job_that_only_trains_needs_no_torch_for_checks(

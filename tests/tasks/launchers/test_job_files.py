@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launchers.folder_copy import copy_whole_files
+from tasks.launchers.job_files import copy_whole_files
 
 
 def names(folder: Path) -> set[str]:

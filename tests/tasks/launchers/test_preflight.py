@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tasks.launchers.base import Launcher, Plan, PreflightCheck, PreflightResult, Work
-from tasks.launchers.training_script import missing_script, preflight
+from tasks.launchers.preflight import missing_script, preflight
 
 SEEN = PreflightCheck("slurmctld", PreflightResult.OK, "it is up")
 
