@@ -18,9 +18,7 @@ from tasks.machines.base import (
     Mark,
     Service,
     listed,
-    require_free_or_ours,
     require_ours,
-    require_quiet,
 )
 from tasks.machines.slurm_commands import (
     RESERVATION_FLAGS,
@@ -78,6 +76,10 @@ class View:
             jobs=jobs,
         )
 
+    def seen(self, name: str) -> Machine:
+        """The node, if it can be judged. Raises ActRefused."""
+        return listed({name: self.machine(name)}, name)
+
     def words(self, name: str) -> str:
         """State and reason of a node, as Slurm shows them."""
         node = self.nodes.get(name)
@@ -114,29 +116,17 @@ class View:
         found = self.reservations.get(reservation_name(mark.gate_id, name))
         return found.nodes - {name} if found else frozenset()
 
-    def require_free_or_ours(self, name: str, mark: Mark) -> None:
-        """Raise ActRefused unless this gate holds the node, or nobody does."""
-        require_free_or_ours(self._seen(name), mark)
-
-    def require_ours(self, name: str, mark: Mark) -> None:
-        """Raise ActRefused unless this gate holds the node, and no reboot of it is under way."""
-        require_ours(self._seen(name), mark)
-
     def require_drained(self, name: str, mark: Mark) -> None:
         """Raise ActRefused unless the node is drained with our mark."""
-        self.require_ours(name, mark)
+        require_ours(self.seen(name), mark)
         if not self.drained(name, mark):
             raise ActRefused(
                 f"{name} is not drained under the mark {str(mark)!r:.120}: {self.words(name)!r:.200}."
             )
 
-    def require_quiet(self, name: str) -> None:
-        """Raise ActRefused while a job runs on the node."""
-        require_quiet(self.machine(name))
-
     def require_partner(self, name: str, node: str, mark: Mark) -> None:
         """Raise ActRefused unless the node serves, or is reserved for just this re-test."""
-        machine = self._seen(name)
+        machine = self.seen(name)
         if machine.service is Service.TESTING and name in self.reserved_with(node, mark):
             return
         if machine.service is not Service.SERVING:
@@ -191,10 +181,6 @@ class View:
         if machine.service is Service.SERVING or machine.holder is Holder.OTHER or waited_for:
             return node.words
         raise ActAmbiguous(f"{name} was freed, and does not serve: Slurm shows {node.words!r:.200}.")
-
-    def _seen(self, name: str) -> Machine:
-        """The node, if it can be judged. Raises ActRefused."""
-        return listed({name: self.machine(name)}, name)
 
     def _service(self, node: SlurmNode) -> Service:
         if node.flags - KNOWN:

@@ -69,12 +69,11 @@ class KubernetesOptions:
     template's volume "reports", and that this machine sees as well (reports = "volume"). `priority_class` is a PriorityClass of the
     cluster.
 
-    Pods wait `join_s` for each other. `start_minutes` is how long they may wait for nodes, `image_minutes` for an image that cannot
-    be pulled now; `grace_s` is how long the training may take to end. With `exclude_failed` a refused gate submits another job,
-    without the nodes that failed.
+    `start_minutes` is how long pods may wait for nodes, `image_minutes` for an image that cannot be pulled now; `grace_s` is how long
+    the training may take to end. With `exclude_failed` a refused gate submits another job, without the nodes that failed.
 
     `auto_resume` lets HyperPod start the workload of an operator again, `auto_resume_retries` times, after it replaced a node: every
-    start is gated anew. `join_s` 0 is 600, and 1800 with it.
+    start is gated anew.
     """
 
     image: Annotated[str, Text(r"\S+", 500)]
@@ -103,7 +102,6 @@ class KubernetesOptions:
     interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
     auto_resume: bool = False
     auto_resume_retries: Annotated[int, Range(0, 100)] = 2
-    join_s: Annotated[float, Range(0, 86400)] = 0.0
     grace_s: Annotated[float, Range(0, 600)] = 60.0
     start_minutes: Annotated[float, Range(0.01, 40320)] = 60.0
     image_minutes: Annotated[float, Range(0, 1440)] = 10.0
@@ -150,4 +148,4 @@ class KubernetesOptions:
     @property
     def joins_s(self) -> float:
         """How long the pods of one start wait for each other."""
-        return self.join_s or (REPLACED_S if self.auto_resume else JOIN_S)
+        return REPLACED_S if self.auto_resume else JOIN_S

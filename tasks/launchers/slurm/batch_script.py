@@ -94,7 +94,6 @@ def script_of(job: JobSpec, folder: Path, options: SlurmOptions, lines: tuple[st
     return "\n".join(
         (
             "#!/bin/bash",
-            *_order(job, options),
             head,
             *(f"{name}={value}" for name, value in values.items()),
             _body(),
@@ -155,17 +154,6 @@ def _sbatch(job: JobSpec, folder: Path, options: SlurmOptions) -> Iterator[str]:
         yield "--requeue" if again and options.requeue else "--no-requeue"
     if options.exclusive:
         yield "--exclusive"
-
-
-def _order(job: JobSpec, options: SlurmOptions) -> Iterator[str]:
-    """For a person who reads both scripts of a plan: which one is first, and on which nodes the second one runs."""
-    if options.strength is Placement.PINNED and job.work is Work.CHECK:
-        yield "# The first of two jobs: it checks its nodes. The second one, which trains on them, has a script of its own."
-        yield "# `prelaunch gate` submits both. It also writes the files that they read; without them a job ends with exit code 75."
-    if options.strength is Placement.PINNED and job.work is Work.CONFIRM and not _passed(job):
-        yield f"# The second of two jobs: it trains on the nodes of the first one, {job.predecessor}, if all of them passed. Then add"
-        yield "# `#SBATCH --nodelist=NODES` below, as `prelaunch gate` does, with the NODES that this prints:"
-        yield f"#   squeue --noheader --states=all --name={job.predecessor} --format=%N"
 
 
 def _resumes(job: JobSpec, options: SlurmOptions) -> bool:

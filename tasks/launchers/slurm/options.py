@@ -61,7 +61,6 @@ class SlurmOptions:
     interface: Annotated[str, Text(r"[A-Za-z0-9_.-]*", 15)] = ""
     requeue: bool = True
     auto_resume: bool = False
-    join_s: Annotated[float, Range(0, 86400)] = 0.0
     grace_s: Annotated[float, Range(0, 600)] = 20.0
     start_minutes: Annotated[float, Range(0.01, 40320)] = 1440.0
     poll_seconds: Annotated[float, Range(0.1, 300)] = 5.0
@@ -87,4 +86,4 @@ class SlurmOptions:
     @property
     def joins_s(self) -> float:
         """How long the nodes of one start wait for each other."""
-        return self.join_s or (REPLACED_S if self.auto_resume else JOIN_S)
+        return REPLACED_S if self.auto_resume else JOIN_S

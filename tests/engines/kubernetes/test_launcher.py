@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launchers.base import JobState, LaunchError, LaunchRejected, PreflightResult, Trouble
+from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.engines.kubernetes.benches import bench, launcher
 from tests.engines.kubernetes.cluster import GATE, ROOT, KubernetesCluster
 from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, until_told
@@ -89,10 +90,11 @@ def test_an_api_server_that_stops_for_a_while_ends_no_job(
 
 
 def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
-    cluster: KubernetesCluster, tmp_path: Path
+    cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the API with which `kubectl drain` does it: the Job makes another one, which comes too late for the roll call."""
-    one = launcher(cluster, tmp_path, join_s=5.0)
+    monkeypatch.setattr(KubernetesOptions, "joins_s", 5.0)
+    one = launcher(cluster, tmp_path)
     spec = bench(cluster, tmp_path).job(WAIT)
     one.submit(one.plan(spec))
     until_told(bench(cluster, tmp_path), one, spec.name, 2)

@@ -73,7 +73,7 @@ class Watched(SlurmAnswers):
         return self.nodes["n1"].flags == ["IDLE"] and not kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(steps=st.lists(STEPS, max_size=12), keeps_reason=st.booleans(), hyperpod=st.booleans())
 def test_a_held_node_never_serves_and_a_foreign_drain_is_never_undone(
     steps: list[tuple[str, int]], keeps_reason: bool, hyperpod: bool

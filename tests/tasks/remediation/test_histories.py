@@ -67,11 +67,11 @@ def _condemn(world: World, kept: list[tuple[Case, ...]]) -> None:
             world.open(cases)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_nothing_forbidden_happens_in_a_thousand_histories(part: int) -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_nothing_forbidden_happens_in_four_hundred_histories(part: int) -> None:
     """No act on stale evidence or that of another boot, none twice, none beyond a limit, none on another's machine."""
     acted = returned = 0
-    for seed in range(part * 250, part * 250 + 250):
+    for seed in range(part * 200, part * 200 + 200):
         try:
             world = play(seed)
         except AssertionError as error:
@@ -83,7 +83,7 @@ def test_nothing_forbidden_happens_in_a_thousand_histories(part: int) -> None:
     assert returned > 5
 
 
-@pytest.mark.long  # a thousand of them are in the test above
+@pytest.mark.long  # four hundred of them are in the test above
 @pytest.mark.timeout(7200)
 def test_nothing_forbidden_happens_in_a_hundred_thousand_histories() -> None:
     """The same, with as many as PRELAUNCH_HISTORIES says."""

@@ -355,7 +355,6 @@ def test_auto_resume_says_what_hyperpod_reads() -> None:
     ("changes", "expected"),
     [
         (RESUMED, "--rdzv-conf=timeout=1800"),
-        ({**RESUMED, "join_s": 2400.0}, "--rdzv-conf=timeout=2400"),
         ({}, ""),
     ],
 )

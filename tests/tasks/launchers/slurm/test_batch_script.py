@@ -235,21 +235,6 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     assert batch_script._body() in path.read_text()
 
 
-def test_the_scripts_of_two_jobs_say_how_they_belong_together() -> None:
-    """A person who reads a plan learns which one is first, and what --nodelist the second one takes."""
-    pinned = SlurmOptions(placement=SlurmPlacement.PINNED)
-    nobody = {"pass.json": bundles.dump(replace(PASSED, nodes=()))}
-    second = replace(JOB, work=Work.CONFIRM, predecessor="gate-1-check-1", files=nobody)
-    first = script(replace(JOB, work=Work.CHECK), pinned)
-
-    assert "# The first of two jobs: it checks its nodes." in first
-    assert "# The second of two jobs: it trains on the nodes of the first one, gate-1-check-1," in script(
-        second, pinned
-    )
-    assert "#   squeue --noheader --states=all --name=gate-1-check-1 --format=%N" in script(second, pinned)
-    assert "of two jobs" not in script(replace(second, files=JOB.files), pinned) + script()
-
-
 @pytest.mark.parametrize(
     ("option", "line"), [("", "--exclude=n1,gpu-2.x"), ("n[4-5]", "--exclude=n[4-5],n1,gpu-2.x")]
 )
