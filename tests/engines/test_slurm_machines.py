@@ -82,6 +82,7 @@ def test_only_our_job_runs_during_a_re_test(reboots: RebootingCluster) -> None:
     until(lambda: job_state(reboots, foreign[0]) == "RUNNING")
 
 
+@pytest.mark.long
 def test_a_node_that_another_holds_is_left_as_it_is(reboots: RebootingCluster) -> None:
     """Not fenced, not rebooted, not tested, not freed, not even resumed."""
     reboots.run(*JDOE)
@@ -102,6 +103,7 @@ def test_a_node_that_another_holds_is_left_as_it_is(reboots: RebootingCluster) -
     assert before.words == "IDLE+DRAIN jdoe: broken fan [root]" and before == seen()
 
 
+@pytest.mark.long
 def test_a_drain_by_another_after_ours_is_not_undone(reboots: RebootingCluster) -> None:
     """The fence says who has the node now."""
     with pytest.raises(ActRefused, match="jdoe: broken fan"):
@@ -110,6 +112,7 @@ def test_a_drain_by_another_after_ours_is_not_undone(reboots: RebootingCluster) 
     assert seen().words == "IDLE+DRAIN jdoe: broken fan [root]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_drain_by_another_during_a_re_test_ends_it(reboots: RebootingCluster, number: int) -> None:
     """It comes after the reservation, or after the resume; the node is not freed, and partners serve again."""
@@ -175,6 +178,7 @@ def test_a_crash_of_the_return_frees_the_node_at_its_last_change_alone(
     assert state_of("n2") == SERVES
 
 
+@pytest.mark.long
 def test_a_reservation_that_somebody_changed_is_not_ours_any_more(reboots: RebootingCluster) -> None:
     """The node is then another's, who may want it."""
     machines = SlurmMachines()
@@ -187,6 +191,7 @@ def test_a_reservation_that_somebody_changed_is_not_ours_any_more(reboots: Reboo
     assert (seen().service, seen().holder) == (Service.OUT, Holder.OTHER)
 
 
+@pytest.mark.long
 def test_somebody_elses_maintenance_is_left_alone(reboots: RebootingCluster) -> None:
     """A node in it does not serve, though its state is idle."""
     reboots.run(
@@ -203,6 +208,7 @@ def test_somebody_elses_maintenance_is_left_alone(reboots: RebootingCluster) -> 
     )
 
 
+@pytest.mark.long
 def test_a_node_that_runs_a_job_is_not_rebooted(reboots: RebootingCluster) -> None:
     """Not even if the user may not see the job."""
     running = job(reboots)
