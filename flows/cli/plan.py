@@ -80,9 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         from flows.cli.plan_text import plan_text
 
         made = forecast(setting, advanced.ask_minutes)
-        write_stdout(
-            plan_text(setting, made, plans, lines, os.environ, stdout_width(), stdout_colour())
-        )
+        write_stdout(plan_text(setting, made, plans, lines, os.environ, stdout_width(), stdout_colour()))
     return _code(lines)
 
 
