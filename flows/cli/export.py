@@ -9,7 +9,6 @@ import re
 from checks.exit_codes import Exit
 from flows.cli.options import add_format, add_policy
 from flows.cli.output import json_text, report_failure, write_stdout
-from tasks.reports.mlflow.errors import ExportError, ExportRejected
 from tasks.reports.read import InputError, judge_file, policy_of
 
 EXPERIMENT, URI_VARIABLE, SECONDS = "sagemaker-health-checks", "MLFLOW_TRACKING_URI", 60.0
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export; prints where the run is."""
-    from tasks.reports.mlflow.export import export, require_address
+    from tasks.reports.mlflow.export import ExportError, ExportRejected, export, require_address
     from tasks.reports.mlflow.run import run_of
     from tasks.reports.read import default_policy_of
 

@@ -1,8 +1,7 @@
 """The merged report with the additional tables that readers of sagemaker-training-jobs-cluster-health-check expect (pure).
 
-`cluster_info`, `cluster_summary` and `nodes.node_N` have the keys, types and units of that tool (scripts/train.py:
-`*_gb` are 2^30 bytes, `*_mb` MiB, `*_gbps` 10^9 bytes/s). A number that was not measured has no key, and nothing is called true
-that was not measured. Our complete report is under `prelaunch_report`, where `prelaunch judge` finds it.
+`cluster_info`, `cluster_summary` and, of `nodes.node_N`, `node_info` and `summary` have the keys and types of that tool. Nothing is
+called true that was not measured. All numbers are in our complete report, under `prelaunch_report`, where `prelaunch judge` finds it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ from checks.model import (
     Outcome,
     Profile,
     Report,
-    Value,
     Verdict,
     node_of,
-    rank_subject,
     worst,
 )
+from tasks.text.tables import few
 
-GIB, MIB = 1 << 30, 1 << 20
 MOST_SENTENCES = 50
 READY = "Cluster is ready for distributed training"
 DIAGNOSTIC = {Profile.QUICK: ("dcgm_basic",)}
@@ -44,13 +41,6 @@ class _Of:
     report: Report
     verdict: Verdict
     rows: Mapping[str, Rows]
-
-    def metrics(self, check: str, subject: str) -> Mapping[str, Value]:
-        """What the check measured of the subject; empty where it did not."""
-        for row in self.rows.get(check, ()):
-            if row.subject == subject and row.outcome is Outcome.MEASURED:
-                return row.metrics
-        return {}
 
 
 def with_seed_tables(report: Report, verdict: Verdict) -> bytes:
@@ -83,7 +73,7 @@ def _node(of: _Of, node: Node) -> dict[str, object]:
     declared = of.report.declared
     findings = [f for f in of.verdict.findings if node_of(f.subject) == node.name]
     level = worst([finding.level for finding in findings])
-    made: dict[str, object] = {
+    return {
         "timestamp": node.measured_at or of.report.measured_at,
         "node_info": {
             "world_size": declared.ranks,
@@ -97,9 +87,6 @@ def _node(of: _Of, node: Node) -> dict[str, object]:
         },
         "summary": _summary(of, findings, level, [node.name]),
     }
-    sections = {"gpu": _gpus, "system": _system, "network": _network, "nccl": _nccl, "dcgm": _dcgm}
-    made.update({name: found for name, section in sections.items() if (found := section(of, node))})
-    return made
 
 
 def _summary(of: _Of, findings: Sequence[Finding], level: Level, nodes: Sequence[str]) -> dict[str, object]:
@@ -110,14 +97,11 @@ def _summary(of: _Of, findings: Sequence[Finding], level: Level, nodes: Sequence
     return {
         "overall_status": level.value,
         "test_results": _results(of, nodes),
-        "issues": _few([f"{finding.subject}: {finding.check}: {finding.message}" for finding in told]),
-        "recommendations": [READY] if ready else _few(remedies),
+        "issues": few(
+            [f"{finding.subject}: {finding.check}: {finding.message}" for finding in told], MOST_SENTENCES
+        ),
+        "recommendations": [READY] if ready else few(remedies, MOST_SENTENCES),
     }
-
-
-def _few(sentences: Sequence[str]) -> list[str]:
-    left = len(sentences) - MOST_SENTENCES
-    return [*sentences[:MOST_SENTENCES], *([f"and {left} more"] if left > 0 else [])]
 
 
 def _results(of: _Of, nodes: Sequence[str]) -> dict[str, bool]:
@@ -148,92 +132,3 @@ def _measured(of: _Of, check: str, nodes: Sequence[str]) -> bool:
     found = [row for row in of.rows.get(check, ()) if node_of(row.subject) in nodes]
     seen = Count(len({node_of(row.subject) for row in found}), len({*nodes}))
     return seen.observed == seen.required and all(row.outcome is Outcome.MEASURED for row in found)
-
-
-def _gpus(of: _Of, node: Node) -> dict[str, object]:
-    found, memory = of.metrics("gpu.inventory", node.name), of.metrics("gpu.memory", node.name)
-    models, drivers = found.get("models"), found.get("driver")
-    total, used = memory.get("memory_total_mib"), memory.get("memory_used_mib")
-    driver = drivers[0] if isinstance(drivers, tuple) and len(drivers) == 1 else None
-    if not all(isinstance(column, tuple) for column in (models, total, used)) or not isinstance(driver, str):
-        return {}
-    rows = zip(models, total, used, strict=False)  # type: ignore[arg-type]
-    return {
-        f"gpu_{place}": {
-            "name": str(model),
-            "driver_version": driver,
-            "memory_total_mb": int(all_),
-            "memory_used_mb": int(taken),
-            "memory_free_mb": max(0, int(all_) - int(taken)),
-        }
-        for place, (model, all_, taken) in enumerate(rows)
-        if isinstance(all_, (int, float)) and isinstance(taken, (int, float))
-    }
-
-
-def _system(of: _Of, node: Node) -> dict[str, object]:
-    found = of.metrics("system.resources", node.name)
-    numbers = [
-        found.get(name)
-        for name in (
-            "memory_limit_bytes",
-            "memory_available_bytes",
-            "disk_free_bytes",
-            "disk_free_fraction",
-            "cpus",
-        )
-    ]
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in numbers):
-        return {}
-    total, available, free, fraction, cpus = (float(value) for value in numbers)  # type: ignore[arg-type]
-    return {
-        "memory": {
-            "total_gb": round(total / GIB, 2),
-            "available_gb": round(available / GIB, 2),
-            "used_percent": round(max(0.0, 100 * (1 - available / total)), 2) if total else 0.0,
-        },
-        "disk": {
-            "total_gb": round(free / fraction / GIB, 2) if fraction else 0.0,
-            "free_gb": round(free / GIB, 2),
-            "used_percent": round(max(0.0, 100 * (1 - fraction)), 2),
-        },
-        "cpu": {"count": int(cpus)},
-    }
-
-
-def _network(of: _Of, node: Node) -> dict[str, object]:
-    found = of.metrics("efa.devices", node.name)
-    provider, domains = found.get("provider"), found.get("rdm_domains")
-    if not isinstance(provider, str) or type(domains) is not int:
-        return {}
-    return {"efa_available": provider == "efa" and domains > 0, "efa_provider_count": domains}
-
-
-def _nccl(of: _Of, node: Node) -> dict[str, object]:
-    """The all_reduce over all ranks, as the node's first rank saw it; `bandwidth_gbps` is bytes over time."""
-    declared = of.report.declared
-    found = of.metrics("nccl.all_reduce", rank_subject(node.name, node.rank * declared.ranks_per_node))
-    sizes, rates = found.get("sizes_bytes"), found.get("algbw_gbps")
-    if not (isinstance(sizes, tuple) and isinstance(rates, tuple)):
-        return {}
-    results = [
-        {"size_bytes": int(size), "bandwidth_gbps": round(rate, 2), "latency_ms": round(size / rate / 1e6, 4)}
-        for size, rate in zip(sizes, rates, strict=False)
-        if isinstance(size, (int, float)) and isinstance(rate, (int, float)) and size > 0 < rate
-    ]
-    test = {
-        "success": _succeeded(of, {"nccl.all_reduce"}, [node.name]),
-        "test_type": "distributed" if declared.nodes > 1 else "multi_gpu",
-        "processes_tested": declared.ranks,
-        "results": results,
-        "peak_bandwidth_gbps": max((row["bandwidth_gbps"] for row in results), default=0.0),
-    }
-    return {"communication_tests": {"distributed_all_reduce": test}}
-
-
-def _dcgm(of: _Of, node: Node) -> dict[str, object]:
-    if not of.metrics("dcgm.diag", node.name):
-        return {}
-    fine = _succeeded(of, {"dcgm.diag"}, [node.name])
-    names = [test.removeprefix("dcgm_") for test in DIAGNOSTIC.get(of.report.profile, DEEPER)]
-    return {"dcgm_available": True, "diagnostics": {name: {"success": fine} for name in names}}

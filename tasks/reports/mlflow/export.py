@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from checks.runner.deadline import limited
-from tasks.reports.mlflow.errors import ExportError, ExportRejected
 from tasks.reports.mlflow.run import ARTIFACT, MlflowRun
 from tasks.text.redact import redact
 
@@ -38,6 +37,14 @@ SETTINGS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
+
+
+class ExportError(Exception):
+    """The run was not, or not completely, logged; the message carries the remedy, and never a secret."""
+
+
+class ExportRejected(ExportError):
+    """The address is none that can be used, or needs an extra that is not installed; nobody was asked."""
 
 
 def require_address(uri: str) -> None:

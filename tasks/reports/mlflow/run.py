@@ -22,6 +22,12 @@ EXPERIMENT = "sagemaker-health-checks"
 ARTIFACT = "health_check_metrics.json"
 # https://mlflow.org/docs/latest/rest-api.html: the longest key, and the longest value of a parameter.
 KEY, PARAM_VALUE = 250, 6000
+# Values of each GPU: check, metric, and the name that the tool has for it.
+GPU_VALUES = (
+    ("gpu.memory", "memory_used_mib", "memory_used_mb"),
+    ("gpu.thermal", "temperature_c", "temperature_c"),
+    ("gpu.utilisation", "utilisation_percent", "utilization_percent"),
+)
 _OTHER = re.compile(r"[^A-Za-z0-9_\-. /]")
 
 
@@ -74,29 +80,16 @@ def _theirs(
     """As that tool names them: `node_0_gpu_0_temperature_c`."""
     for test, passed in tables["cluster_summary"]["test_results"].items():
         yield f"test_{test}", float(passed)
-    best = [
-        value
-        for column in (rows[check].column("algbw_gbps") for check in ("nccl.all_reduce",) if check in rows)
-        for values in column
-        for value in (values if isinstance(values, tuple) else ())
-        if isinstance(value, (int, float))
-    ]
-    if best:
-        yield "distributed_all_reduce_bandwidth_gbps", float(max(best))
+    if "nccl.all_reduce" in rows:
+        columns = [one for one in rows["nccl.all_reduce"].column("algbw_gbps") if isinstance(one, tuple)]
+        best = [one for column in columns for one in column if isinstance(one, (int, float))]
+        if best:
+            yield "distributed_all_reduce_bandwidth_gbps", float(max(best))
     for node in report.nodes:
-        name = f"node_{node.rank}"
-        of_node = tables["nodes"].get(name, {})
-        for place, gpu in of_node.get("gpu", {}).items():
-            yield f"{name}_{place}_memory_used_mb", float(gpu["memory_used_mb"])
-        if "system" in of_node:
-            yield f"{name}_system_memory_available_gb", float(of_node["system"]["memory"]["available_gb"])
-        for check, metric, their_name in (
-            ("gpu.thermal", "temperature_c", "temperature_c"),
-            ("gpu.utilisation", "utilisation_percent", "utilization_percent"),
-        ):
+        for check, metric, their_name in GPU_VALUES:
             for place, value in enumerate(_of_node(rows, check, metric, node.name)):
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    yield f"{name}_gpu_{place}_{their_name}", float(value)
+                    yield f"node_{node.rank}_gpu_{place}_{their_name}", float(value)
 
 
 def _ours(report: Report, verdict: Verdict, policy: Policy) -> Iterator[tuple[str, float]]:

@@ -35,13 +35,6 @@ def tables(report: Report, verdict: Verdict) -> dict[str, Any]:
 def p5(kind: str = P5) -> tuple[Report, Verdict]:
     """Every check of a type, constructed, and what the shipped policy says of it."""
     report = expected_report(kind, 2) if kind == P5 else catalogue_report(kind, 2)
-    rows = [
-        replace(row, metrics={**row.metrics, "algbw_gbps": (*(2.0,) * 9, 180.0, 230.0)})
-        if row.check == "nccl.all_reduce"
-        else row
-        for row in report.observations
-    ]
-    report = replace(report, observations=tuple(rows))
     return report, decide(report, default_policy(kind)[1], builtin())
 
 
@@ -69,11 +62,9 @@ def test_the_seeds_readers_find_their_tables() -> None:
     found = tables(*p5())
     del found[OURS]
     node = found["nodes"]["node_1"]
-    test = node["nccl"]["communication_tests"]["distributed_all_reduce"]
 
     assert set(shape(found).items() - shape(recorded("p5_two_nodes.json")).items()) <= LISTS
-    assert (8, 16, 8) == (node["node_info"]["rank"], node["node_info"]["world_size"], len(node["gpu"]))
-    assert (16, 230.0) == (test["processes_tested"], test["peak_bandwidth_gbps"])
+    assert (8, 16) == (node["node_info"]["rank"], node["node_info"]["world_size"])
     assert found["cluster_summary"]["overall_status"] == p5()[1].level.value
     assert node["summary"]["overall_status"] in ("PASS", "WARN")
 
@@ -107,7 +98,7 @@ def test_a_fault_is_that_nodes_and_the_clusters() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.ERRORED, Outcome.SKIPPED])
 def test_what_was_not_measured_is_never_true(outcome: Outcome) -> None:
-    """Nor has it a number."""
+    """Neither of the node nor of the cluster."""
     report = healthy(2, 2, 4)
     lost = Observation(
         "gpu.inventory",
@@ -127,22 +118,6 @@ def test_what_was_not_measured_is_never_true(outcome: Outcome) -> None:
 
     assert not found["nodes"]["node_1"]["summary"]["test_results"]["gpu_detection"]
     assert not found["cluster_summary"]["test_results"]["gpu_detection"]
-    assert "gpu" not in found["nodes"]["node_1"]
-
-
-@pytest.mark.parametrize("driver", [(), ("570", "535"), (None,), "570", None])
-def test_gpus_without_one_driver_have_no_table_and_cost_no_other(driver: Any) -> None:
-    """A report comes from a node, which may list anything."""
-    report, verdict = p5()
-    rows = tuple(
-        replace(row, metrics={**row.metrics, "driver": driver}) if row.check == "gpu.inventory" else row
-        for row in report.observations
-    )
-    made = tables(replace(report, observations=rows), verdict)
-
-    assert "gpu_0" in tables(report, verdict)["nodes"]["node_0"]["gpu"]
-    assert "gpu_0" not in made["nodes"]["node_0"].get("gpu", {})
-    assert {"system", "network", "nccl", "dcgm"} <= made["nodes"]["node_0"].keys()
 
 
 def test_a_node_without_a_report_leaves_the_data_partial() -> None:

@@ -14,8 +14,7 @@ from checks.documents.report import load
 from checks.model import Outcome, Planned, Report, Scope, Value
 from checks.process.free_ports import free_port
 from tasks.reports.mlflow import export as exports
-from tasks.reports.mlflow.errors import ExportError, ExportRejected
-from tasks.reports.mlflow.export import export, require_address
+from tasks.reports.mlflow.export import ExportError, ExportRejected, export, require_address
 from tasks.reports.mlflow.run import ARTIFACT, MlflowRun, run_of
 from tests.fakes.mlflow import Failure, MlflowServer, mlflow_server
 from tests.sample_reports import POLICY, healthy, verdict_of, wrong_sums
