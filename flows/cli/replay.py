@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(file)
     baseline = read_baseline(arguments.baseline) if arguments.baseline else None
     require_gates(kept)
-    total, rows, seen = ReplayTotals(), list[dict[str, object]](), dict[tuple[object, ...], str]()
+    total, rows = ReplayTotals(), list[dict[str, object]]()
     by = f"{policy.name} ({file})" if policy is not None else SHIPPED
     cluster = chosen_cluster(kept, arguments.cluster)
     for one in replay(kept.store, policy, builtin(), baseline, cluster):
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             rows += [gate_row(one)] if one.fate is not ReplayResult.SAME else []
         else:
-            write_stdout(gate_text(one, seen))
+            write_stdout(gate_text(one))
     _show_sum(arguments.format, total, rows, by)
     if arguments.policy is None:
         write_stderr(f"policy: {by}")

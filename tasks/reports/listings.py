@@ -10,17 +10,15 @@ from checks.judge.baseline.samples import Side, label_text
 from checks.judge.clocks import seconds_of
 from checks.judge.rules.wording import figure
 from checks.model import ANSWER_WORDS, Answer
-from checks.policy import OnWarn
 from tasks.render.headline import time_before
-from tasks.reports.replay import Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
+from tasks.reports.replay import MOST, Change, ReplayedGate, ReplayResult, VerdictSummary, answer_change
 from tasks.store.prune import Pruning
-from tasks.store.records import NUMBER, Record
+from tasks.store.records import Record
 from tasks.text.inert import one_line
 from tasks.text.tables import aligned, counted, few, listed
 
 # Of one replayed gate so many lines are shown, and so many subjects of findings that are alike.
 LINES, SUBJECTS = 10, 3
-DOES = {OnWarn.GO: "are accepted", OnWarn.ASK: "are left to a person", OnWarn.REFUSE: "refuse"}
 SHOWN = (ReplayResult.CHANGED, ReplayResult.NO_VERDICT, ReplayResult.NOT_COMPARED)
 FILE = ", all of them in the file"
 NO_OUTCOME = "not known"
@@ -162,15 +160,11 @@ def _older(record: Record) -> str:
     return f" (measured {before} before, at {one_line(record.measured_at, 40)})" if before else ""
 
 
-# What changed in a gate, without subjects and numbers, and the first gate in which it did.
-Seen = dict[tuple[object, ...], str]
-
-
-def gate_text(one: ReplayedGate, seen: Seen | None = None) -> str:
-    """The lines about one gate, "" for one that is only counted. What `seen` has of an earlier gate is not listed again."""
+def gate_text(one: ReplayedGate) -> str:
+    """The lines about one gate, "" for one that is only counted."""
     if one.fate not in SHOWN:
         return ""
-    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one, seen))
+    return f"{_replay_headline(one)}\n" + "".join(f"    {line}\n" for line in _replay_lines(one))
 
 
 def _replay_headline(one: ReplayedGate) -> str:
@@ -182,22 +176,16 @@ def _replay_headline(one: ReplayedGate) -> str:
     return f"{one_line(one.gate_id, 100)}{where}{when}: {what}"
 
 
-def _replay_lines(one: ReplayedGate, seen: Seen | None) -> Iterator[str]:
+def _replay_lines(one: ReplayedGate) -> Iterator[str]:
     alike = _alike(one.changes)
-    first = (seen if seen is not None else {}).setdefault(_kinds(alike), one.gate_id)
-    if len(alike) > SUBJECTS and first != one.gate_id:
-        yield f"the same {len(alike)} kinds of findings as in {one_line(first, 100)} (--format json lists them)"
-    else:
-        yield from (_change_line(some) for some in alike[:LINES])
-        hidden = sum(map(len, alike[LINES:])) + one.hidden
-        if hidden:
-            yield f"and {hidden} more findings (--format json lists 100 of each)"
+    yield from (_change_line(some) for some in alike[:LINES])
+    hidden = sum(map(len, alike[LINES:])) + one.hidden
+    if hidden:
+        yield f"and {hidden} more findings (--format json lists {MOST} of each)"
     if one.before is not None and one.after is not None and one.before.condemned != one.after.condemned:
         yield f"condemned: {_condemned(one.before)} -> {_condemned(one.after)}"
-    if one.after is not None and (now := one.after.on_warn) is not None:
-        then = one.before.on_warn if one.before else None
-        said = f'on_warn of the policy is "{now.value}": warnings {DOES[now]}'
-        yield said if then in (None, now) else f'{said}; it was "{then.value}"'
+    elif one.fate is ReplayResult.CHANGED and not (one.changes or one.why):
+        yield "the findings are the same, and the policies differ in what a warning does (on_warn)"
     if one.fate is ReplayResult.CHANGED and one.why:
         yield one.why
     if one.notes:
@@ -212,18 +200,11 @@ def _alike(changes: Sequence[Change]) -> list[list[Change]]:
     return list(found.values())
 
 
-def _kinds(alike: Sequence[Sequence[Change]]) -> tuple[object, ...]:
-    firsts = (some[0] for some in alike)
-    return tuple(
-        (one.how, one.before, one.after, one.cause, one.check, NUMBER.sub("#", one.message)) for one in firsts
-    )
-
-
 def _change_line(some: Sequence[Change]) -> str:
     first = some[0]
     levels = " -> ".join(level.value for level in (first.before, first.after) if level is not None)
     whom = listed([one.subject for one in some], SUBJECTS)
-    return f"{first.how.value}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
+    return f"{first.how}: {levels} {first.cause.value} {whom}: {first.check}: {first.message}"
 
 
 def _condemned(summary: VerdictSummary) -> str:

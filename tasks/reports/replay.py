@@ -17,7 +17,7 @@ from checks.facts.instances import Facts
 from checks.judge.baseline.model import Baseline
 from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
-from checks.policy import OnWarn, Policy
+from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.reports.read import InputError, default_policy_of
 from tasks.store import records
@@ -31,29 +31,23 @@ MOST = 100
 # Gates whose files are read while another one is judged, and with them the reports in memory.
 AHEAD = 8
 MESSAGE_CHARACTERS = 300
-# What on_warn of a policy was, by the answer that a warning got.
-ON_WARN = {Answer.GO: OnWarn.GO, Answer.ASK: OnWarn.ASK, Answer.NO_GO: OnWarn.REFUSE}
-
-
-class ChangeKind(StrEnum):
-    """What happened to a finding."""
-
-    APPEARS = "appears"
-    DISAPPEARS = "disappears"
-    CHANGES = "changes level"
 
 
 @dataclass(frozen=True)
 class Change:
     """One finding; `before` and `after` are its levels, None if it was not or is no more."""
 
-    how: ChangeKind
     before: Level | None
     after: Level | None
     cause: Cause
     check: str
     subject: str
     message: str
+
+    @property
+    def how(self) -> str:
+        """What happened to the finding."""
+        return "appears" if self.before is None else "disappears" if self.after is None else "changes level"
 
 
 def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tuple[tuple[Change, ...], int]:
@@ -62,36 +56,26 @@ def changes(before: Iterable[KeptFinding], after: Iterable[KeptFinding]) -> tupl
     Two findings are one if check, subject, cause and metric are the same; of findings without a metric the words, but for the
     numbers. A threshold that moved, and a sentence that was reworded, is no change.
     """
-    old, new = Counter(before), Counter(after)
-    gone, come = _by_key((old - new).elements()), _by_key((new - old).elements())
+    old, new = _by_key(before), _by_key(after)
     found: list[Change] = []
-    for key in gone.keys() | come.keys():
-        found += _of_key(gone.get(key, []), come.get(key, []))
+    for key in old.keys() | new.keys():
+        was, now = old.get(key), new.get(key)
+        one, then, here = now or was, was.level if was else None, now.level if now else None
+        if one is not None and then is not here:
+            found.append(_change(one, then, here))
     ordered = sorted(found, key=_turn)
     return tuple(ordered[:MOST]), max(0, len(ordered) - MOST)
 
 
-def _of_key(gone: list[KeptFinding], come: list[KeptFinding]) -> Iterator[Change]:
-    pairs = min(len(gone), len(come))
-    for was, now in zip(gone[:pairs], come[:pairs], strict=True):
-        if was.level is not now.level:
-            yield _change(ChangeKind.CHANGES, was.level, now.level, now)
-    for was in gone[pairs:]:
-        yield _change(ChangeKind.DISAPPEARS, was.level, None, was)
-    for now in come[pairs:]:
-        yield _change(ChangeKind.APPEARS, None, now.level, now)
+def _change(one: KeptFinding, before: Level | None, after: Level | None) -> Change:
+    message = one_line(one.message, MESSAGE_CHARACTERS)
+    return Change(before, after, one.cause, one_line(one.check, 100), one_line(one.subject, 300), message)
 
 
-def _change(how: ChangeKind, before: Level | None, after: Level | None, of: KeptFinding) -> Change:
-    said = one_line(of.message, MESSAGE_CHARACTERS)
-    return Change(how, before, after, of.cause, one_line(of.check, 100), one_line(of.subject, 300), said)
-
-
-def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], list[KeptFinding]]:
-    found: dict[tuple[str, str, str, str], list[KeptFinding]] = {}
-    for one in sorted(findings, key=lambda f: (f.level.rank, f.message)):
-        found.setdefault((one.check, one.subject, one.cause.value, matter(one)), []).append(one)
-    return found
+def _by_key(findings: Iterable[KeptFinding]) -> dict[tuple[str, str, str, str], KeptFinding]:
+    """Each finding by what it is about; of several alike the worst."""
+    ordered = sorted(findings, key=lambda one: (one.level.rank, one.message))
+    return {(one.check, one.subject, one.cause.value, matter(one)): one for one in ordered}
 
 
 def _turn(change: Change) -> tuple[object, ...]:
@@ -121,11 +105,6 @@ class VerdictSummary:
     answer: Answer
     level: Level
     condemned: tuple[str, ...]
-
-    @property
-    def on_warn(self) -> OnWarn | None:
-        """The on_warn of its policy; None where it decided nothing, and where it is not known."""
-        return ON_WARN.get(self.answer) if self.level is Level.WARN else None
 
 
 @dataclass(frozen=True)
@@ -336,8 +315,6 @@ def gate_row(one: ReplayedGate) -> dict[str, object]:
         "judged_at": one.judged_at,
         "before": plain(one.before),
         "after": plain(one.after),
-        "on_warn": plain(one.after.on_warn if one.after else None),
-        "on_warn_before": plain(one.before.on_warn if one.before else None),
         "changes": plain(one.changes),
         "more_changes": one.hidden,
         "why": one.why,
