@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_store_and_age(parser)
     parser.add_argument("node", metavar="NODE", help="the name of the node")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with charts")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -42,7 +42,6 @@ VERBS = {
     ),
     "fleet": ("flows.cli.fleet", "say which nodes are proven, and list all of them, the worst first"),
     "history": ("flows.cli.history", "show everything that is kept of one node over time"),
-    "trend": ("flows.cli.trend", "show which machine gets worse, and in what, over many reports"),
     "explain": (
         "flows.cli.explain",
         "read the raw output of a tool: findings, and the lines that prove them",

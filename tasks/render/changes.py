@@ -1,102 +1,63 @@
-"""What changed between two gates of a cluster: machines, their software, what they were judged with, and values that moved (pure).
+"""What changed between two gates of a cluster: machines, their software, and what they were judged with (pure).
 
-A machine is the same if the firmware's id or its GPUs say so. Values are compared per machine, the median of its ranks, and only
-those whose unit says which side is worse.
+A machine is the same if the firmware's id or its GPUs say so. Values that move are in the trend of the cluster.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from statistics import median
 
 from checks.documents.columns import by_check
-from checks.judge.baseline.samples import Runs, Series, Side, gather
 from checks.judge.machine_identity import machines
-from checks.judge.rules.wording import figure
-from checks.model import CLUSTER, Digests, Node, Outcome, Report, node_of
-from checks.policy import Policy
-from checks.value_types import natural
+from checks.model import Digests, Node, Outcome, Report, node_of
 from tasks.render.views.finding_table import ranged
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
 
 ROWS = 40
-# Judgement: below it, two runs of one healthy machine differ as well.
-LEAST = 0.05
-WITHIN = ". Single values vary from gate to gate; all of these are within their thresholds"
+NOTHING = "nothing was replaced or set differently"
 # What a reboot or a new address changes says nothing of the machine.
 PASSING = ("boot_id", "host", "address", "addresses")
 LISTS = {"gpu_uuids": "GPUs"}
 # A metric of a check that names the firmware of each GPU, and no number.
 FIRMWARE = (("gpu.inventory", "vbios", "VBIOS"),)
-Numbers = Mapping[tuple[str, str, str], Series]
 # A report and what it was judged with.
 Judged = tuple[Report, Digests]
-# Checks with their nodes, or with CLUSTER.
-Found = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One row, as text; `by` is empty if it has no size. `is_worse`: a finding is about this check on this machine, and the value
-    moved for the worse; a value within its thresholds is never worse, however much it moved.
-    """
+    """One row, as text."""
 
     what: str
     where: str
     before: str
     after: str
-    by: str = ""
-    is_worse: bool = False
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Since the gate `gate_id`; `link` leads to its page, "" if there is none. `hidden` rows are the smallest."""
+    """Since the gate `gate_id`; `link` leads to its page, "" if there is none. `hidden` rows more have no room."""
 
     gate_id: str
     when: str
     link: str
     rows: tuple[Change, ...]
     hidden: int
-    least: float = LEAST
 
     @property
     def said(self) -> str:
-        """Such as "2 things were replaced or set differently, 3 values moved (1 for the worse)"."""
+        """Such as "2 things were replaced or set differently"."""
         whole = len(self.rows) + self.hidden
-        if not whole:
-            return "nothing was replaced or set differently, and no value moved"
-        moved = sum(bool(row.by) for row in self.rows) + self.hidden
-        worse = sum(row.is_worse for row in self.rows)
-        single = "" if worse or not moved else WITHIN
-        were = "was" if whole - moved == 1 else "were"
-        things = f"{counted(whole - moved, 'thing')} {were} replaced or set differently"
-        return (
-            f"{things}, {counted(moved, 'value')} moved{f' ({worse} for the worse)' if worse else ''}{single}"
-        )
+        were = "was" if whole == 1 else "were"
+        return f"{counted(whole, 'thing')} {were} replaced or set differently" if whole else NOTHING
 
 
-def changes(
-    before: Judged,
-    after: Judged,
-    policy: Policy,
-    gate_id: str,
-    when: str,
-    link: str,
-    found: Found = frozenset(),
-) -> Changes:
-    """Everything that differs, what was replaced first. `found` are the checks and nodes (or "cluster") that a finding is about: only
-    there a value is called worse.
-    """
-    fixed = [*_inputs(before, after), *_machines(before[0], after[0])]
-    moved = sorted(
-        _values(before[0], after[0], policy, found), key=lambda pair: (not pair[1].is_worse, -pair[0])
-    )
-    rows = [*fixed, *(row for _, row in moved)]
+def changes(before: Judged, after: Judged, gate_id: str, when: str, link: str) -> Changes:
+    """Everything that differs."""
+    rows = [*_inputs(before, after), *_machines(before[0], after[0])]
     return Changes(gate_id, when, link, tuple(rows[:ROWS]), max(0, len(rows) - ROWS))
 
 
@@ -180,63 +141,3 @@ def _texts(report: Report, check: str, metric: str) -> dict[str, str]:
             texts = (value,) if isinstance(value, str) else tuple(map(str, value))
             found[node_of(row.subject)] = ", ".join(dict.fromkeys(texts))
     return found
-
-
-def _values(before: Report, after: Report, policy: Policy, found: Found) -> Iterator[tuple[float, Change]]:
-    """The machine whose value moved most, for each metric: (by how much, the row)."""
-    old, new = _numbers(before, policy), _numbers(after, policy)
-    names = {
-        one.nodes[-1][1].name: one.nodes[0][1].name
-        for one in machines((before, after))
-        if {at for at, _ in one.nodes} == {0, 1}
-    }
-    nodes = Runs(node_of)
-    for key in _telling(new):
-        if key not in old:
-            continue
-        then, now = _medians(old[key], nodes), _medians(new[key], nodes)
-        moved = {
-            name: now[name] / then[names[name]] - 1
-            for name in now
-            if name in names and then.get(names[name], 0) > 0
-        }
-        share = {name: value for name, value in moved.items() if abs(value) >= LEAST}
-        if share:
-            first = min(share, key=lambda name: (-abs(share[name]), natural(name)))
-            alike = sum(value * share[first] > 0 for value in share.values()) - 1
-            where = f"{one_line(first, 120)}{f' and {alike} more' if alike else ''}"
-            low = new[key].side is Side.LOW
-            check, metric, label = key
-            is_found = bool({(check, first), (check, CLUSTER)} & found)
-            worse = is_found and new[key].side is not Side.EITHER and (share[first] < 0) == low
-            title = one_line(f"{check} {metric}{f' at {label}' if label else ''}", 160)
-            values = figure(then[names[first]]), figure(now[first])
-            yield abs(share[first]), Change(title, where, *values, f"{share[first]:+.0%}", worse)
-
-
-def _numbers(report: Report, policy: Policy) -> Numbers:
-    """(check, metric, label) -> the values of all subjects."""
-    return {
-        (check, *key): series
-        for check, rows in by_check(report.observations).items()
-        for key, series in gather(rows, policy.checks.get(check)).items()
-        if series.values
-    }
-
-
-def _telling(numbers: Numbers) -> list[tuple[str, str, str]]:
-    """Of a metric's labels (sizes, precisions) the one with the greatest value."""
-    first: dict[tuple[str, str], tuple[float, str]] = {}
-    for (check, metric, label), series in numbers.items():
-        peak = max(series.values)
-        if (check, metric) not in first or peak > first[check, metric][0]:
-            first[check, metric] = peak, label
-    return [(check, metric, label) for (check, metric), (_, label) in first.items()]
-
-
-def _medians(series: Series, nodes: Runs) -> dict[str, float]:
-    """Node -> the median of its values."""
-    parts: dict[str, list[Sequence[float]]] = defaultdict(list)
-    for node, begin, end in nodes.of(series.subjects):
-        parts[node].append(series.values[begin:end])
-    return {node: median(found[0] if len(found) == 1 else [*chain(*found)]) for node, found in parts.items()}

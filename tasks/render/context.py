@@ -21,7 +21,6 @@ from tasks.render.changes import Changes
 from tasks.render.findings import Group, remedy_of
 from tasks.render.remedy_commands import NOWHERE, PURPOSES, Place, commands
 from tasks.render.views.cost import cost_line, is_worth_showing
-from tasks.render.views.expectations import NOTHING_EXPECTED, Expectations, expectations
 from tasks.render.views.suspects import DecodedMatrix, of_readings
 from tasks.text.inert import one_line
 from tasks.text.tables import counted
@@ -59,14 +58,10 @@ class PastGate:
 
 @dataclass(frozen=True)
 class PastNumber:
-    """One number over the gates: `spark` for text, `line` and `dots` for a drawing of 240 x 48; `worse`: it degrades."""
+    """One number over the gates: its course as a line of text; `worse`: it degrades."""
 
-    title: str
-    said: str
-    worse: bool
-    spark: str
     line: str
-    dots: tuple[tuple[str, str], ...]
+    worse: bool
 
 
 # Check, subject and message of a finding; without the message for a page that joined several.
@@ -82,16 +77,12 @@ def finding_keys(check: str, subject: str, message: str) -> tuple[FindingKey, Fi
 class EarlierFinding:
     """Whether earlier gates of the cluster had a finding on the same node: `found` of the `of` newest that would have found it.
 
-    Times are UTC, ISO 8601: `first` and `last` are of the gates that had it, "" without one; `looked` is of the newest that would have
-    found it; `go` of the cluster's last GO, if that would have found it and did not, else "".
+    `first` is when the first one that had it was judged (UTC, ISO 8601), "" if none had.
     """
 
     found: int
     of: int
     first: str
-    last: str
-    looked: str
-    go: str
 
     @property
     def said(self) -> str:
@@ -100,11 +91,9 @@ class EarlierFinding:
         if self.found:
             share = f"the last {gates}" if self.of == 1 else f"{self.found} of the last {gates}"
             return f"also in {share} that measured it, first {minute(self.first)}"
-        if self.last:
-            return f"not in the last {gates} that measured it; before that last {minute(self.last)}"
-        if self.go:
-            return f"new: not in the last GO, of {minute(self.go)}"
-        return f"new: not in the last gate that measured it, of {minute(self.looked)}"
+        before = f"; before that, first {minute(self.first)}" if self.first else ""
+        new = "" if before else "new: "
+        return f"{new}not in the last {gates} that measured it{before}"
 
 
 def minute(when: str) -> str:
@@ -168,6 +157,7 @@ class VerdictContext:
     `own_decision` says what the gate itself decided about a report that is judged again, where that differs; it follows the answer.
     `measured` says how long before the verdict the nodes were measured; "" where that is usual.
     `images` are those of the gate: one that uses an earlier PASS trains in its own.
+    `facts` are those that it was judged by, None where they are not known.
     `past` is None if nobody looked for earlier gates. `shown` is every matrix of who measured whom, decoded.
     """
 
@@ -175,7 +165,7 @@ class VerdictContext:
     ledger: tuple[Entry, ...] = ()
     said: tuple[str, ...] = ()
     cost: Cost | None = None
-    expected: Expectations = NOTHING_EXPECTED
+    facts: Facts | None = None
     past: Past | None = None
     shown: tuple[DecodedMatrix, ...] = ()
     first_line: str = ""
@@ -207,9 +197,8 @@ def verdict_context(
     declared = report.declared
     place = Place(launcher, declared.instance_type, job, engine_nodes, short_text(declared))
     lines = (*said, cost_line(cost)) if is_worth_showing(cost) else said
-    expected = expectations(report, facts)
     shown = of_readings(decoded(report, policy, facts)) if facts is not None else ()
-    return VerdictContext(place, ledger(report, policy, verdict), lines, cost, expected, shown=shown)
+    return VerdictContext(place, ledger(report, policy, verdict), lines, cost, facts, shown=shown)
 
 
 def advice(item: Group, verdict: Verdict, place: Place) -> tuple[str, tuple[str, ...]]:
@@ -270,8 +259,8 @@ def earlier_said(item: Group, context: VerdictContext) -> str:
     texts = Counter(one.said for one in found if one is not None)
     if len(texts) < 2 and None not in found:
         return next(iter(texts), "")
-    known = [one for one in found if one is not None and one.last]
-    new = sum(one is not None and not one.last for one in found)
+    known = [one for one in found if one is not None and one.first]
+    new = sum(one is not None and not one.first for one in found)
     parts = [f"{new} of {len(found)} are new"] if new else []
     if known:
         oldest = min(known, key=lambda one: (-one.found, one.first))

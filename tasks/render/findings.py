@@ -33,24 +33,6 @@ from tasks.text.tables import counted
 NAMED = 6
 WORDS = {Level.PASS: "NOTE", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
-# What changes in a remedy that is said of several nodes. "each" keeps every "it" and "its" behind it right, and follows no "not".
-_ONE = "(node|instance|machine|GPU|rank|device|disk|clock|CPU)"
-_OTHER = r"(?!'| (?:of|that|which|table|type)\b)"
-FOR_SEVERAL = tuple(
-    (re.compile(rf"\b{pattern}"), instead)
-    for pattern, instead in (
-        (rf"Do not train on (?:this|the) {_ONE}\b{_OTHER}", r"Leave each of these \1s out of the training"),
-        (rf"do not train on (?:this|the) {_ONE}\b{_OTHER}", r"leave each of these \1s out of the training"),
-        (rf"Do not train on this {_ONE}'s (\w+)", r"Leave each \1's \2 out of the training"),
-        (rf"Do not use this {_ONE}\b(?!')", r"Use none of these \1s"),
-        (rf"do not use this {_ONE}\b(?!')", r"use none of these \1s"),
-        (rf"[Tt]his {_ONE}'s\b", r"each \1's"),
-        (rf"This {_ONE}\b", r"Each of these \1s"),
-        (rf"this {_ONE}\b", r"each of these \1s"),
-        (rf"the (node|instance)(?='s\b|\b{_OTHER})", r"each \1"),
-    )
-)
-
 
 @dataclass(frozen=True)
 class Group:
@@ -168,12 +150,9 @@ def remedy_of(item: Group | Finding, verdict: Verdict) -> str:
 
 
 def in_number(remedy: str, subjects: Sequence[str]) -> str:
-    """The remedy, which is written for one node, as it is said of these subjects: of several nodes "read each node's log"."""
-    if len({frozenset(node_of(end.strip()) for end in subject.split(LINK)) for subject in subjects}) < 2:
-        return remedy
-    for pattern, instead in FOR_SEVERAL:
-        remedy = pattern.sub(instead, remedy)
-    return remedy
+    """The remedy, which is written for one node, as it is said of these subjects."""
+    nodes = {frozenset(node_of(end.strip()) for end in subject.split(LINK)) for subject in subjects}
+    return f"For each of them: {remedy}" if remedy and len(nodes) > 1 else remedy
 
 
 def failed_everywhere(verdict: Verdict, only: str = "") -> tuple[str, ...]:

@@ -23,17 +23,15 @@ from checks.value_types import natural
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
 from tasks.render.findings import CONFIGURATION, Group, followed, gathered, independent
 from tasks.render.headline import answer_word, counts_of, explanation_before, headline, run_lines
-from tasks.render.views.bandwidth import panels
-from tasks.render.views.cost import cost_notes, cost_table, is_worth_showing
-from tasks.render.views.expectations import bandwidth_rows, bandwidth_table, size_text, sweeps
+from tasks.render.views.bandwidth import bandwidth, bandwidth_table, size_text, telling
 from tasks.render.views.finding_table import NAMED as SHORT
 from tasks.render.views.finding_table import ROWS, finding_anchor, finding_rows_of, ranged
-from tasks.render.views.maps import maps_of, pair_map
+from tasks.render.views.maps import maps_of
 from tasks.render.views.measured import MeasuredNode, measured
 from tasks.render.views.node_grid import Grid, grid
 from tasks.render.views.nodes import Line, State, check_lines, finding_state, places
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
-from tasks.render.views.timeline import left_out, timeline
+from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
 from tasks.text.tables import counted
 
@@ -46,8 +44,10 @@ FINDINGS, EVIDENCE = 100, 4
 # All of it together, as it stands in the file: a page is opened on a phone; the report has the rest.
 EVIDENCE_BYTES = 700_000
 NAMES = 20_000
-# Rows of nodes with the same states share one if they are more.
-ALIKE = 3
+# Rows of nodes with the same states share one if they are more; so many healthy nodes have rows of their own.
+ALIKE, FEW = 3, 12
+# So many rows has the table of nodes, and so many nodes are shown with all that was measured on them.
+GRID_ROWS, MEASURED = 200, 60
 # Where the link to the next gate goes, once there is one. Nothing from a report can contain it, because "<" is escaped.
 NEXT_GATE = "<!-- next gate -->"
 _TONES = {Answer.GO: "pass", Answer.NO_GO: "fail", Answer.CANNOT_TELL: "unknown", Answer.ASK: "warn"}
@@ -159,8 +159,6 @@ def _values(report: Report | None, verdict: Verdict, name: str, context: Verdict
         "rows": rows[:ROWS],
         "more_rows": max(0, len(rows) - ROWS),
         "measured": (),
-        "costs": cost_table(context.cost) if is_worth_showing(context.cost) else None,
-        "cost_notes": cost_notes(context.cost) if is_worth_showing(context.cost) else (),
         "more_findings": max(0, len(groups) - FINDINGS),
         "configuration": CONFIGURATION if any(map(_leaves_doubt, groups)) else "",
         "past": context.past,
@@ -199,21 +197,27 @@ def _culprit(context: VerdictContext) -> dict[str, object] | None:
 
 
 def _of_report(report: Report, verdict: Verdict, context: VerdictContext) -> dict[str, object]:
-    checks, swept, shown = check_lines(report, verdict), sweeps(report), grid(report, verdict)
-    names = [line.name for line in shown.lines if not line.is_cluster]
+    checks, shown, rates = (
+        check_lines(report, verdict),
+        grid(report, verdict),
+        bandwidth(report, context.facts),
+    )
+    names = [line.name for line in shown.lines if not line.is_cluster][:MEASURED]
     values = measured(report, names)
+    rows = _grid_rows(shown, verdict, values)
     return {
         "grid": shown,
-        "lines": _grid_rows(shown, verdict, values),
+        "lines": rows[:GRID_ROWS],
+        "more_nodes": sum(len(row.names) for row in rows[GRID_ROWS:]),
         "measured": values,
-        "measured_hidden": len({node.name for node in report.nodes} & set(names)) - len(values),
+        "measured_hidden": len(report.nodes) - len(values),
         "checks": [line for line in checks if line.planned.skip is None or line.state is not State.SKIPPED],
         "left_out": left_out(checks),
-        "timeline": timeline(report),
-        "panels": panels(swept, context.expected),
-        "bandwidth": bandwidth_table(bandwidth_rows(swept, context.expected)),
+        "schedule": schedule_text(report),
+        "bandwidth": bandwidth_table(telling(rates.rates)),
+        "all_sizes": bandwidth_table(rates.rates),
+        "expected": rates,
         "held_from": size_text(LEAST_BYTES),
-        "pairs": pair_map(report, verdict),
     }
 
 
@@ -239,8 +243,8 @@ def _grid_rows(shown: Grid, verdict: Verdict, values: Sequence[MeasuredNode]) ->
         return of_check or of_node or where_of.get((node, check)) or where.get(node, "")
 
     alike: dict[object, list[Line]] = defaultdict(list)
-    for line in shown.lines:
-        few = line.is_cluster or line.state <= State.PASS
+    for place, line in enumerate(shown.lines):
+        few = line.is_cluster or (line.state <= State.PASS and place < FEW)
         alike[line.name if few else (line.state, line.cells)].append(line)
     rows = []
     for lines in alike.values():

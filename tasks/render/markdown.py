@@ -9,8 +9,7 @@ from checks.model import Report, Verdict
 from tasks.render.context import NO_CONTEXT, Advised, VerdictContext, advised
 from tasks.render.findings import followed, gathered, independent
 from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
-from tasks.render.views.cost import cost_notes, cost_table, is_worth_showing
-from tasks.render.views.expectations import bandwidth_rows, bandwidth_table, sweeps, telling
+from tasks.render.views.bandwidth import bandwidth, bandwidth_table, telling
 from tasks.render.views.nodes import State, check_lines, node_lines
 from tasks.render.views.suspects import is_quiet, matrices_table, said_of, suspects_table
 from tasks.render.views.table import Table, table
@@ -40,9 +39,6 @@ def markdown(report: Report | None, verdict: Verdict, name: str, context: Verdic
     parts.append(f"Observed: {escape(coverage_text(verdict.coverage))}.")
     parts += [escape(line) for line in context.said]
     parts += _findings(verdict, context)
-    if is_worth_showing(context.cost):
-        parts += ["## Cost of starting the training anyway", _table(cost_table(context.cost))]
-        parts += [escape(note) for note in cost_notes(context.cost)]
     parts += _culprit(context)
     if report is not None:
         parts += [*_nodes(report, verdict), *_checks(report, verdict)]
@@ -122,12 +118,11 @@ def _detail(one: Advised) -> Iterator[str]:
 
 def _bandwidth(report: Report, context: VerdictContext) -> list[str]:
     """Each collective's largest size, and the size furthest below what is expected of it."""
-    rows = telling(bandwidth_rows(sweeps(report), context.expected))
-    if not rows:
+    found = bandwidth(report, context.facts)
+    if not found.rates:
         return []
-    sources = dict.fromkeys(f"Expected of {c.check}: {c.source}" for c in context.expected.curves)
-    said = [*context.expected.unknown, *sources]
-    return ["## Bandwidth", _table(bandwidth_table(rows)), *(escape(line) for line in said)]
+    words = [escape(line) for line in (*found.unknown, *found.sources)]
+    return ["## Bandwidth", _table(bandwidth_table(telling(found.rates))), *words]
 
 
 def _culprit(context: VerdictContext) -> list[str]:
@@ -150,7 +145,7 @@ def _past(context: VerdictContext) -> list[str]:
         return []
     past = context.past
     strip = ", ".join(f"{gate.when} {gate.word}" for gate in past.gates[-PAST:])
-    worse = [f"Gets worse: {one.title}: {one.said} {one.spark}" for one in past.numbers if one.worse]
+    worse = [f"Gets worse: {one.line}" for one in past.numbers if one.worse]
     said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
     return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]
 

@@ -6,21 +6,23 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from checks.model import Answer, Report, Verdict
+from checks.model import Answer, Cause, Level, Report, Verdict
 from tasks.render.context import COMMAND, NO_CONTEXT, Advised, EndMark, VerdictContext, advised
-from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation_before, headline, run_lines
-from tasks.render.missing_text import missing_lines, missing_rows, parted
+from tasks.render.findings import Group, followed, gathered, independent
+from tasks.render.headline import coverage_text, explanation_before, headline, run_lines, sentence
 from tasks.render.views.nodes import CheckLine, State, check_lines, finding_state
 from tasks.render.views.timeline import left_out, schedule_text
 from tasks.text.inert import clean, one_line
+from tasks.text.tables import counted, few
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-NARROW = 100
 FINDINGS, EVIDENCE_LINES = 40, 8
+# So many causes of missing evidence are shown like other findings, and so many of the others have a line; so many checks without
+# evidence have a row of their own.
+MOST_WHOLE, MOST_LINES, MOST_ROWS = 3, 12, 8
 _COLOURS = {
     State.SKIPPED: "dim",
     State.PASS: "green",
@@ -65,12 +67,12 @@ def terminal(
         console.print(Text(one_line(line, 600)))
     groups = gathered(verdict.findings)
     if groups:
-        _show_findings(console, groups, verdict, width, context)
+        _show_findings(console, groups, verdict, context)
     if report is not None:
         console.print()
         checks = check_lines(report, verdict)
         gathered_rows = missing_rows(checks)
-        console.print(_checks(checks, width, not gathered_rows))
+        console.print(_checks(checks, not gathered_rows))
         for row in gathered_rows:
             console.print(Text(one_line(row, 4000), style=_COLOURS[State.UNKNOWN]))
         for reason, names in left_out(checks):
@@ -104,7 +106,7 @@ def text_console(out: io.StringIO, width: int, colour: bool) -> Console:
 
 
 def _show_findings(
-    console: Console, groups: tuple[Group, ...], verdict: Verdict, width: int, context: VerdictContext
+    console: Console, groups: tuple[Group, ...], verdict: Verdict, context: VerdictContext
 ) -> None:
     from rich.padding import Padding
     from rich.text import Text
@@ -112,16 +114,13 @@ def _show_findings(
     console.print()
     whole, missing = parted(groups)
     shown = whole[:FINDINGS]
-    if width >= NARROW:
-        console.print(_findings(shown))
     for one in advised(shown, verdict, context):
         item = one.item
-        if width < NARROW:
-            checks = one_line(", ".join(item.checks), 1200)
-            head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
-            console.print(Text(head, style=_COLOURS[finding_state(item)]))
-            console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
-        _show_detail(console, one, width)
+        checks = one_line(", ".join(item.checks), 1200)
+        head = f"{item.word} {item.cause.value}  {item.names}  {checks}"
+        console.print(Text(head, style=_COLOURS[finding_state(item)]))
+        console.print(Padding(Text(one_line(item.message, 600)), (0, 0, 0, 2)))
+        _show_detail(console, one)
     if context.past is not None and context.past.unknown:
         said = f"whether these findings are new is not known: {context.past.unknown}"
         console.print(Text(one_line(said, 600)), soft_wrap=True)
@@ -131,7 +130,7 @@ def _show_findings(
         console.print(Text(f"{len(whole) - len(shown)} more findings: see --format json or --html."))
 
 
-def _show_detail(console: Console, one: Advised, width: int) -> None:
+def _show_detail(console: Console, one: Advised) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -142,36 +141,18 @@ def _show_detail(console: Console, one: Advised, width: int) -> None:
     shown += [Text(f"| {one_line(line)}", style="dim") for line in lines[:EVIDENCE_LINES]]
     more = len(lines) - EVIDENCE_LINES
     shown += [Text(f"| ({more} more lines in the report)", style="dim")] if more > 0 else []
-    if shown and width >= NARROW:
-        console.print(Text(f"{one.item.names}, {one.item.where}:", style="bold"))
     for text in shown:
         console.print(Padding(text, (0, 0, 0, 2)))
 
 
-def _findings(groups: tuple[Group, ...]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for title, ratio in (("level", None), ("cause", None), ("subject", 2), ("check", None), ("message", 4)):
-        table.add_column(title, ratio=ratio, overflow="fold")
-    for item in groups:
-        level = Text(item.word, style=_COLOURS[finding_state(item)])
-        checks = "\n".join(one_line(check, 80) for check in item.checks)
-        cells = (item.cause.value, item.names, checks, one_line(item.message, 600))
-        table.add_row(level, *(Text(cell) for cell in cells))
-    return table
-
-
-def _checks(lines: Sequence[CheckLine], width: int, unknown: bool) -> Table:
+def _checks(lines: Sequence[CheckLine], unknown: bool) -> Table:
     """The table of checks; those without evidence are rows of it where `unknown` is set."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for title in ("check", "verdict", "observed", "longest")[: 4 if width >= NARROW else 3]:
+    for title in ("check", "verdict", "observed", "longest"):
         table.add_column(title, overflow="fold")
     for line in lines:
         if line.planned.skip is not None and line.state is State.SKIPPED:
@@ -180,6 +161,50 @@ def _checks(lines: Sequence[CheckLine], width: int, unknown: bool) -> Table:
             continue
         state = Text(f"{line.state.sign} {line.state.word}", style=_COLOURS[line.state])
         took = f"{line.seconds:.1f} s" if line.seconds is not None else ""
-        cells = (Text(one_line(line.planned.check, 60)), state, Text(line.seen), Text(took))
-        table.add_row(*cells[: len(table.columns)])
+        table.add_row(Text(one_line(line.planned.check, 60)), state, Text(line.seen), Text(took))
     return table
+
+
+def parted(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
+    """The groups to show whole, and those of missing evidence that have one line each, because a list of all of them hides the others.
+
+    The first group is always whole: it is what the headline says. What follows from a silent node never is.
+    """
+    missing = [item for item in groups[1:] if item.cause is Cause.EVIDENCE and item.level is not Level.PASS]
+    own, caused = independent(missing)
+    brief = (*own[MOST_WHOLE:], *caused)
+    return tuple(item for item in groups if item not in brief), brief
+
+
+def missing_lines(groups: Sequence[Group]) -> list[str]:
+    """A line per cause; then what follows from silent nodes, whose remedy is theirs; and where the complete list is."""
+    own, caused = independent(groups)
+    lines = [f"Evidence is also missing for {len(own)} other reasons:", *_brief(own)] if own else []
+    lines += [f"{followed(caused)}, and need no remedy of their own:", *_brief(caused)] if caused else []
+    return [*lines, "  The complete list, with remedies and evidence: --html FILE, or --format json."]
+
+
+def _brief(groups: Sequence[Group]) -> list[str]:
+    return [f"  {one_line(line, 240)}" for line in few([_cause_line(item) for item in groups], MOST_LINES)]
+
+
+def _cause_line(item: Group) -> str:
+    """Such as "41 checks on node-1 were not measured: its process exited 7"."""
+    if item.unmeasured and item.also:
+        reasons = "; ".join(dict.fromkeys(each.reason for each in item.unmeasured))
+        return f"{counted(len(item.checks), 'check')} on {item.who} were not measured: {reasons}"
+    return sentence(item, names=True)
+
+
+def missing_rows(lines: Sequence[CheckLine]) -> tuple[str, ...]:
+    """The checks that lack evidence, gathered by how much of each was observed; () where they are few."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.state is State.UNKNOWN:
+            found.setdefault(line.seen, []).append(line.planned.check)
+    if sum(map(len, found.values())) <= MOST_ROWS:
+        return ()
+    return tuple(
+        f"cannot tell, {seen} observed, {counted(len(names), 'check')}: {', '.join(names)}"
+        for seen, names in found.items()
+    )

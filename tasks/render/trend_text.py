@@ -1,8 +1,8 @@
-"""Machines over time as text or a document of plain values (pure)."""
+"""What the numbers of machines do over time, as lines of text: in the pages of a gate, of the fleet and of one node (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from checks.documents.report import plain
@@ -10,73 +10,50 @@ from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
 from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.judge.trend.numbers import LEAST_PEERS
+from tasks.render.context import PastNumber
 from tasks.text.inert import one_line
-from tasks.text.tables import counted, few, listed
+from tasks.text.tables import counted
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 32
+# So many numbers of all machines together stand on the page of a gate.
+NUMBERS = 6
 # Smaller probabilities are those of a model, and of nothing that happens.
 LEAST_SHOWN = 1e-9
 
 
-def trend_text(trend: Trend) -> str:
-    """The machines that get worse, one line a number, then those of which nobody can tell, then the others."""
-    return "".join(f"{line}\n" for line in _lines(trend))
+def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
+    """What gets worse first, then the numbers that all machines share, then others."""
+    worse = [
+        PastNumber(f"{_whose(machine)}{course_line(course)}", course.moves)
+        for machine in trend.machines
+        for course in _one_a_check(machine.degrading)
+    ]
+    grown = [
+        PastNumber(f"{_whose(machine)}{growth_line(growth)}", True)
+        for machine in trend.machines
+        for growth in machine.growing
+    ]
+    steady = [
+        PastNumber(f"{_whose(machine)}{course_line(course)}", course.moves)
+        for machine in trend.machines
+        for course in _telling(_one_a_check(still(machine.courses)))
+    ]
+    return tuple((worse[:NUMBERS] + grown + steady)[:NUMBERS])
 
 
-def trend_document(trend: Trend) -> dict[str, object]:
-    """The trend as a JSON document; no key is ever absent."""
-    return {
-        "said": trend_headline(trend),
-        "fleet_said": moved_text(trend),
-        "fleet": moved_document(trend),
-        "series": trend.series,
-        "gates_a_month": round(trend.gates_a_month, 3),
-        "false_names_a_month": FALSE_NAMES_A_MONTH,
-        "reports": trend.reports,
-        "first": trend.first,
-        "last": trend.last,
-        "machines": [
-            {
-                "name": machine.name,
-                "known_by": machine.known_by,
-                "reports": machine.reports,
-                "first": machine.first,
-                "last": machine.last,
-                "told": machine.told,
-                "numbers": len(machine.courses),
-                "unknown": machine.unknown,
-                "degrading": plain(machine.degrading),
-                "growing": plain(machine.growing),
-                "gone": list(machine.gone),
-            }
-            for machine in trend.machines
-        ],
-        "left_out": list(trend.left_out),
-    }
+def too_few(reports: int) -> str:
+    """The sentence about a history that is too short for a trend; "" if it is long enough."""
+    if reports >= LEAST_PROOFS:
+        return ""
+    return (
+        f"{counted(reports, 'report')} could be compared: a trend needs {LEAST_PROOFS} of the same machines."
+    )
 
 
 def moved_document(trend: Trend) -> list[dict[str, object]]:
     """What moved on all machines, as JSON."""
     return [cast(dict[str, object], plain(one)) | {"worse": one.worse} for one in trend.fleet]
-
-
-def trend_headline(trend: Trend) -> str:
-    """One line: what there is to look at."""
-    worse = sum(machine.worse for machine in trend.machines)
-    untold = sum(not machine.told for machine in trend.machines)
-    span = (
-        f"{counted(trend.reports, 'report')}, {trend.first} to {trend.last}" if trend.reports else "no report"
-    )
-    all_of_them = "1 machine" if len(trend.machines) == 1 else f"{len(trend.machines)} machines and groups"
-    few = f"; cannot tell of {untold}: too few reports or nodes" if untold else ""
-    if worse:
-        return f"{worse} of {all_of_them} get{'s' if worse == 1 else ''} worse ({span}){few}"
-    if any(one.worse for one in trend.fleet):
-        return f"no machine gets worse than the others, but all moved together: {all_of_them} ({span}){few}"
-    if untold or not trend.machines:
-        return f"cannot tell: too few reports or nodes for {untold} of {all_of_them} ({span})"
-    return f"nothing degrades: {all_of_them} ({span})"
 
 
 def moved_text(trend: Trend) -> str:
@@ -102,11 +79,18 @@ def budget_text(trend: Trend) -> str:
 
 def worse_words(machine: Machine) -> list[str]:
     """What gets worse of one machine, with its sparkline."""
-    return [
-        *(f"{c.check} {c.what} {spark(c.points)} {course_text(c)}" for c in machine.degrading),
-        *(f"{g.check} {g.metric} {spark(g.points)} {growth_text(g)}" for g in machine.growing),
-        *machine.gone,
-    ]
+    return [*map(course_line, machine.degrading), *map(growth_line, machine.growing), *machine.gone]
+
+
+def course_line(course: Course) -> str:
+    """The number with its sparkline and what it does."""
+    return f"{course.check} {course.what} {spark(course.points)} {course_text(course)}"
+
+
+def growth_line(growth: Growth) -> str:
+    """Such as "gpu.ecc total ▁█ grew by 12, from 0 to 12"."""
+    first, last = growth.points[0].value, growth.points[-1].value
+    return f"{growth.check} {growth.metric} {spark(growth.points)} grew by {growth.grown:g}, from {first:g} to {last:g}"
 
 
 def course_text(course: Course) -> str:
@@ -139,22 +123,12 @@ def is_constant(course: Course) -> bool:
 
 
 def still(courses: Sequence[Course]) -> list[Course]:
-    """Those that do not move, and have something to draw."""
+    """Those that do not move, and have something to show."""
     return [
         one
         for one in courses
         if one.points and not one.moves and not (one.motion is Motion.UNKNOWN and is_constant(one))
     ]
-
-
-def _unknown(course: Course) -> str:
-    return f"cannot tell: {course.lack.value if course.lack else 'no reason is known'}"
-
-
-def growth_text(growth: Growth) -> str:
-    """ "grew by 12, from 0 to 12"."""
-    first, last = growth.points[0].value, growth.points[-1].value
-    return f"grew by {growth.grown:g}, from {first:g} to {last:g}"
 
 
 def spark(points: Sequence[Point]) -> str:
@@ -168,40 +142,8 @@ def spark(points: Sequence[Point]) -> str:
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in values)
 
 
-def _lines(trend: Trend) -> Iterator[str]:
-    yield one_line(trend_headline(trend))
-    if trend.fleet:
-        yield one_line(moved_text(trend))
-    worse = [machine for machine in trend.machines if machine.worse]
-    for machine in worse:
-        yield ""
-        yield one_line(f"{machine.name} ({machine.reports} reports, known by {machine.known_by})")
-        yield from (f"  {one_line(line)}" for line in few(worse_words(machine)))
-    rest = list(_too_few(trend))
-    steady = [machine for machine in trend.machines if machine.told and not machine.worse]
-    if steady:
-        numbers = sum(len(machine.courses) for machine in steady)
-        rest.append(f"No trend: {_names(steady)}; {counted(numbers, 'number')}")
-    if trend.series:
-        rest.append(budget_text(trend))
-    rest += [f"Not used: {one}" for one in few(trend.left_out)]
-    if rest:
-        yield ""
-        yield from (one_line(line, 1000) for line in rest)
-
-
-def _too_few(trend: Trend) -> Iterator[str]:
-    untold = [machine for machine in trend.machines if not machine.told]
-    if untold and len(trend.machines) < LEAST_PEERS:
-        yield (
-            f"Cannot tell: {_names(untold)}; a machine is compared with at least {LEAST_PEERS} nodes of the same report, and here are "
-            f"{len(trend.machines)}: more reports do not change that"
-        )
-    elif untold:
-        yield (
-            f"Cannot tell: {_names(untold)}; a trend needs {LEAST_PROOFS} reports of different times since the machine's last change, "
-            f"and {LEAST_PEERS} nodes in each"
-        )
+def _unknown(course: Course) -> str:
+    return f"cannot tell: {course.lack.value if course.lack else 'no reason is known'}"
 
 
 def _span(days: float) -> str:
@@ -213,5 +155,25 @@ def _span(days: float) -> str:
     return "less than a minute"
 
 
-def _names(machines: Sequence[Machine]) -> str:
-    return listed([f"{machine.name} ({counted(machine.reports, 'report')})" for machine in machines])
+def _whose(machine: Machine) -> str:
+    """Which machine; "all together" is the cluster, and its page says which."""
+    name = machine.name.partition(" (")[0] if machine.known_by == "its group" else machine.name
+    return f"{one_line(name, 80)}: "
+
+
+def _one_a_check(courses: Iterable[Course]) -> list[Course]:
+    """Of a check's sizes and metrics the one with the greatest value: a collective's largest size."""
+    found: dict[str, Course] = {}
+    for course in courses:
+        held = found.get(course.check)
+        if held is None or course.points[-1].value > held.points[-1].value:
+            found[course.check] = course
+    return list(found.values())
+
+
+def _telling(courses: Iterable[Course]) -> list[Course]:
+    """Peaks and rates before latencies and single sizes."""
+    return sorted(
+        (course for course in courses if len(course.points) > 1),
+        key=lambda course: ("peak" not in course.what, "flops" not in course.what, "gbps" not in course.what),
+    )

@@ -35,7 +35,6 @@ from tasks.gate_file.references import (
 )
 from tasks.render.context import NO_CONTEXT, VerdictContext, verdict_context
 from tasks.render.headline import measured_before
-from tasks.render.views.expectations import NOTHING_EXPECTED
 from tasks.reports.gate_folder.decision import (
     KeptBeside,
     kept_beside,
@@ -149,9 +148,7 @@ def _as_kept(
     if kept.policy is not None:
         shown = verdict_context(report, kept.policy, verdict, cost=cost, facts=builtin())
     else:
-        shown = replace(
-            verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=(), expected=NOTHING_EXPECTED
-        )
+        shown = replace(verdict_context(report, NO_POLICY, verdict, cost=cost), ledger=())
     measured = measured_before(kept.judged_s, seconds_of(report.measured_at))
     shown = replace(shown, own_decision=AS_KEPT, measured=measured)
     name = kept.name or report.gate_id or path

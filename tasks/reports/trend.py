@@ -1,7 +1,7 @@
-"""What this cluster's last gates found, read from the store for a page, and `prelaunch trend`: which machines get worse.
+"""What this cluster's last gates found, read from the store for a page.
 
 The history for a page is bounded in gates, bytes and time, and no verdict depends on it. What cannot be read is named in the
-result, so that nobody takes a short history for the complete one. The command also decides its exit code.
+result, so that nobody takes a short history for the complete one.
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from checks.documents.report import load
-from checks.exit_codes import Exit
 from checks.judge.trend.model import Trend
 from checks.judge.trend.numbers import DatedReport, gate_numbers
 from checks.judge.trend.trend import follow
-from checks.model import LINK, Answer, Cause, Digests, Level, Report, node_of
+from checks.model import Answer, Digests, Report
 from checks.policy import Policy
 from checks.runner.deadline import limited
 from checks.value_types import DecodeError
-from tasks.render.changes import Changes, Found, changes
+from tasks.render.changes import Changes, changes
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
-from tasks.render.views.trend import numbers_of, too_few
-from tasks.reports.baseline import UnreadableReport
+from tasks.render.trend_text import numbers_of, too_few
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.reading import page_link
-from tasks.reports.store_argument import chosen_cluster, is_store, open_named_store, require_gates
 from tasks.store.base import Store, StoreError
 from tasks.store.history import Listed, known_nodes, listed
 from tasks.store.index import Index
@@ -150,17 +147,7 @@ def _changes(
     before = report, Digests(of.report, of.policy, of.facts, of.baseline, last.engine)
     after = this.report, this.digests
     link = page_link(store, html_key(last.gate_id), html_key(this.gate_id))
-    return changes(before, after, this.policy, last.gate_id, last.judged_at, link, _found(this.findings))
-
-
-def _found(findings: Sequence[KeptFinding]) -> Found:
-    """The checks and nodes of which something was found that was measured; where nothing was, values vary by chance."""
-    return frozenset(
-        (finding.check, node_of(end.strip()))
-        for finding in findings
-        if finding.level is not Level.PASS and finding.cause is not Cause.EVIDENCE
-        for end in finding.subject.split(LINK)
-    )
+    return changes(before, after, last.gate_id, last.judged_at, link)
 
 
 def _compared(
@@ -179,13 +166,12 @@ def _compared(
     ids = {record.gate_id for record in earlier}
     if not ids:
         return _Compared(follow([own]))
-    last_go = next((one.gate_id for one in reversed(earlier) if one.answer is Answer.GO), "")
 
     def work() -> tuple[_Compared, tuple[str, ...]]:
         known = known_nodes(store, index, Listed(tuple(earlier), ()), this.cluster)
         gates = [gate for gate in known.history.gates if gate.gate_id in ids]
         trend = follow([*(gate.numbers for gate in gates), own])
-        found = earlier_findings(this.findings, this.gate_id, gates, last_go, machines_in(trend))
+        found = earlier_findings(this.findings, this.gate_id, gates, machines_in(trend))
         return _Compared(trend, found), known.problems
 
     with _named(problems, "Earlier gates", "compared"):
@@ -194,27 +180,3 @@ def _compared(
         problems += [f"{unread[0]}{more}"] if unread else []
         return found
     return _Compared(follow([own]), unknown=problems[-1])
-
-
-def kept_trend(argument: str, asked: str | None = None) -> Trend | None:
-    """The trend of a store by the rows that it keeps of each node: the first and the newest gates of each machine. None for what is no
-    store, or keeps no rows of some of its gates, whose reports have to be read then. `asked` as in `chosen_cluster`.
-
-    Raises InputError, StoreError.
-    """
-    if not is_store(argument):
-        return None
-    named = open_named_store(argument)
-    require_gates(named)
-    index = named.index()
-    found = listed(named.store, index)
-    known = known_nodes(named.store, index, found, chosen_cluster(named, asked))
-    return None if known.problems else follow([gate.numbers for gate in known.history.gates])
-
-
-def trend_code(trend: Trend, bad: Sequence[UnreadableReport]) -> int:
-    """1 where something gets worse; else 3 where of some machine, or some file, nobody can tell; else 0."""
-    if any(machine.worse for machine in trend.machines) or any(one.worse for one in trend.fleet):
-        return int(Exit.NO_GO)
-    unknown = bad or not trend.machines or any(not machine.told for machine in trend.machines)
-    return int(Exit.CANNOT_TELL if unknown else Exit.GO)

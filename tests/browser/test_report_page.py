@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -216,49 +215,31 @@ def test_it_can_be_walked_by_keyboard_and_heard(reader: Reader, tmp_path: Path) 
     page.keyboard.press("Enter")
 
     assert page.get_by_role("cell", name="fail").count() >= 2
-    assert page.get_by_role("img", name=re.compile("Bus bandwidth")).count() == 1
     assert page.evaluate("document.activeElement.parentElement.open")
 
 
-def test_the_curve_has_axes_with_units_and_a_point_a_size(reader: Reader, tmp_path: Path) -> None:
-    """A drawing inside its box, and the same numbers as a table."""
-    page = reader.open(tmp_path, "go", 1200)
-    chart = page.locator("#bandwidth figure > svg")
-    texts = " ".join(chart.locator("text").all_text_contents())
-    outside = chart.locator("circle").evaluate_all(
-        "dots => dots.filter(d => d.cx.baseVal.value < 52 || d.cx.baseVal.value > 465"
-        " || d.cy.baseVal.value < 15 || d.cy.baseVal.value > 213).length"
-    )
-
-    assert "GB/s" in texts and "message size (log scale)" in texts and "16 MiB" in texts
-    assert (8, 0) == (chart.locator("circle").count(), outside)
-    assert 8 == page.locator("#bandwidth table tbody tr").count()
-
-
-def test_the_expectation_is_drawn_and_its_source_is_named(reader: Reader, tmp_path: Path) -> None:
-    """A dashed line beside the measured one; where nothing is known, that is said and nothing is drawn."""
+def test_the_numbers_stand_beside_what_is_expected_and_its_source_is_named(
+    reader: Reader, tmp_path: Path
+) -> None:
+    """Where nothing is known, that is said."""
     page = reader.open(tmp_path, "fleet", 1200)
-    drawn = page.locator("#bandwidth figure", has=page.locator("path.expected"))
+    text = page.locator("#bandwidth").inner_text()
 
-    assert 1 <= drawn.count() < page.locator("#bandwidth figure").count()
-    assert "awsome-distributed-training" in drawn.first.inner_text()
-    assert "Nothing is known of alltoall" in page.locator("#bandwidth").inner_text()
+    assert "awsome-distributed-training" in text and "Nothing is known of alltoall" in text
 
 
 def test_a_reader_of_screens_finds_its_way(reader: Reader, tmp_path: Path) -> None:
-    """Landmarks, headings in order, tables with captions and scopes, drawings with words, links that lead somewhere."""
+    """Landmarks, headings in order, tables with captions and scopes, links that lead somewhere."""
     page = reader.open(tmp_path, "fleet", 1200)
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
     lost = page.evaluate(
         """() => ({
         tables: [...document.querySelectorAll('table')].filter(t => !t.caption
             || [...t.querySelectorAll('th')].some(h => !h.scope)).length,
-        drawings: [...document.querySelectorAll('svg:not([aria-hidden])')].filter(s => s.getAttribute('role') !== 'img'
-            || s.getAttribute('aria-label').length < 20).length,
         links: [...document.querySelectorAll('a[href^="#"]')].filter(a => !document.querySelector(a.getAttribute('href'))).length,
         boxes: [...document.querySelectorAll('.wide, pre')].filter(b => b.tabIndex !== 0 || !b.ariaLabel).length,
         ids: document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size,
-        signs: [...document.querySelectorAll('td.state, .tiles li, .strip li')].filter(e => !/[a-z]{2}/i.test(e.textContent)
+        signs: [...document.querySelectorAll('td.state, .strip li')].filter(e => !/[a-z]{2}/i.test(e.textContent)
             && !/\u2013/.test(e.textContent)).length,
         })"""
     )

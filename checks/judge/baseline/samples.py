@@ -1,7 +1,7 @@
 """The numbers of a report that are compared with those of other reports. Pure.
 
 These are speeds and latencies, whose unit says which side is bad, and the metrics that the policy compares between machines.
-Capacities, versions and counters are not compared: rules and `prelaunch trend` examine those.
+Capacities, versions and counters are not compared: rules and the trend examine those.
 """
 
 from __future__ import annotations

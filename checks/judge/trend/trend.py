@@ -20,12 +20,10 @@ from checks.judge.trend.degradation import (
 )
 from checks.judge.trend.model import Course, FleetCourse, Growth, IdentityChange, Machine, Point, Trend
 from checks.judge.trend.numbers import (
-    DatedReport,
     GateNumbers,
     NodeIdentity,
     NodeNumbers,
     Number,
-    gate_numbers,
     in_order,
 )
 
@@ -48,11 +46,6 @@ class _Track:
     values: Sequence[float]
     judged: Sequence[float]
     has_peers: bool
-
-
-def trend(dated: Sequence[DatedReport]) -> Trend:
-    """The trend of reports. It does not depend on their order. Each report counts once; one without a readable time is left out."""
-    return follow([gate_numbers(one) for one in dated])
 
 
 def follow(gates: Sequence[GateNumbers], every_point: bool = True) -> Trend:

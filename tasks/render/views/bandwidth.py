@@ -1,105 +1,164 @@
-"""Bus bandwidth by message size as the coordinates of a plot (pure).
+"""Bus bandwidth by message size as it was measured, beside what the declared machines should reach, with sources (pure).
 
-There is one panel per collective, with its expected values in the same panel. Sizes are on a logarithmic axis, bandwidths on a linear
-axis that starts at 0.
+Sizes are bytes, bandwidths 10^9 bytes/s by the formulas of nccl-tests. Nothing here judges a ratio: the verdict alone decides whether
+a bandwidth is good enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from tasks.render.views.expectations import (
-    Expectations,
-    Row,
-    Sweep,
-    bandwidth_rows,
-    furthest_below,
-    said_of,
-    size_text,
+from checks.documents.columns import Rows, by_check
+from checks.facts.instances import Facts
+from checks.judge.rules.expected_questions import taking_part
+from checks.judge.rules.expected_values import expected_busbw, transport_of
+from checks.model import Declared, Outcome, Report, Value
+from tasks.render.views.table import Table, table
+from tasks.text.inert import one_line
+
+FAMILIES = ("collective.", "nccl.")
+SIZES = 256
+HEAD = (
+    "Check",
+    "Size",
+    "Slowest rank, GB/s",
+    "Median",
+    "Fastest",
+    "Ranks",
+    "Expected",
+    "Slowest of expected",
 )
-
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480.0, 260.0, 52.0, 16.0, 16.0, 48.0
-TICKS = 5
+NO_TABLE = "No table of expected rates was given, so the measured rates are compared with nothing here."
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_SANE = 1e18
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One collective. `line`, `band`, `expected` and `low` are SVG path data, "" for what is not there; dots are (x, y), ticks are
-    (place, label). `said` is the panel in words, for those who do not see it.
-    """
+class Rate:
+    """One message size of a collective over all ranks: slowest, median and fastest. `expected` is None if it is not known."""
 
     check: str
-    dots: tuple[tuple[float, float], ...]
-    line: str
-    band: str
-    expected: str
-    low: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    said: str
-    source: str
+    size_bytes: float
+    least: float
+    middle: float
+    most: float
+    ranks: int
+    expected: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The slowest rank's share of what is expected."""
+        return None if self.expected is None else self.least / self.expected
 
 
-def panels(measured: Sequence[Sweep], expected: Expectations) -> tuple[Panel, ...]:
-    """One panel for every collective that was measured at two sizes or more."""
-    return tuple(_panel(sweep, expected) for sweep in measured if len(sweep.samples) > 1)
+@dataclass(frozen=True)
+class Bandwidth:
+    """All collectives that were measured, by name and size; of very many sizes some are left out. `sources` say who measured what is
+    expected. `unknown` says of which collectives nothing is expected, and why: that must not look like an expectation that is met.
+    """
+
+    rates: tuple[Rate, ...]
+    sources: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
-def scale(most: float, steps: int = 6) -> tuple[float, float]:
-    """An axis' end and the step between its marks: 1, 2 or 5 times a power of ten, at most `steps` of them."""
-    if most < 1e-9:
-        return 1.0, 0.25
-    power = 10.0 ** math.floor(math.log10(most / steps))
-    step = next(power * f for f in (1, 2, 5, 10, 20) if most / (power * f) <= steps)
-    return step * math.ceil(most / step - 1e-9), step
+def bandwidth(report: Report, facts: Facts | None) -> Bandwidth:
+    """What the report measured. `facts` are those that it was judged by."""
+    rates: list[Rate] = []
+    sources, unknown = dict[str, None](), dict[str, None]()
+    for check, by_size in sorted(_measured(report).items()):
+        # From the largest downwards: the one that shows the peak is never the one that is left out.
+        sizes = sorted(by_size)[:: -math.ceil(len(by_size) / SIZES)][::-1]
+        values, words = _expected(check, sizes, report.declared, facts)
+        (sources if values else unknown)[words] = None
+        for size in sizes:
+            speeds = by_size[size]
+            ends = min(speeds), median(speeds), max(speeds)
+            rates.append(Rate(check, size, *ends, len(speeds), values.get(size)))
+    return Bandwidth(tuple(rates), tuple(sources), tuple(unknown))
 
 
-def _panel(sweep: Sweep, expected: Expectations) -> Panel:
-    curve, samples = expected.curve(sweep.check), sweep.samples
-    points = curve.points if curve else ()
-    top, step = scale(max([*(sample.most for sample in samples), *(point.value for point in points)]))
-    least, most = math.log(samples[0].size_bytes), math.log(samples[-1].size_bytes)
-
-    def at(size: float, value: float = 0.0) -> tuple[float, float]:
-        along = (math.log(size) - least) / max(most - least, 1e-9)
-        return (
-            LEFT + (WIDTH - LEFT - RIGHT) * along,
-            HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(value / top, 1.0),
-        )
-
-    dots = tuple(at(s.size_bytes, s.middle) for s in samples)
-    above = [at(s.size_bytes, s.most) for s in samples]
-    below = [at(s.size_bytes, s.least) for s in reversed(samples)]
-    has_low = any(point.low < point.value for point in points)
-    every = max(1, math.ceil(len(samples) / TICKS))
-    return Panel(
-        check=sweep.check,
-        dots=dots,
-        line=_path(dots),
-        band=_path([*above, *below]) + "Z",
-        expected=_path([at(p.size_bytes, p.value) for p in points]),
-        low=_path([at(p.size_bytes, p.low) for p in points]) if has_low else "",
-        x_ticks=tuple((at(s.size_bytes)[0], size_text(s.size_bytes)) for s in samples[::-every][::-1]),
-        y_ticks=tuple((at(1.0, step * i)[1], f"{step * i:.4g}") for i in range(round(top / step) + 1)),
-        said=_said(bandwidth_rows((sweep,), expected)),
-        source=curve.source if curve else "",
-    )
+def _measured(report: Report) -> Mapping[str, Mapping[float, list[float]]]:
+    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for check, rows in by_check(report.observations).items():
+        for size, busbw in _pairs(rows) if check.startswith(FAMILIES) else ():
+            found[check][size].append(busbw)
+    return found
 
 
-def _said(rows: Sequence[Row]) -> str:
-    """The largest size, and the size that falls furthest short of what is expected of it."""
-    short = furthest_below(rows)
-    if short is None or short is rows[-1]:
-        return said_of(rows[-1])
-    below = f"{short.of_expected:.2f} of it at {short.sample.size}"
-    return f"{said_of(rows[-1])}; furthest below what is expected: {below}"
+def _pairs(rows: Rows) -> Iterator[tuple[float, float]]:
+    """Each size above 0 with a speed that was measured at it."""
+    columns = rows.column("sizes_bytes"), rows.column("busbw_gbps")
+    if not any(name in rows.columns.metrics for name in ("sizes_bytes", "busbw_gbps")):
+        return
+    known: dict[object, list[float | None]] = {}
+    for sizes, speeds, outcome in zip(*columns, rows.columns.outcomes, strict=True):
+        if outcome is Outcome.MEASURED:
+            if sizes not in known:  # thousands of ranks are measured at the same sizes
+                known[sizes] = _numbers(sizes)
+            for size, busbw in zip(known[sizes], _numbers(speeds), strict=False):
+                if size is not None and busbw is not None and size > 0:
+                    yield size, busbw
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
-    if not places:
-        return ""
-    # One place alone is drawn as a dash, so that it is seen.
-    ends = places if len(places) > 1 else [*places, (places[0][0] - 12.0, places[0][1])]
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ends)
+def _numbers(value: Value | None) -> list[float | None]:
+    """The values that can be compared; None for any other."""
+    items = value if isinstance(value, tuple) else ()
+    return [float(item) if isinstance(item, (int, float)) and 0 <= item <= _SANE else None for item in items]
+
+
+def _expected(
+    check: str, sizes: Sequence[float], declared: Declared, facts: Facts | None
+) -> tuple[dict[float, float], str]:
+    """What is expected at each size, and whose numbers these are; or nothing, and why."""
+    if facts is None:
+        return {}, NO_TABLE
+    facts = facts.of(declared)
+    kind, group = declared.instance_type, taking_part(check, declared)
+    instance = facts.instances.get(kind)
+    named = f"{group.collective} over {group.ranks} ranks of {group.nodes} x {kind}"
+    if instance is None:
+        return {}, f"Nothing is known of {kind}, so nothing is expected of {named}."
+    transport = transport_of(instance, group.nodes)
+    values, source = dict[float, float](), ""
+    for size in sizes:
+        known = expected_busbw(facts, kind, group.nodes, group.ranks, group.collective, size, transport)
+        if known is not None and known.value > 0:
+            values[size], source = known.value, str(known.provenance)
+    if values:
+        return values, f"Expected of {check}: {source}"
+    where = f" ({transport})" if transport else ""
+    return {}, f"Nothing is known of {named}{where}: nothing is expected of it here."
+
+
+def telling(rates: Sequence[Rate]) -> tuple[Rate, ...]:
+    """The largest size of each collective, where a message shows bandwidth instead of latency, and the rate furthest below what is
+    expected of it.
+    """
+    largest = {rate.check: rate for rate in rates}
+    known = [rate for rate in rates if rate.share is not None]
+    below = sorted(known, key=lambda rate: rate.share or 0.0)[:1]
+    return tuple(dict.fromkeys([*largest.values(), *below]))
+
+
+def bandwidth_table(rates: Sequence[Rate]) -> Table:
+    """The rates as text."""
+    return table(HEAD, map(_cells, rates))
+
+
+def _cells(rate: Rate) -> tuple[str, ...]:
+    return (
+        one_line(rate.check, 120), size_text(rate.size_bytes), f"{rate.least:.3g}", f"{rate.middle:.3g}", f"{rate.most:.3g}",
+        str(rate.ranks), "not known" if rate.expected is None else f"{rate.expected:.4g}",
+        "" if rate.share is None else f"{rate.share:.2f}",
+    )  # fmt: skip
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes in the largest binary unit that leaves at least 1: 65536 -> "64 KiB"."""
+    power = min(len(_UNITS) - 1, int(math.log(max(size_bytes, 1), 1024) + 1e-9))
+    return f"{size_bytes / 1024**power:.4g} {_UNITS[power]}"

@@ -1,8 +1,7 @@
-"""Rates and times between parts as heat maps: of the decoder's matrices, and of the bandwidth of network.pairs (pure).
+"""The decoder's matrices as heat maps: nodes x nodes by the worst rail of each pair, and the ranks of one node (pure).
 
-A decoder's matrix is shown as nodes x nodes, by the worst rail of each pair, and as the ranks of one node. A map has the worst parts
-alone, the bad ones together at the top left. There are six steps from nothing to the best value (or to the usual one), dark for bad;
-each is a shade of one hue, so that every kind of colour vision puts them in the same order, and every cell contains its number.
+A map has the worst parts alone, the bad ones together at the top left. There are six steps from nothing to the usual value, dark for
+bad; each is a shade of one hue, so that every kind of colour vision puts them in the same order, and every cell contains its number.
 """
 
 from __future__ import annotations
@@ -11,50 +10,23 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from checks.culprit.matrix import Better, Kind, Part, Span
-from checks.documents.columns import by_check
-from checks.judge.reachability import PAIRS
-from checks.model import CLUSTER, Outcome, Report, Verdict
-from tasks.render.views.nodes import places
 from tasks.render.views.suspects import DecodedMatrix
 
-# A map has so many parts; the sentence above one of network.pairs is about more of them.
-TABLE, MEASURED = 24, 160
+# A map has so many parts.
+TABLE = 24
 STEPS = 6
 # So many maps have room on a page, and so many nodes of one matrix of the insides of nodes.
 MAPS, INSIDES = 6, 4
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rates from each of `names` towards each other one; what was not measured is absent or None.
-
-    `bad` names (from, to) cells that a finding is about, `condemned` names that one is about as a whole. `names` are in
-    their own order (of ranks), and are `of` one sort. Of times (`lower`) less is better. `usual` is the value that has
-    the lightest shade (None: the best). Where a matrix is `sparse`, an absent cell was never to be measured.
-    """
-
-    title: str
-    unit: str
-    names: tuple[str, ...]
-    values: Mapping[tuple[str, str], float | None]
-    bad: frozenset[tuple[str, str]] = field(default_factory=frozenset)
-    condemned: frozenset[str] = field(default_factory=frozenset)
-    lower: bool = False
-    usual: float | None = None
-    of: str = "hosts"
-    sparse: bool = False
-    said: str = ""
+Values = Mapping[tuple[str, str], float | None]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text is the number, "none" where nothing was measured, "" on the diagonal and where nothing was to be. `step` is 0
-    (bad) to 5, None for none.
-    """
+    """Text is the number, "none" where a test gave nothing, "" where none was to be made. `step` is 0 (bad) to 5, None for none."""
 
     text: str
     step: int | None
@@ -64,7 +36,7 @@ class Cell:
 @dataclass(frozen=True)
 class HeatMap:
     """`rows` are (name, cells) of the worst parts, `hidden` more have no room; `key` has the values of each step, `said` the whole in
-    a sentence. `decoded` maps come from the decoder: their crosses are bad tests; others' are what findings name.
+    a sentence.
     """
 
     title: str
@@ -75,7 +47,6 @@ class HeatMap:
     said: str
     condemned: frozenset[str]
     of: str
-    decoded: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,127 +126,74 @@ def _worst(values: Iterable[float | None], better: Better) -> float | None:
 def _map(
     shown: DecodedMatrix, title: str, name: Callable[[Part], str], of: str, kept: Callable[[Part, Part], bool]
 ) -> HeatMap | None:
-    parts, matrix = shown.matrix.parts, shown.matrix
-    cells: dict[tuple[str, str], list[float | None]] = defaultdict(list)
+    parts, matrix, decoded = shown.matrix.parts, shown.matrix, shown.decoded
+    tests: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     for (source, target), value in settled(shown).items():
         if kept(parts[source], parts[target]):
-            cells[name(parts[source]), name(parts[target])].append(value)
-    if not cells:
+            tests[name(parts[source]), name(parts[target])].append(value)
+    if not tests:
         return None
-    ends = {end for pair in cells for end in pair}
-    names = tuple(dict.fromkeys(name(part) for part in parts if name(part) in ends))
-    bad = {(name(parts[matrix.sources[k]]), name(parts[matrix.targets[k]])) for k in shown.decoded.bad}
-    blamed = {s.subject for s in shown.decoded.suspects if s.kind in (Kind.NODE, Kind.RANK)}
-    return heat_map(Matrix(
-        title[:1].upper() + title[1:], matrix.unit, names,
-        {pair: _worst(values, matrix.better) for pair, values in cells.items()},
-        frozenset(bad & cells.keys()), frozenset(name(part) for part in parts if blamed & {part.name, part.node}),
-        lower=matrix.better is Better.LOWER, usual=shown.decoded.noise.usual or None, of=of, sparse=True,
-        said=_tested(shown, cells, len(names), of),
-    ))  # fmt: skip
-
-
-def _tested(
-    shown: DecodedMatrix, cells: Mapping[tuple[str, str], list[float | None]], names: int, of: str
-) -> str:
-    rails = len({part.rail for part in shown.matrix.parts})
-    said = f"{len(cells)} of {names * (names - 1)} directions tested"
-    if of == "nodes" and rails > 1:
-        said += f", the worst of {rails} rails"
-    nothing = sum(value is None for values in cells.values() for value in values)
-    return f"{said}; {nothing} tests gave nothing" if nothing else said
-
-
-def heat_map(matrix: Matrix) -> HeatMap:
-    """The map of a matrix."""
-    names = _worst_together(matrix)
-    known = [v for (a, b), v in matrix.values.items() if v is not None and a != b]
-    full = matrix.usual or (min if matrix.lower else max)(known, default=0.0)
-    rows = tuple((a, tuple(_cell(matrix, a, b, full) for b in names[:TABLE])) for a in names[:TABLE])
-    said = matrix.said or _measured(min(MEASURED, len(names)), known, matrix.unit)
+    values = {pair: _worst(some, matrix.better) for pair, some in tests.items()}
+    bad = {
+        (name(parts[matrix.sources[k]]), name(parts[matrix.targets[k]])) for k in decoded.bad
+    } & tests.keys()
+    blamed = {s.subject for s in decoded.suspects if s.kind in (Kind.NODE, Kind.RANK)}
+    condemned = frozenset(name(part) for part in parts if blamed & {part.name, part.node})
+    ends = {end for pair in tests for end in pair}
+    names = [name(part) for part in parts if name(part) in ends]
+    ordered = _worst_together(tuple(dict.fromkeys(names)), bad, condemned)
+    lower = matrix.better is Better.LOWER
+    known = [value for value in values.values() if value is not None]
+    usual = decoded.noise.usual or (min if lower else max)(known, default=0.0)
+    first = ordered[:TABLE]
+    rows = tuple((a, tuple(_cell(values, bad, (a, b), lower, usual) for b in first)) for a in first)
+    nothing = sum(value is None for some in tests.values() for value in some)
     return HeatMap(
-        matrix.title, matrix.unit, rows, _key(matrix, full), max(0, len(names) - TABLE), said, matrix.condemned,
-        matrix.of, matrix.sparse,
+        title[:1].upper() + title[1:], matrix.unit, rows, _key(lower, usual), len(ordered) - len(first),
+        _tested(shown, len(tests), nothing, len(ordered), of), condemned, of,
     )  # fmt: skip
 
 
-def _key(matrix: Matrix, full: float) -> tuple[str, ...]:
-    if matrix.lower:
-        bounds = [full * STEPS / (i + 1) for i in range(STEPS)]
-        texts = [f"above {bounds[0]:.3g}", *(f"{b:.3g} to {a:.3g}" for a, b in itertools.pairwise(bounds))]
-        texts[-1] = f"up to {bounds[-2]:.3g}"
-        return tuple(texts)
-    bounds = [full * i / STEPS for i in range(STEPS + 1)]
-    texts = [f"{a:.3g} to {b:.3g}" for a, b in itertools.pairwise(bounds)]
-    if matrix.usual is not None:
-        texts[-1] = f"{bounds[-2]:.3g} or more"
-    return tuple(texts)
+def _tested(shown: DecodedMatrix, tests: int, nothing: int, names: int, of: str) -> str:
+    rails = len({part.rail for part in shown.matrix.parts})
+    said = f"{tests} of {names * (names - 1)} directions tested"
+    if of == "nodes" and rails > 1:
+        said += f", the worst of {rails} rails"
+    return f"{said}; {nothing} tests gave nothing" if nothing else said
 
 
-def _worst_together(matrix: Matrix) -> tuple[str, ...]:
+def _key(lower: bool, usual: float) -> tuple[str, ...]:
+    if lower:
+        bounds = [usual * STEPS / (i + 1) for i in range(STEPS)]
+        between = [f"{b:.3g} to {a:.3g}" for a, b in itertools.pairwise(bounds)]
+        return (f"above {bounds[0]:.3g}", *between[:-1], f"up to {bounds[-2]:.3g}")
+    bounds = [usual * i / STEPS for i in range(STEPS)]
+    return (*(f"{a:.3g} to {b:.3g}" for a, b in itertools.pairwise(bounds)), f"{bounds[-1]:.3g} or more")
+
+
+def _worst_together(
+    names: Sequence[str], bad: Collection[tuple[str, str]], condemned: Collection[str]
+) -> tuple[str, ...]:
     """Those condemned as a whole, then those with the most bad cells; who is bad towards the same ones stands together."""
-    place = {name: i for i, name in enumerate(matrix.names)}
+    place = {name: i for i, name in enumerate(names)}
     partners: dict[str, set[int]] = defaultdict(set)
-    for a, b in matrix.bad:
-        if a in place and b in place:
-            partners[a].add(place[b])
-            partners[b].add(place[a])
+    for a, b in bad:
+        partners[a].add(place[b])
+        partners[b].add(place[a])
 
     def rank(name: str) -> tuple[object, ...]:
-        return name not in matrix.condemned, -len(partners[name]), sorted(partners[name]), place[name]
+        return name not in condemned, -len(partners[name]), sorted(partners[name]), place[name]
 
-    return tuple(sorted(matrix.names, key=rank))
+    return tuple(sorted(names, key=rank))
 
 
-def _cell(matrix: Matrix, a: str, b: str, full: float) -> Cell:
-    if a == b or (matrix.sparse and (a, b) not in matrix.values):
+def _cell(
+    values: Values, bad: Collection[tuple[str, str]], pair: tuple[str, str], lower: bool, usual: float
+) -> Cell:
+    if pair not in values:
         return Cell("", None, False)
-    value = matrix.values.get((a, b))
+    value = values[pair]
     if value is None:
-        return Cell("none", None, (a, b) in matrix.bad)
-    share = (full / value if value > 0 else 0.0) if matrix.lower else (value / full if full > 0 else 0.0)
-    return Cell(f"{value:.3g}", min(STEPS - 1, max(0, math.floor(STEPS * share))), (a, b) in matrix.bad)
-
-
-def _measured(names: int, known: list[float], unit: str) -> str:
-    wanted = names * (names - 1)
-    if not known:
-        return f"none of {wanted} directions was measured"
-    ends = " to ".join(dict.fromkeys((f"{min(known):.3g}", f"{max(known):.3g}")))
-    said = f"{len(known)} of {wanted} directions measured, {ends} {unit}"
-    return f"{said}; {wanted - len(known)} not measured" if wanted > len(known) else said
-
-
-def pair_map(report: Report, verdict: Verdict) -> HeatMap | None:
-    """The heat map of network.pairs; None if it was not measured."""
-    matrix = pair_matrix(report, verdict)
-    return None if matrix is None else heat_map(matrix)
-
-
-def pair_matrix(report: Report, verdict: Verdict) -> Matrix | None:
-    """10^9 bytes/s over TCP from host to host; None if nothing was measured. Those that findings name are never cut."""
-    rows = by_check(report.observations).get(PAIRS, ())
-    measured = {row.subject: row.metrics for row in rows if row.outcome is Outcome.MEASURED}
-    blamed = {places(f.subject) for f in verdict.findings if f.check == PAIRS and f.subject != CLUSTER}
-    named = {place for subject in blamed for place in subject}
-    ranks = {node.name: node.rank for node in report.nodes}
-    # Only what is a node of this report gets a row: peers' names are text that a node wrote.
-    first = sorted(ranks, key=lambda name: (name not in named, ranks[name], name))
-    kept = set(first[:MEASURED])
-    values: dict[tuple[str, str], float | None] = {}
-    for name in kept & set(measured):
-        peers, speeds = measured[name].get("peers"), measured[name].get("bandwidth_gbps")
-        if isinstance(peers, tuple) and isinstance(speeds, tuple):
-            cells = zip(map(str, peers), speeds, strict=False)
-            values.update({(name, peer): _number(speed) for peer, speed in cells if peer in kept})
-    if not values:
-        return None
-    names = tuple(sorted(ranks, key=lambda name: (name not in kept, ranks[name], name)))
-    ends = [(subject[0], subject[1]) for subject in blamed if len(subject) == 2]
-    links = frozenset([*ends, *((b, a) for a, b in ends)])
-    alone = frozenset(subject[0] for subject in blamed if len(subject) == 1)
-    return Matrix("Bandwidth between hosts", "GB/s", names, values, links, alone)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1e18 else None
+        return Cell("none", None, pair in bad)
+    share = (usual / value if value > 0 else 0.0) if lower else (value / usual if usual > 0 else 0.0)
+    return Cell(f"{value:.3g}", min(STEPS - 1, max(0, math.floor(STEPS * share))), pair in bad)

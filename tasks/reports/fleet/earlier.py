@@ -26,12 +26,11 @@ def earlier_findings(
     findings: Sequence[KeptFinding],
     gate_id: str,
     gates: Sequence[GateNodes],
-    last_go: str,
     machines: Machines,
 ) -> dict[FindingKey, EarlierFinding]:
     """What `gates`, the earlier ones of the cluster in the order of time, say of each warning and failure of the gate `gate_id`.
 
-    `last_go` is the newest GO among them, "" without one. A finding of a rank is compared with those of all ranks of its node, because
+    A finding of a rank is compared with those of all ranks of its node, because
     a node may have other ranks in every gate. A finding that no gate would have found is in no row.
     """
     past = _Past(gates, machines)
@@ -44,7 +43,7 @@ def earlier_findings(
         alike = (node, _kind(finding))
         if alike not in known:
             looks = list(past.looks(finding, node, machines.get((gate_id, node))))
-            known[alike] = _counted(looks, last_go) if looks else None
+            known[alike] = _counted(looks) if looks else None
         if (one := known[alike]) is not None:
             for key in finding_keys(finding.check, finding.subject, finding.message):
                 found.setdefault(key, one)
@@ -91,13 +90,10 @@ def would_find(finding: KeptFinding, checks: Collection[str]) -> bool:
     return finding.check in checks if is_measurement(finding) else bool(checks)
 
 
-def _counted(looks: Sequence[_Look], last_go: str) -> EarlierFinding:
+def _counted(looks: Sequence[_Look]) -> EarlierFinding:
     had = [gate.judged_at for gate, is_found in looks if is_found]
-    go = next((gate.judged_at for gate, is_found in looks if gate.gate_id == last_go and not is_found), "")
     newest = looks[:LAST]
-    return EarlierFinding(
-        sum(is_found for _, is_found in newest), len(newest), had[-1] if had else "", had[0] if had else "", looks[0][0].judged_at, go
-    )  # fmt: skip
+    return EarlierFinding(sum(is_found for _, is_found in newest), len(newest), had[-1] if had else "")
 
 
 def _kind(finding: KeptFinding) -> tuple[str, Cause, str, str]:

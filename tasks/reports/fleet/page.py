@@ -11,7 +11,6 @@ from pathlib import Path
 from checks.version import ENGINE
 from tasks.render.html import page_template, security
 from tasks.render.trend_text import worse_words
-from tasks.render.views.trend import numbers_of_machine
 from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, NodeState
 from tasks.reports.fleet.text import (
     LEGEND,
@@ -166,7 +165,7 @@ def _row(node: FleetNode, link_of: LinkOf) -> dict[str, object]:
 def _section(node: FleetNode, fleet: Fleet) -> dict[str, object]:
     """One machine on its own page."""
     parts = [(title, [one_line(line, 500) for line in lines]) for title, lines in node_parts(node, fleet)]
-    return {**_head(node), "parts": parts, "numbers": numbers_of_machine(node.trend)}
+    return {**_head(node), "parts": parts}
 
 
 def _signs(node: FleetNode) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,15 @@ from checks.model import ANSWER_WORDS, Answer, Cause, Profile
 from tasks.remediation.model import Act
 from tasks.render.findings import CONFIGURATION
 from tasks.render.headline import time_before
-from tasks.render.trend_text import budget_text, course_text, moved_document, moved_text, worse_words
+from tasks.render.trend_text import (
+    budget_text,
+    course_line,
+    course_text,
+    moved_document,
+    moved_text,
+    still,
+    worse_words,
+)
 from tasks.reports.fleet.model import SEEN_S, Fleet, FleetNode, GateMark, NodeState, StillOpen
 from tasks.reports.machines.table import age_text, time_text
 from tasks.store.node_rows import Standing
@@ -134,7 +142,8 @@ def node_parts(node: FleetNode, fleet: Fleet) -> Iterator[tuple[str, list[str]]]
         "Scheduler": [scheduler_words(node)] if engine else [],
         "Gates": [mark_words(mark, fleet.now) for mark in reversed(node.gates[-NAMED:])],
         "Numbers": [
-            f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared"
+            f"{trend.steady} steady, {len(trend.degrading)} worse, {trend.unknown} measured too seldom to be compared",
+            *few([course_line(one) for one in still(trend.courses)]),
         ],
     }
     yield from ((title, lines) for title, lines in parts.items() if lines)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
+from checks.documents.report import plain
 from tasks.machines.base import Holder, Machine
 from tasks.remediation.model import Act
 from tasks.reports.machines.rows import MachineRow
@@ -18,6 +20,8 @@ COLUMNS = (
     "node", "by the engine", "by us", "disagreement", "last proof", "health", "type", "held by", "since", "acts", "jobs", "shell",
 )  # fmt: skip
 NONE = "-"
+# What the first line about an act has, and what a person cannot read.
+IN_HEAD = ("node", "rung", "number", "state", "intended_at", "changed_at", "measured_at")
 
 
 def machines_text(rows: Sequence[MachineRow], now: float, answered: bool) -> str:
@@ -99,28 +103,12 @@ def _holder(machine: Machine | None) -> str:
 
 def _act_lines(act: Act) -> list[str]:
     """What a record has, in one line each; what is empty is left out."""
-    pairs = (
-        ("gate", act.gate_id),
-        ("verdict", act.verdict),
-        ("finding", act.finding),
-        ("allowed by", act.allowed_by),
-        ("command", act.command),
-        ("engine before", act.before),
-        ("engine's answer", act.said),
-        ("engine after", act.after),
-        ("reason", act.why.value if act.why else ""),
-        ("proof", _proof_line(act)),
-    )
     head = f"{time_text(act.intended_at)} {_act_name(act)}: {act.state.value} at {time_text(act.changed_at)}"
-    return [head, *(f"  {name}: {one_line(text, 500)}" for name, text in pairs if text)]
-
-
-def _proof_line(act: Act) -> str:
-    if act.proof is None:
-        return ""
-    found = [act.found.boot_id and f"boot id {act.found.boot_id}", act.found.instance_id, *act.found.gpus[:8]]
-    parts = [act.proof.value.replace("_", " "), act.gate and f"gate {act.gate}", *found]
-    return ", ".join(part for part in parts if part)
+    record = cast(dict[str, object], plain(act))
+    found = cast(dict[str, object], record.pop("found"))
+    texts = {**record, **{f"found {name}": value for name, value in found.items()}}
+    shown = [(name, value) for name, value in texts.items() if value and name not in IN_HEAD]
+    return [head, *(f"  {name}: {one_line(str(value), 500)}" for name, value in shown)]
 
 
 def _act_name(act: Act | None) -> str | None:

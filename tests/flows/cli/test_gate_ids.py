@@ -151,11 +151,9 @@ def test_a_word_that_can_be_no_id_is_rejected(tmp_path: Path, capsys: Captured, 
     assert (2, "", 1) == (code, out, err.count("\n"))
 
 
-@pytest.mark.parametrize("command", [["export", "--mlflow-uri", "http://127.0.0.1:9", ID], ["trend", ID]])
-def test_other_commands_say_which_path_an_id_stands_for(
-    command: list[str], tmp_path: Path, capsys: Captured
-) -> None:
+def test_other_commands_say_which_path_an_id_stands_for(tmp_path: Path, capsys: Captured) -> None:
     """The one of the store in this folder, if it is there."""
+    command = ["export", "--mlflow-uri", "http://127.0.0.1:9", ID]
     assert f"Name the folder of its report: STORE/gates/{ID}" in typed(capsys, *command)[2]
     (tmp_path / ".prelaunch" / "gates" / ID).mkdir(parents=True)
     assert f" .prelaunch/gates/{ID}" in typed(capsys, *command)[2]

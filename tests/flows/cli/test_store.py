@@ -113,12 +113,9 @@ def test_a_typed_name_is_inert_and_not_taken_for_proven(run: Run, store: FolderS
     assert "\x1b" not in text and "\u202e" not in text and len(text) < 2000
 
 
-@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn")])
 @pytest.mark.parametrize("form", ["folder", "gate file"])
-def test_a_store_takes_the_place_of_its_reports(
-    run: Run, store: FolderStore, tmp_path: Path, words: tuple[str, ...], form: str
-) -> None:
-    """As if every report of it had been named, for every command that reads several."""
+def test_a_store_takes_the_place_of_its_reports(run: Run, store: FolderStore, tmp_path: Path, form: str) -> None:
+    """As if every report of it had been named."""
     reports = [store.root / report_key(gate_id(number)) for number in range(3)]
     policy = ("--policy", policy_file(tmp_path, POLICY), "--format", "json")
     named = store.root
@@ -126,18 +123,14 @@ def test_a_store_takes_the_place_of_its_reports(
         named = write_gate(tmp_path, fake=False)
         named.write_text(named.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "c"'))
         reports = reports[:2]
-    out = ("--out", tmp_path / "baseline.json", "--force") if words[0] == "baseline" else ()
+    words = ("baseline", "learn", "--out", tmp_path / "baseline.json", "--force", *policy)
 
-    assert run(*words, *reports, *policy, *out)[:2] == run(*words, named, *policy, *out)[:2]
+    assert run(*words, *reports)[:2] == run(*words, named)[:2]
 
 
-@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--out", "b.json")])
-def test_a_store_that_is_not_whole_is_no_input(
-    run: Run, store: FolderStore, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    """A trend or a baseline of a part would pass for that of all; a trend needs the rows of the nodes, or else the report. From a
-    store that is empty yet a baseline can be learned later.
-    """
+def test_a_store_that_is_not_whole_is_no_input(run: Run, store: FolderStore, tmp_path: Path) -> None:
+    """A baseline of a part would pass for that of all. From a store that is empty yet it can be learned later."""
+    words = ("baseline", "learn", "--out", "b.json")
     store.delete(report_key(gate_id(1)))
     store.delete(nodes_key(gate_id(1)))
     gone = run(*words, store.root)
@@ -146,23 +139,9 @@ def test_a_store_that_is_not_whole_is_no_input(
     (tmp_path / "none" / "gates").mkdir(parents=True)
     empty = run(*words, tmp_path / "none")
 
-    code, said = (
-        (2, "there are no gate results in it") if words[0] == "trend" else (3, "it holds no reports yet")
-    )
-    assert [2, 2, code] == [gone[0], broken[0], empty[0]]
+    assert [2, 2, 3] == [gone[0], broken[0], empty[0]]
     assert "the report is missing" in gone[2] and "records/x.json" in broken[2]
-    assert said in empty[2]
-
-
-def test_the_default_of_trend_is_the_store_of_this_folder(
-    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As of store list and replay."""
-    store.root.rename(tmp_path / ".prelaunch")
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = run("trend", "--policy", policy_file(tmp_path, POLICY), "--format", "json")
-
-    assert 3 == document(out)["reports"], code
+    assert "it holds no reports yet" in empty[2]
 
 
 def test_a_list_that_is_not_whole_says_so(run: Run, store: FolderStore) -> None:

@@ -51,7 +51,6 @@ READERS = [
     ("store", "list", "STORE"),
     ("store", "prune", "STORE", "--older-than", "0.1"),
     ("replay", "STORE", "--policy", "POLICY"),
-    ("trend", "STORE"),
     ("baseline", "learn", "STORE", "--policy", "POLICY", "--force", "--out", "b.json"),
     ("fleet", "STORE"),
     ("history", "STORE", "node-1"),
@@ -110,10 +109,11 @@ def test_another_cluster_is_chosen_by_name(
     assert "alone" not in chosen[2]
 
 
-@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--out", "b.json")])
-def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore, words: tuple[str, ...]) -> None:
+def test_a_report_alone_has_no_cluster(run: Run, store: FolderStore) -> None:
     """--cluster would leave out nothing of it."""
-    code, _, err = run(*words, store.root / report_key(gate_id(0)), "--cluster", "c")
+    code, _, err = run(
+        "baseline", "learn", "--out", "b.json", store.root / report_key(gate_id(0)), "--cluster", "c"
+    )
 
     assert (2, True) == (code, "only a store has clusters" in err)
 
@@ -152,18 +152,15 @@ def test_a_gate_file_brings_its_policy_and_the_policy_is_named(
     assert f"policy: own-rules ({tmp_path / 'own.json'})" in learned[2]
 
 
-@pytest.mark.parametrize("words", [("trend",), ("baseline", "learn", "--force", "--out", "b.json")])
 def test_the_policy_of_the_gate_file_is_that_of_its_reports(
-    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    run: Run, store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that cannot be read is named, and not replaced by the shipped one."""
     monkeypatch.chdir(tmp_path)
     file = own_gate_file(tmp_path, "c")
     file.write_text(file.read_text().replace('"policy.json"', '"gone.toml"'))
-    for number in range(2):
-        store.delete(nodes_key(gate_id(number)))
 
-    code, _, err = run(*words, file)
+    code, _, err = run("baseline", "learn", "--force", "--out", "b.json", file)
 
     assert (2, True) == (code, "gone.toml: it cannot be read" in err), err
 

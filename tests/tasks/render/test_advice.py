@@ -80,7 +80,7 @@ def test_what_every_node_fails_leads_to_the_threshold_first(nodes: int) -> None:
     (said,) = [one.remedy for one in advised(gathered(findings), verdict, NO_CONTEXT)]
 
     first = "All nodes fail this check: look at its threshold in the policy, and at the image, first. If both are right: "
-    assert (remedy if nodes == 1 else f"{first}{remedy}") == said
+    assert (remedy if nodes == 1 else f"{first}For each of them: {remedy}") == said
 
 
 @pytest.mark.parametrize("page", [html, terminal, markdown])

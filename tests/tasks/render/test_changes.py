@@ -1,14 +1,12 @@
-"""What changed between two gates: machines, software, what they were judged with, values; and nothing where nothing did."""
+"""What changed between two gates: machines, software, what they were judged with; and nothing where nothing did."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from checks.model import Digests, Report
-from tasks.render.changes import Change, Changes, Found, changes
-from tests.sample_reports import POLICY, healthy, with_metric
+from tasks.render.changes import Changes, changes
+from tests.sample_reports import healthy
 
 DIGESTS = Digests("r" * 64, "a" * 64, "b" * 64, None, "0.1.0")
 
@@ -26,9 +24,9 @@ def _identified(report: Report, *changed: tuple[str, str, str]) -> Report:
     return replace(report, nodes=tuple(nodes))
 
 
-def _made(before: Report, after: Report, digests: Digests = DIGESTS, found: Found = frozenset()) -> Changes:
+def _made(before: Report, after: Report, digests: Digests = DIGESTS) -> Changes:
     link = "../g/report.html"
-    return changes((before, DIGESTS), (after, digests), POLICY, "g", "2026-11-21T08:00:00Z", link, found)
+    return changes((before, DIGESTS), (after, digests), "g", "2026-11-21T08:00:00Z", link)
 
 
 def _rows(made: Changes) -> list[tuple[str, str, str, str]]:
@@ -41,7 +39,7 @@ def test_two_equal_gates_have_no_change() -> None:
     made = _made(report, _identified(healthy(), ("node-0", "boot_id", "two")))
 
     assert () == made.rows
-    assert "nothing was replaced or set differently, and no value moved" == made.said
+    assert "nothing was replaced or set differently" == made.said
 
 
 def test_a_driver_and_a_gpu_that_were_replaced_are_named_once() -> None:
@@ -57,9 +55,8 @@ def test_a_driver_and_a_gpu_that_were_replaced_are_named_once() -> None:
 
 
 def test_a_machine_that_was_replaced_under_its_name_is_another_one() -> None:
-    """Known by the firmware's id and the GPUs; values of two machines are not compared."""
-    after = with_metric(healthy(), "compute.gemm", "node-1/rank-2", "gflops", 4.0)
-    after = _identified(after, ("node-1", "product_uuid", "uuid-7"), ("node-1", "gpu_uuids", "GPU-7"))
+    """Known by the firmware's id and the GPUs."""
+    after = _identified(healthy(), ("node-1", "product_uuid", "uuid-7"), ("node-1", "gpu_uuids", "GPU-7"))
 
     assert [
         ("machines", "node-1", "there", "not there"), ("machines", "node-1", "not there", "there"),
@@ -76,36 +73,6 @@ def test_what_it_was_judged_with_comes_first() -> None:
         ("Prelaunch", "verdict", "0.1.0", "0.2.0"), ("number of nodes", "gate", "2", "3"),
         ("machines", "node-2", "not there", "there"),
     ] == _rows(made)[:5]  # fmt: skip
-
-
-def test_the_value_that_moved_most_is_named_and_whether_that_is_worse() -> None:
-    """A GEMM that lost half on one node and a little on another, which a finding is about; a gain is no loss; a percent is noise."""
-    before = healthy(3, 1)
-    after = with_metric(before, "compute.gemm", "node-1/rank-1", "gflops", 20.0)
-    after = with_metric(after, "compute.gemm", "node-2/rank-2", "gflops", 36.0)
-    after = with_metric(after, "compute.gemm", "node-0/rank-0", "gflops", 40.1)
-    found = frozenset({("compute.gemm", "node-1")})
-    made = _made(with_metric(before, "compute.gemm", "node-1/rank-1", "gflops", 40.0), after, found=found)
-    (row,) = [row for row in made.rows if "gflops" in row.what]
-    back = [row for row in _made(after, before, found=found).rows if "gflops" in row.what]
-
-    assert Change("compute.gemm gflops", "node-1 and 1 more", "40", "20", "-50%", is_worse=True) == row
-    assert [False] == [row.is_worse for row in back]
-    assert "1 value moved (1 for the worse)" in made.said
-
-
-@pytest.mark.parametrize("found", [(), ("network.pairs", "node-1"), ("compute.gemm", "node-2")])
-def test_a_value_of_which_nothing_was_found_is_not_called_worse(found: tuple[str, str]) -> None:
-    """All checks of it passed: it moved by as much as single values do."""
-    before = with_metric(healthy(3, 1), "compute.gemm", "node-1/rank-1", "gflops", 40.0)
-    after = with_metric(healthy(3, 1), "compute.gemm", "node-1/rank-1", "gflops", 20.0)
-    made = _made(before, after, found=frozenset({found} if found else ()))
-    (row,) = [row for row in made.rows if "gflops" in row.what]
-
-    assert ("-50%", False) == (row.by, row.is_worse)
-    assert made.said.endswith(
-        "Single values vary from gate to gate; all of these are within their thresholds"
-    )
 
 
 def test_hostile_identities_are_inert() -> None:

@@ -16,7 +16,7 @@ from tasks.render.context import NO_CONTEXT, VerdictContext
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
+from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -27,7 +27,6 @@ def _pages(report: Report) -> dict[str, str]:
     context = VerdictContext(training=NOT_STARTED) if refused else NO_CONTEXT
     return {
         "80.txt": terminal(report, verdict, "sample-gate", 80, context=context),
-        "140.txt": terminal(report, verdict, "sample-gate", 140, context=context),
         "md": markdown(report, verdict, "sample-gate", context),
         "xml": junit(report, verdict, "sample-gate"),
     }
@@ -37,7 +36,6 @@ def _pages(report: Report) -> dict[str, str]:
     ("name", "report"),
     [
         ("go", healthy()),
-        ("warn", with_metric(healthy(), "system.clock", "node-0", "synchronised", False)),
         ("no_go", wrong_sums(healthy(6, 2), "node-1/rank-3")),
         ("cannot_tell", without_node(healthy(4, 2), "node-3")),
     ],

@@ -15,17 +15,18 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from checks.documents.report import digest, dump, load
-from checks.judge.trend.numbers import DatedReport
-from checks.judge.trend.trend import trend
+from checks.judge.trend.numbers import DatedReport, gate_numbers
+from checks.judge.trend.trend import follow
 from checks.judge.verdict import decide, unreadable
 from checks.model import Report, Verdict
 from checks.value_types import DecodeError
 from flows.cli.main import main
+from tasks.render.context import Past, VerdictContext
 from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tasks.render.trend_text import trend_text
+from tasks.render.trend_text import numbers_of
 from tasks.reports.explain import explanation_text
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 
@@ -109,8 +110,8 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     }
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
-        seen = trend([DatedReport(one, digest(dump(one)), POLICY) for one in days])
-        made["trend"] = trend_text(seen)
+        seen = follow([gate_numbers(DatedReport(one, digest(dump(one)), POLICY)) for one in days])
+        made["report.html"] = html(report, verdict, name, VerdictContext(past=Past(numbers=numbers_of(seen))))
     return made
 
 
@@ -146,7 +147,7 @@ def _require_inert(pages: dict[str, str], usual: dict[str, str]) -> None:
             known_tags = {"testsuites", "testsuite", "testcase", "properties", "property", "failure", "error",
                           "skipped", "system-out", "system-err"}  # fmt: skip
             assert {element.tag for element in xml.fromstring(page).iter()} <= known_tags
-        elif kind in ("markdown", "trend.md"):
+        elif kind in ("markdown",):
             outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", page)
             assert not re.search(
                 r"<script|<img|\]\(javascript|https://|@team|^# h|^\| x \| y", outside, re.M

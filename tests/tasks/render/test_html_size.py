@@ -23,11 +23,9 @@ def test_the_second_page_of_a_process_needs_no_compiler(monkeypatch: pytest.Monk
     assert page == html(report, verdict_of(report), "local")
 
 
-@pytest.mark.parametrize(
-    "evidence", ["<&>" * 1365, "'" * 4095, "\U0001f600" * 4095], ids=["tags", "quotes", "wide"]
-)
-def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb(evidence: str) -> None:
+def test_a_thousand_nodes_that_all_fail_differently_are_below_2_mb() -> None:
     """Each with 4 KiB of evidence: the page has the first of it, every node, and says how much more there is."""
+    evidence = "'" * 4095
     report = healthy(1000, 1, network=False)
     findings = tuple(
         Finding(

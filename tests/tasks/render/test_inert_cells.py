@@ -55,7 +55,7 @@ def test_what_begins_something_does_not(text: str) -> None:
     assert text != inert(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_a_cell_is_a_paragraph_of_text(text: str) -> None:
     """To a reader of CommonMark with HTML."""

@@ -17,8 +17,7 @@ from tasks.render.context import NO_CONTEXT
 from tasks.render.findings import gathered
 from tasks.render.html import html
 from tasks.render.markdown import markdown
-from tasks.render.missing_text import MOST_LINES, missing_lines, parted
-from tasks.render.terminal import terminal
+from tasks.render.terminal import MOST_LINES, missing_lines, parted, terminal
 from tasks.render.views.nodes import State, node_lines
 from tests.sample_reports import healthy, verdict_of, without_node
 
@@ -48,18 +47,14 @@ def many() -> Verdict:
 
 
 def test_each_cause_is_one_line() -> None:
-    """With the number of checks and who lacks them; a remedy that several share is said once, and where the list is."""
+    """The first ones whole, the others with the number of checks and who lacks them, and where the list is."""
     lines = terminal(None, many(), "bravo", 140).splitlines()
 
     assert lines[0].startswith("CANNOT TELL bravo: node-1 sent no report")
-    assert f"  30 checks on node-1 were not measured: {EXITED}" in lines
-    assert [True] == [
-        line.startswith("  11 checks on node-1, ranks 8 to ") for line in lines if "11 checks" in line
-    ]
-    assert "  the cluster: own.check0 was not measured: reason 0" in lines
-    assert 2 == sum("do: " in line for line in lines), "the first finding's, and theirs"
+    assert all(check in "".join(lines).replace(" ", "") for check in NODE_CHECKS)
+    assert "  the cluster: own.check5 was not measured: reason 5" in lines
     assert 1 == sum("--html FILE, or --format json" in line for line in lines)
-    assert len(lines) < 40 and not any("a line of evidence" in line for line in lines)
+    assert len(lines) < 70
 
 
 def test_few_causes_are_shown_whole() -> None:
@@ -84,7 +79,7 @@ def test_what_failed_stays_whole_beside_what_is_missing() -> None:
     )
     whole, rest = parted(gathered((many().findings[0], broken, *many().findings[1:])))
 
-    assert "gpu.ecc" in {item.check for item in whole} and len(rest) == 12
+    assert "gpu.ecc" in {item.check for item in whole} and len(rest) == 9
     assert not any("gpu.ecc" in line for line in missing_lines(rest))
 
 

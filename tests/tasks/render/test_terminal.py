@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as xml
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.judge.not_measured import not_measured
@@ -22,7 +22,7 @@ from tasks.render.junit import junit
 from tasks.render.markdown import escape, fenced, markdown
 from tasks.render.terminal import terminal
 from tasks.render.views.nodes import State, check_lines, node_lines
-from tasks.reports.explain import explanation_text, not_judged
+from tasks.reports.explain import not_judged
 from tasks.text.inert import clean, one_line
 from tests.sample_reports import (
     FACTS,
@@ -192,20 +192,6 @@ def test_every_page_names_every_check_that_was_not_measured() -> None:
         assert all(check in page.replace("<wbr>", "") for check in checks)
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_what_a_tool_said_keeps_to_the_width_but_for_its_lines(width: int) -> None:
-    """They are whole, to be searched for; so is the first line."""
-    line = "17: " + "x " * 120
-    finding = replace(_unread("gpu.ecc", "word " * 60, line), remedy="Do " * 60)
-    verdict = replace(UNREADABLE, findings=(finding,))
-    first, *rest = explanation_text(
-        verdict, "f", "t " * 100, ["gpu.ecc (1 rule)"] * 20, width=width
-    ).splitlines()
-
-    assert first.startswith("CANNOT TELL f: t t")
-    assert [f"  | {line.strip()}"] == [said for said in rest if len(said) > width]
-
-
 def test_what_was_not_judged_for_one_reason_is_said_once() -> None:
     """With the metrics of each check, and none forgotten."""
     said = [
@@ -231,7 +217,7 @@ def test_the_worst_check_has_the_first_column() -> None:
     assert "pass" in re.findall(r"<td.*?</td>", row)[2]
 
 
-@pytest.mark.parametrize("width", [60, 80, 99, 100, 140, 200])
+@pytest.mark.parametrize("width", [60, 140])
 def test_the_terminal_opens_with_the_answer_and_keeps_to_its_width(width: int) -> None:
     """The first line whole, the others within the width, no colour unless asked."""
     report = wrong_sums(without_node(healthy(4, 2), "node-3"), "node-1/rank-3")
@@ -264,6 +250,7 @@ def test_a_code_block_cannot_be_closed_from_within() -> None:
     assert fenced("a\n````\nb").startswith("`````text\n")
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=60))
 def test_escaped_text_is_one_line_without_active_characters(text: str) -> None:
     """Whatever it was."""
@@ -273,6 +260,7 @@ def test_escaped_text_is_one_line_without_active_characters(text: str) -> None:
     assert not re.search(r"[<>|`*\[\]@]|://", escaped)
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=60))
 def test_cleaned_text_is_printable_and_unchanged_where_it_was(text: str) -> None:
     """Cleaning twice is cleaning once."""

@@ -12,7 +12,7 @@ from checks.documents.report import digest, dump
 from checks.judge.trend.degradation import LEAST_PROOFS, Lack, Motion
 from checks.judge.trend.model import Course, Machine, Trend
 from checks.judge.trend.numbers import DatedReport, NodeIdentity, gate_numbers
-from checks.judge.trend.trend import follow, trend
+from checks.judge.trend.trend import follow
 from checks.model import Outcome, Planned, Report, Scope
 from checks.policy import CheckPolicy
 from tests.benchmarks.mann_kendall import mann_kendall
@@ -46,7 +46,7 @@ def gemm(number: int, value: float, nodes: int = NODES, driver: str = "570") -> 
 
 def followed(reports: Sequence[Report]) -> Trend:
     """What the reports show."""
-    return trend([DatedReport(report, digest(dump(report)), POLICY) for report in reports])
+    return follow([gate_numbers(DatedReport(report, digest(dump(report)), POLICY)) for report in reports])
 
 
 def machine(made: Trend, name: str) -> Machine:

@@ -39,11 +39,11 @@ def test_who_decides_sees_whether_a_finding_is_new() -> None:
     report = wrong_sums(healthy())
     verdict = verdict_of(report)
     first = verdict.findings[0]
-    now = EarlierFinding(0, 1, "", "", "2026-11-20T08:00:00Z", "2026-11-20T08:00:00Z")
+    now = EarlierFinding(0, 1, "")
     past = Past(earlier={(first.check, first.subject, first.message): now})
     said = paragraphs(JudgedReport(report, verdict, context=VerdictContext(past=past)))
 
-    assert said[3].endswith("(new: not in the last GO, of 2026-11-20 08:00 UTC)") and len(said) == 5
+    assert said[3].endswith("(new: not in the last gate that measured it)") and len(said) == 5
 
 
 def test_both_answers_have_a_cost_where_it_is_known() -> None:

@@ -1,37 +1,25 @@
-"""Every node of any fleet is on the page: the worst in full, the others as tiles."""
+"""Every node of any fleet is in the table, the worst first."""
 
 from __future__ import annotations
 
-from tasks.render.views.node_grid import FEW, LINES, grid
+from tasks.render.views.node_grid import grid
 from tasks.render.views.nodes import State
-from tests.sample_reports import healthy, verdict_of, with_metric, without_node, wrong_sums
+from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
 from tests.tasks.render.fleets import fleet, judged, silent, unable
 
 
 def test_no_node_is_left_out_of_a_fleet() -> None:
-    """Lines and tiles together are the declared nodes, each once; the counts are theirs."""
+    """The lines are the declared nodes, each once; the counts are theirs."""
     report = wrong_sums(without_node(healthy(100, 1), "node-70"), "node-50/rank-50")
     made = grid(report, verdict_of(report))
     lines = [line.name for line in made.lines if not line.is_cluster]
-    tiles = [tile.name for tile in (*made.unwell, *made.well)]
 
-    assert sorted(report.declared.node_names) == sorted([*lines, *tiles])
-    assert ["node-50", "node-70"] == lines[:2] and FEW == len(lines)
+    assert sorted(report.declared.node_names) == sorted(lines)
+    assert ["node-50", "node-70"] == lines[:2]
     assert (100, 1, 1) == (
         sum(dict(made.counts).values()),
         *(dict(made.counts)[s] for s in (State.FAIL, State.UNKNOWN)),
     )
-
-
-def test_a_fleet_that_fails_has_tiles_that_say_so() -> None:
-    """More bad nodes than lines: none of them is called passed."""
-    report = healthy(LINES + 30, 1)
-    for name in report.declared.node_names:
-        report = with_metric(report, "system.clock", name, "synchronised", False)
-    made = grid(report, verdict_of(report))
-
-    assert (30, 0) == (len(made.unwell), len(made.well))
-    assert {State.WARN} == {tile.state for tile in made.unwell}
 
 
 def test_checks_that_all_passed_share_a_column() -> None:
@@ -42,7 +30,6 @@ def test_checks_that_all_passed_share_a_column() -> None:
     assert "disk.io" in [column.planned.check for column in made.columns]
     assert all(column.state is State.PASS for column in made.merged)
     assert len(made.merged) > 40
-    assert {made.width} == {len(line.cells) for line in made.lines}
 
 
 def test_a_node_that_never_reported_does_not_spread_the_columns() -> None:

@@ -85,11 +85,10 @@ def _day(number: int) -> str:
 def _said(
     finding: KeptFinding,
     *gates: GateNodes,
-    last_go: str = "",
     machines: Mapping[tuple[str, str], int] | None = None,
 ) -> str:
     """What is said of it; "" where nobody can say."""
-    found = earlier_findings([finding], "now", gates, last_go, machines or {})
+    found = earlier_findings([finding], "now", gates, machines or {})
     one = found.get((finding.check, finding.subject, finding.message))
     return one.said if one is not None else ""
 
@@ -110,10 +109,10 @@ OTHER = ("compute.gemm",)
             f"also in 2 of the last 3 gates that measured it, first {_day(9)}",
         ),
         (CLOCK, (gate(DAY_S, BAD),), f"also in the last gate that measured it, first {_day(1)}"),
-        (CLOCK, (gate(2 * DAY_S, GOOD),), f"new: not in the last gate that measured it, of {_day(2)}"),
+        (CLOCK, (gate(2 * DAY_S, GOOD),), "new: not in the last gate that measured it"),
         (
             CLOCK, (gate(9 * DAY_S, BAD), *(gate(age * DAY_S, GOOD) for age in range(6, 0, -1))),
-            f"not in the last 5 gates that measured it; before that last {_day(9)}",
+            f"not in the last 5 gates that measured it; before that, first {_day(9)}",
         ),
         (CLOCK, (gate(DAY_S, GOOD, checks=OTHER), gate(DAY_S / 2, GONE)), ""),
         (SILENT, (gate(2 * DAY_S, GOOD), gate(DAY_S, GONE)), f"also in 1 of the last 2 gates that measured it, first {_day(1)}"),
@@ -121,7 +120,7 @@ OTHER = ("compute.gemm",)
          f"also in the last gate that measured it, first {_day(1)}"),
         (replace(CLOCK, metric="", message="is 3 s behind"), (gate(DAY_S, node("a", findings=[
             replace(CLOCK, metric="", message="is 12 s behind")])),), f"also in the last gate that measured it, first {_day(1)}"),
-        (replace(CLOCK, metric="wall_rate"), (gate(DAY_S, BAD),), f"new: not in the last gate that measured it, of {_day(1)}"),
+        (replace(CLOCK, metric="wall_rate"), (gate(DAY_S, BAD),), "new: not in the last gate that measured it"),
         (replace(CLOCK, subject=CLUSTER), (replace(gate(DAY_S, GOOD), cluster_findings=(replace(CLOCK, subject=CLUSTER),)),),
          f"also in the last gate that measured it, first {_day(1)}"),
     ],
@@ -131,16 +130,6 @@ def test_a_finding_is_known_from_earlier_gates_or_new(
 ) -> None:
     """Gates that did not measure its check do not count: what nobody looked for is neither known nor new."""
     assert said == _said(finding, *gates)
-
-
-def test_what_the_last_go_did_not_have_is_new_since_then() -> None:
-    """A GO that did not measure the check says nothing."""
-    go, later = gate(2 * DAY_S, GOOD), gate(DAY_S, GOOD, checks=OTHER)
-
-    assert f"new: not in the last GO, of {_day(2)}" == _said(CLOCK, go, later, last_go=go.gate_id)
-    assert f"new: not in the last gate that measured it, of {_day(2)}" == _said(
-        CLOCK, go, later, last_go=later.gate_id
-    )
 
 
 def test_a_machine_is_followed_and_not_its_name() -> None:
