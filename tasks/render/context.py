@@ -56,14 +56,6 @@ class PastGate:
         return self.end.value if self.end is not None else ANSWER_WORDS[self.answer]
 
 
-@dataclass(frozen=True)
-class PastNumber:
-    """One number over the gates: its course as a line of text; `worse`: it degrades."""
-
-    line: str
-    worse: bool
-
-
 # Check, subject and message of a finding; without the message for a page that joined several.
 FindingKey = tuple[str, str, str]
 
@@ -105,6 +97,8 @@ def minute(when: str) -> str:
 class Past:
     """`problems` say what could not be read: a short strip must not look like a short history.
 
+    `worse` are lines about the numbers that get worse.
+
     `earlier` says which findings are known from earlier gates; `unknown` why nobody knows, "" if somebody does.
 
     `changes` are those since the last GO; None if there was none, or it could not be read. `fleet` leads to the page about all nodes
@@ -113,7 +107,7 @@ class Past:
 
     gates: tuple[PastGate, ...] = ()
     hidden: int = 0
-    numbers: tuple[PastNumber, ...] = ()
+    worse: tuple[str, ...] = ()
     reports: int = 0
     problems: tuple[str, ...] = ()
     changes: Changes | None = None

@@ -145,7 +145,7 @@ def _past(context: VerdictContext) -> list[str]:
         return []
     past = context.past
     strip = ", ".join(f"{gate.when} {gate.word}" for gate in past.gates[-PAST:])
-    worse = [f"Gets worse: {one.line}" for one in past.numbers if one.worse]
+    worse = [f"Gets worse: {line}" for line in past.worse]
     said = [f"{past.said}: {strip}." if strip else "No earlier gate of this cluster is in the store."]
     return ["## Trend of this cluster", *(escape(line, 1200) for line in (*said, *worse, *past.problems))]
 

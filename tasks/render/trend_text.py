@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from checks.documents.report import plain
@@ -10,36 +10,29 @@ from checks.judge.rules.wording import figure
 from checks.judge.trend.degradation import FALSE_NAMES_A_MONTH, LEAST_PROOFS, Motion
 from checks.judge.trend.model import Course, Growth, Machine, Point, Trend
 from checks.judge.trend.numbers import LEAST_PEERS
-from tasks.render.context import PastNumber
 from tasks.text.inert import one_line
-from tasks.text.tables import counted
+from tasks.text.tables import counted, few
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 32
-# So many numbers of all machines together stand on the page of a gate.
-NUMBERS = 6
+# So many lines about what gets worse stand on the page of a gate.
+MOST_WORSE = 12
 # Smaller probabilities are those of a model, and of nothing that happens.
 LEAST_SHOWN = 1e-9
 
 
-def numbers_of(trend: Trend) -> tuple[PastNumber, ...]:
-    """What gets worse first, then the numbers that all machines share, then others."""
-    worse = [
-        PastNumber(f"{_whose(machine)}{course_line(course)}", course.moves)
+def worse_lines(trend: Trend) -> tuple[str, ...]:
+    """What gets worse of all machines, each with its name; "all together" is the cluster, and its page says which."""
+    names = (
+        (machine, machine.name.partition(" (")[0] if machine.known_by == "its group" else machine.name)
         for machine in trend.machines
-        for course in _one_a_check(machine.degrading)
-    ]
-    grown = [
-        PastNumber(f"{_whose(machine)}{growth_line(growth)}", True)
-        for machine in trend.machines
-        for growth in machine.growing
-    ]
-    steady = [
-        PastNumber(f"{_whose(machine)}{course_line(course)}", course.moves)
-        for machine in trend.machines
-        for course in _telling(_one_a_check(still(machine.courses)))
-    ]
-    return tuple((worse[:NUMBERS] + grown + steady)[:NUMBERS])
+    )
+    return tuple(
+        few(
+            [f"{one_line(name, 80)}: {line}" for machine, name in names for line in worse_words(machine)],
+            MOST_WORSE,
+        )
+    )
 
 
 def too_few(reports: int) -> str:
@@ -153,27 +146,3 @@ def _span(days: float) -> str:
         if days * each >= 1:
             return f"{count} {noun}{'' if count == '1' else 's'}"
     return "less than a minute"
-
-
-def _whose(machine: Machine) -> str:
-    """Which machine; "all together" is the cluster, and its page says which."""
-    name = machine.name.partition(" (")[0] if machine.known_by == "its group" else machine.name
-    return f"{one_line(name, 80)}: "
-
-
-def _one_a_check(courses: Iterable[Course]) -> list[Course]:
-    """Of a check's sizes and metrics the one with the greatest value: a collective's largest size."""
-    found: dict[str, Course] = {}
-    for course in courses:
-        held = found.get(course.check)
-        if held is None or course.points[-1].value > held.points[-1].value:
-            found[course.check] = course
-    return list(found.values())
-
-
-def _telling(courses: Iterable[Course]) -> list[Course]:
-    """Peaks and rates before latencies and single sizes."""
-    return sorted(
-        (course for course in courses if len(course.points) > 1),
-        key=lambda course: ("peak" not in course.what, "flops" not in course.what, "gbps" not in course.what),
-    )

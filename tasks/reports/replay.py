@@ -19,6 +19,7 @@ from checks.judge.verdict import decide
 from checks.model import ANSWER_WORDS, Answer, Cause, Level, Report
 from checks.policy import Policy
 from checks.value_types import DecodeError
+from tasks.reports.gate_folder.decision import other_inputs
 from tasks.reports.read import InputError, default_policy_of
 from tasks.store import records
 from tasks.store.base import Store, StoreError, StoreUnreachable
@@ -229,7 +230,9 @@ def _compared(
     if record is not None and (record.digests.report, record.answer) != (kept.digests.report, kept.answer):
         said = "its record and its stored verdict differ"
         return ReplayedGate(gate_id, ReplayResult.NOT_COMPARED, cluster, when, None, now, why=said)
-    before, notes = VerdictSummary(kept.answer, kept.level, kept.condemned), _notes(kept, after)
+    before = VerdictSummary(kept.answer, kept.level, kept.condemned)
+    engine = kept.engine if isinstance(kept, Record) else kept.digests.engine
+    notes = tuple(other_inputs(kept.digests, engine, after.digests))
     if isinstance(kept, Record):
         said = "only its record is left, so findings are not compared"
         fate = ReplayResult.SAME if before == now else ReplayResult.CHANGED
@@ -237,23 +240,6 @@ def _compared(
     found, hidden = changes(kept.findings, after.findings)
     fate = ReplayResult.CHANGED if before != now else ReplayResult.FINDINGS if found else ReplayResult.SAME
     return ReplayedGate(gate_id, fate, cluster, when, before, now, found, hidden, notes=notes)
-
-
-def _notes(before: KeptVerdict | Record, after: KeptVerdict) -> tuple[str, ...]:
-    """What else differs between then and now, so that nobody blames the policy for it."""
-    engine = before.engine if isinstance(before, Record) else before.digests.engine
-    notes = []
-    if before.digests.facts != after.digests.facts:
-        notes.append("the facts have changed since then")
-    if engine != after.digests.engine:
-        notes.append(f"prelaunch {one_line(engine, 40)} judged it")
-    if before.digests.baseline != after.digests.baseline:
-        notes.append(
-            "it was judged with another baseline"
-            if after.digests.baseline
-            else "it was judged with a baseline, and now without one"
-        )
-    return tuple(notes)
 
 
 @dataclass

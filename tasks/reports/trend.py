@@ -21,7 +21,7 @@ from checks.runner.deadline import limited
 from checks.value_types import DecodeError
 from tasks.render.changes import Changes, changes
 from tasks.render.context import EarlierFinding, EndMark, FindingKey, Past, PastGate
-from tasks.render.trend_text import numbers_of, too_few
+from tasks.render.trend_text import too_few, worse_lines
 from tasks.reports.fleet.earlier import earlier_findings, machines_in
 from tasks.reports.fleet.reading import page_link
 from tasks.store.base import Store, StoreError
@@ -101,7 +101,7 @@ def past_of(
     trend = compared.trend
     lines = [*problems, *filter(None, [too_few(trend.reports)])]
     return Past(
-        gates, len(mine) - len(gates), numbers_of(trend), trend.reports, tuple(one_line(line, 400) for line in lines), changed,
+        gates, len(mine) - len(gates), worse_lines(trend), trend.reports, tuple(one_line(line, 400) for line in lines), changed,
         page_link(store, fleet_key(this.cluster), page) if this.cluster else "", compared.earlier, compared.unknown,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import digest
 from checks.judge.clocks import seconds_of
-from checks.model import ANSWER_WORDS, Answer, Verdict
+from checks.model import ANSWER_WORDS, Answer, Digests, Verdict
 from checks.policy import Policy
 from checks.value_types import DecodeError
 from tasks.gate_file.references import SHIPPED, PolicyError, read_policy
@@ -29,7 +29,7 @@ from tasks.store.layout import (
     preflight_key,
     record_key,
 )
-from tasks.store.records import VERDICT_BYTES, KeptVerdict, load, load_whole
+from tasks.store.records import VERDICT_BYTES, KeptVerdict, RecordDigests, load, load_whole
 from tasks.text.inert import one_line
 
 FILE_BYTES = 1 << 22
@@ -153,7 +153,7 @@ def own_decision(kept: KeptBeside | None, now: Verdict, name: str) -> str:
         return ""
     if kept.verdict is None:
         return f"What the gate itself decided is not known: {kept.problem}."
-    why = tuple(other_inputs(kept.verdict, now))
+    why = tuple(other_inputs(kept.verdict.digests, kept.verdict.digests.engine, now.digests))
     other, same = kept.verdict.digests.policy != now.digests.policy, _same(kept.verdict, now)
     if not other and same:
         return ""
@@ -208,20 +208,14 @@ def _candidates(folder: Path) -> Iterator[Path]:
     yield from sorted(SHIPPED.glob("*.toml"))
 
 
-def other_inputs(old: KeptVerdict, now: Verdict) -> Iterator[str]:
+def other_inputs(old: Digests | RecordDigests, engine: str, now: Digests) -> Iterator[str]:
     """What differs between then and now besides report and policy."""
-    if old.digests.baseline != now.digests.baseline:
-        yield (
-            "the gate compared with another baseline"
-            if old.digests.baseline and now.digests.baseline
-            else "the gate compared with a baseline"
-            if old.digests.baseline
-            else "the gate compared with no baseline"
-        )
-    if old.digests.facts != now.digests.facts:
+    if old.baseline != now.baseline:
+        yield "the gate compared with another baseline, or one of the two with none"
+    if old.facts != now.facts:
         yield "the facts have changed since then"
-    if old.digests.engine != now.digests.engine:
-        yield f"Prelaunch {one_line(old.digests.engine, 40)} judged it"
+    if engine != now.engine:
+        yield f"Prelaunch {one_line(engine, 40)} judged it"
 
 
 def _same(old: KeptVerdict, now: Verdict) -> bool:

@@ -26,7 +26,7 @@ from tasks.render.html import html
 from tasks.render.junit import junit
 from tasks.render.markdown import markdown
 from tasks.render.terminal import terminal
-from tasks.render.trend_text import numbers_of
+from tasks.render.trend_text import worse_lines
 from tasks.reports.explain import explanation_text
 from tests.sample_reports import FACTS, POLICY, healthy, verdict_of, with_metric, with_row, wrong_sums
 
@@ -111,7 +111,7 @@ def _pages(report: Report | None, verdict: Verdict, name: str, over_time: bool =
     if report is not None and over_time:
         days = [replace(report, measured_at=f"2026-11-{day:02d}T08:00:00Z") for day in range(1, 7)]
         seen = follow([gate_numbers(DatedReport(one, digest(dump(one)), POLICY)) for one in days])
-        made["report.html"] = html(report, verdict, name, VerdictContext(past=Past(numbers=numbers_of(seen))))
+        made["report.html"] = html(report, verdict, name, VerdictContext(past=Past(worse=worse_lines(seen))))
     return made
 
 
