@@ -152,13 +152,13 @@ def broken(good: Any) -> Iterator[tuple[str, Any]]:
             else:
                 inner[path[-1]] = value
             yield f"{name} {'removed' if value is ... else f'= {value!r:.20}'}", made
-            if isinstance(inner, dict):
-                again = copy.deepcopy(good)
-                table = again
+            if value is ... and isinstance(inner, dict):
+                renamed = copy.deepcopy(good)
+                table = renamed
                 for key in path[:-1]:
                     table = table[key]
-                table[f"{path[-1]}x"] = value if value is not ... else 1
-                yield f"{name}x = {value!r:.20}", again
+                table[f"{path[-1]}x"] = 1
+                yield f"{name}x = 1", renamed
 
 
 @pytest.mark.parametrize("name", MUTATED)
