@@ -165,7 +165,7 @@ def test_a_filter_and_a_switch_decide_what_is_shown(page: Page, opened: Callable
     page.locator("#only-problems").check()
     problems = _rows(page, ".states")
 
-    assert (["node-12", "6 nodes: node-1 ... node-13"], 7) == (whole[:2], len(whole))
+    assert (["node-12", "6 nodes: node-1 ... node-13"], 9) == (whole[:2], len(whole))
     assert (["node-12"], []) == (some, none)
     assert re.fullmatch(r"\d+ of \d+ entries shown", count)
     assert "node-12" in problems and 2 == len(problems)
