@@ -114,7 +114,9 @@ def test_a_typed_name_is_inert_and_not_taken_for_proven(run: Run, store: FolderS
 
 
 @pytest.mark.parametrize("form", ["folder", "gate file"])
-def test_a_store_takes_the_place_of_its_reports(run: Run, store: FolderStore, tmp_path: Path, form: str) -> None:
+def test_a_store_takes_the_place_of_its_reports(
+    run: Run, store: FolderStore, tmp_path: Path, form: str
+) -> None:
     """As if every report of it had been named."""
     reports = [store.root / report_key(gate_id(number)) for number in range(3)]
     policy = ("--policy", policy_file(tmp_path, POLICY), "--format", "json")
