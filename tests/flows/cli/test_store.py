@@ -252,7 +252,7 @@ def test_replay_as_json_has_every_key(run: Run, store: FolderStore, tmp_path: Pa
     assert (1, {"NO-GO -> GO": 1}, 2) == (code, found["moves"], found["counts"]["same"])
     (gate,) = found["gates"]
     assert ("changed", "no_go", "go") == (gate["fate"], gate["before"]["answer"], gate["after"]["answer"])
-    assert ["changes level"] == [change["how"] for change in gate["changes"]]
+    assert [("FAIL", "WARN")] == [(change["before"], change["after"]) for change in gate["changes"]]
 
 
 @pytest.mark.parametrize("key", [report_key, verdict_key])
