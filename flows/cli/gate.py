@@ -233,10 +233,9 @@ async def _flow(
 
         from flows.gate import opened_gate  # 1.5 s, while the server starts
         from tasks.orchestration.runs import TAG
-        from tasks.orchestration.silence import late_requests
 
     wait_for_server(server)
-    with tags(TAG), late_requests(shown):
+    with tags(TAG):
         state: State[Any] = await opened_gate(setting)(request, return_state=True)
     if shown.outcome is None and not state.is_cancelled():
         await state.aresult(raise_on_failure=True)

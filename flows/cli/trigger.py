@@ -69,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, Unreachable, follow, page_of, start
-        from tasks.orchestration.silence import late_requests
 
     started: list[UUID] = []
     once = arguments.once or f"trigger-{uuid4()}"
@@ -77,10 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     async def followed() -> FollowedRun:
         started.append(await start(arguments.deployment, _asked(arguments), once))
         write_stderr(begun(started[0], arguments.deployment, page_of(started[0])))
-        return await follow(started[0], report_progress, limit_s(arguments), known=True)
+        return await follow(started[0], report_progress, limit_s(arguments))
 
     try:
-        with live_progress() as shown, late_requests(shown):
+        with live_progress():
             ended = Foreground(followed, "cancelling the run").run()
         if not ended.final:
             why = f"run {ended.run} had not ended at the time limit; its state was {ended.state}. {ended.message}".strip()

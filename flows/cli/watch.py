@@ -80,10 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     with without_collection():
         from tasks.gate.progress import report_progress
         from tasks.orchestration.follow import FollowError, NoSuchRun, follow
-        from tasks.orchestration.silence import late_requests
 
     try:
-        with live_progress() as shown, late_requests(shown):
+        with live_progress():
             ended = Foreground(
                 lambda: follow(found, report_progress, limit_s(arguments)), "the run continues"
             ).run()

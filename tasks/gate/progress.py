@@ -115,7 +115,7 @@ class LiveProgress:
     """Shows progress, and keeps how the flow ended, in `measured` the last progress that counted observations, and in `unended` what
     could not be ended.
 
-    On a terminal it is what `status` draws; each drawing has the present time. What `also` says, if anything, follows the detail.
+    On a terminal it is what `status` draws; each drawing has the present time.
     """
 
     def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -126,7 +126,6 @@ class LiveProgress:
         self._now, self._begun = Progress(STARTING, "Prefect begins the run"), clock()
         self._said, self._said_at = "", self._begun
         self._shown = ""
-        self.also: Callable[[], str] = str
 
     def progress(self, progress: Progress) -> None:
         """Show it; if the output is no terminal, a line at once for a new stage, and else at the next tick."""
@@ -173,8 +172,7 @@ class LiveProgress:
         if expected_s is not None:
             late = self._clock() - self._begun > expected_s
             of = f"{', longer than usual: about' if late else ' of about'} {_time(expected_s)}"
-        also = f"; {said}" if (said := self.also()) else ""
-        return f"{self._now.stage}: {one_line(self._now.detail, most)}{also} ({took}{of})"
+        return f"{self._now.stage}: {one_line(self._now.detail, most)} ({took}{of})"
 
     def _every_s(self) -> float:
         known = self._now.waits and self._now.detail == self._shown

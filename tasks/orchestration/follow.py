@@ -1,4 +1,4 @@
-"""Follows a flow run on a server to its end: its status, its progress, and how it ended.
+"""Follows a flow run on the configured server to its end: its status, its progress, and how it ended.
 
 FollowError         it cannot be followed; carries the remedy
 |- NoSuchRun        the server knows no such run or deployment
@@ -14,8 +14,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -39,12 +37,10 @@ from checks.model import Report
 from checks.value_types import DecodeError
 from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
-from tasks.orchestration.server.settings import configured_api_url
-from tasks.orchestration.silence import QuietRun, slot_holder
 from tasks.orchestration.status import status_artifact
 from tasks.orchestration.status_document import RunStatus, StatusError, read_status
-from tasks.orchestration.work_pools import FLOW, pool_state
-from tasks.store.base import Store, StoreError
+from tasks.orchestration.work_pools import FLOW, waiting_reason
+from tasks.store.base import StoreError
 from tasks.store.layout import report_key
 from tasks.store.open import open_store
 from tasks.text.redact import redact
@@ -56,8 +52,6 @@ SILENCE_S = 600.0
 FIRST_ANSWER_S = 60.0
 # The deployments of the flow `gate`, whose request has to name a gate file.
 GATES = f"{FLOW}/"
-# A worker that is online takes a run within its poll of 15 s.
-LATE_S = 20.0
 CANCEL_S = 60.0
 # A request that was given up may still arrive.
 LOOKS, LOOK_S = 3, 1.0
@@ -93,25 +87,78 @@ class FollowedRun:
     cancelled: bool = False
 
 
-async def follow(run: UUID, say: Say, limit_s: float, known: bool = False) -> FollowedRun:
-    """Follow a run on the configured server. `known`: the server has just answered about this run. Raises NoSuchRun, Unreachable."""
+async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
+    """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
+    begun = heard = time.monotonic()
     async with get_client() as client:
-        return await follow_run(client, run, say, limit_s, known)
+        while True:
+            try:
+                found, heard = await client.read_flow_run(run), time.monotonic()
+                final = found.state is not None and found.state.is_final()
+                announced, why = await _announced(client, run)
+                waits = "" if final else await waiting_reason(client, found)
+                if final or heard - begun > limit_s:
+                    ended = _followed(found, final, announced, why)
+                    return replace(ended, message=waits) if waits else ended
+                say(await _progress(client, found, waits))
+            except httpx.HTTPError as error:
+                if heard == begun and _is_unwelcome(error):
+                    raise Unreachable(unanswered(str(client.api_url), error)) from error
+                patience_s = min(FIRST_ANSWER_S, limit_s) if heard == begun else SILENCE_S
+                _require_patience(client, error, run, min(heard + patience_s, begun + limit_s), heard)
+                say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
+            except ObjectNotFound as error:
+                said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
+                raise NoSuchRun(said) from error
+            await asyncio.sleep(POLL_S)
 
 
 async def start(deployment: str, request: Mapping[str, object], once: str) -> UUID:
-    """Start a run on the configured server. Raises NoSuchRun, FollowError, Unreachable."""
+    """Start a run of a deployment ("gate/p5-prod"), its own request changed where `request` says so.
+
+    The same `once` starts one run, however often it is asked. Raises NoSuchRun, FollowError, Unreachable.
+    """
+    client = get_client()
     try:
-        async with get_client() as client:
-            return await start_run(client, deployment, request, once)
+        async with client:
+            found = await client.read_deployment_by_name(deployment)
+            own = found.parameters.get("request")
+            asked = _merged(own if isinstance(own, dict) else {}, request)
+            if deployment.startswith(GATES) and not asked.get("gate_file"):
+                raise FollowError(
+                    f"{deployment} has no gate file of its own. Name one: prelaunch trigger {deployment} --gate NAME"
+                )
+            made = await client.create_flow_run_from_deployment(
+                found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
+            )
+            return made.id
+    except httpx.HTTPStatusError as error:
+        raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
     except httpx.HTTPError as error:
-        raise Unreachable(unanswered(configured_api_url(os.environ, Path.cwd()) or "", error)) from error
+        raise Unreachable(unanswered(str(client.api_url), error)) from error
+    except ObjectNotFound as error:
+        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
+        raise NoSuchRun(said) from error
 
 
 async def cancel(run: UUID) -> str:
-    """End a run on the configured server; returns what became of it, for people."""
+    """Cancel the run and wait for its end, a minute at most; returns the result, for people."""
     async with get_client() as client:
-        return await cancel_run(client, run)
+        try:
+            await client.set_flow_run_state(
+                run, Cancelling(message="the command that started it was interrupted")
+            )
+            until = time.monotonic() + CANCEL_S
+            while time.monotonic() < until:
+                found = await client.read_flow_run(run)
+                if found.state is not None and found.state.is_final():
+                    return f"run {run} has been cancelled ({found.state.name})"
+                await asyncio.sleep(POLL_S)
+        except httpx.HTTPError as error:
+            return f"run {run} could not be cancelled ({_why(error)}): cancel it in Prefect"
+        except ObjectNotFound:
+            return f"run {run} no longer exists"
+    return f"run {run} was asked to end, but has not ended yet. Look at it in Prefect"
 
 
 def page_of(run: UUID) -> str:
@@ -130,80 +177,6 @@ async def find_started(once: str) -> UUID | None:
     return None
 
 
-async def follow_run(
-    client: PrefectClient, run: UUID, say: Say, limit_s: float, known: bool = False
-) -> FollowedRun:
-    """Follow the run until it ends or `limit_s` is over. Raises NoSuchRun, Unreachable."""
-    begun = heard = time.monotonic()
-    quiet = QuietRun()
-    while True:
-        try:
-            found, now = await client.read_flow_run(run), time.monotonic()
-            heard, known = now, True
-            final = found.state is not None and found.state.is_final()
-            announced, why = await _announced(client, run)
-            waits = "" if final else await _why_it_waits(client, found)
-            if final or now - begun > limit_s:
-                ended = _followed(found, final, announced, why)
-                return replace(ended, message=waits) if waits else ended
-            say(await quiet.completed(client, found, await _progress(client, found, waits)))
-        except httpx.HTTPError as error:
-            if heard == begun and _is_unwelcome(error):
-                raise Unreachable(unanswered(str(client.api_url), error)) from error
-            if not known:
-                _require_answer(client, error, run, heard, min(FIRST_ANSWER_S, limit_s))
-            _require_patience(error, run, heard, say, begun + limit_s)
-        except ObjectNotFound as error:
-            said = f"the server {_at(client)} has no flow run {run}. The id is in the address of the run's page in Prefect's UI."
-            raise NoSuchRun(said) from error
-        await asyncio.sleep(POLL_S)
-
-
-async def start_run(client: PrefectClient, deployment: str, request: Mapping[str, object], once: str) -> UUID:
-    """Start a run of a deployment ("gate/p5-prod"), its own request changed where `request` says so.
-
-    The same `once` starts one run, however often it is asked. Raises NoSuchRun, FollowError, Unreachable.
-    """
-    try:
-        found = await client.read_deployment_by_name(deployment)
-        own = found.parameters.get("request")
-        asked = _merged(own if isinstance(own, dict) else {}, request)
-        if deployment.startswith(GATES) and not asked.get("gate_file"):
-            raise FollowError(
-                f"{deployment} has no gate file of its own, and none was named. Name one: prelaunch trigger {deployment} --gate NAME"
-            )
-        made = await client.create_flow_run_from_deployment(
-            found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
-        )
-        return made.id
-    except httpx.HTTPStatusError as error:
-        raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
-    except httpx.HTTPError as error:
-        raise Unreachable(unanswered(str(client.api_url), error)) from error
-    except ObjectNotFound as error:
-        said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."
-        raise NoSuchRun(said) from error
-
-
-async def cancel_run(client: PrefectClient, run: UUID) -> str:
-    """Cancel the run and wait for its end, a minute at most; returns the result, for people."""
-    try:
-        await client.set_flow_run_state(
-            run, Cancelling(message="the command that started it was interrupted")
-        )
-        until = time.monotonic() + CANCEL_S
-        while time.monotonic() < until:
-            found = await client.read_flow_run(run)
-            if found.state is not None and found.state.is_final():
-                return f"run {run} has been cancelled ({found.state.name})"
-            await asyncio.sleep(POLL_S)
-    except httpx.HTTPError as error:
-        return f"run {run} could not be cancelled ({_why(error)}): cancel it in Prefect"
-    except ObjectNotFound:
-        return f"run {run} no longer exists"
-    return f"run {run} was asked to end, but has not ended yet. Look at it in Prefect"
-
-
 async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None, str]:
     found = await status_artifact(client, run)
     if found is None:
@@ -212,22 +185,6 @@ async def _announced(client: PrefectClient, run: UUID) -> tuple[RunStatus | None
         return read_status(found.data), ""
     except StatusError as error:
         return None, f"the status that the run published cannot be used: {error}"
-
-
-async def _why_it_waits(client: PrefectClient, run: FlowRun) -> str:
-    """Why nobody takes a run that should have begun, and what mends it; "" where it is not known, or a worker is online."""
-    if holder := await slot_holder(client, run):
-        return holder
-    due, pool = run.expected_start_time, run.work_pool_name
-    if run.state is None or not run.state.is_scheduled() or due is None or not pool:
-        return ""
-    if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
-        return ""
-    try:
-        found = await pool_state(client, pool)
-    except httpx.HTTPError:
-        return ""
-    return f"{found.lack[:1].upper()}{found.lack[1:]}: {found.remedy}" if found.lack else ""
 
 
 async def _progress(client: PrefectClient, run: FlowRun, waits: str) -> Progress:
@@ -269,26 +226,16 @@ def _followed(run: FlowRun, final: bool, announced: RunStatus | None, why: str) 
     return FollowedRun(str(run.id), name, message, final, announced, why, cancelled)
 
 
-def _require_patience(error: httpx.HTTPError, run: UUID, heard: float, say: Say, until: float) -> None:
-    now = time.monotonic()
-    silent = now - heard
-    if silent > SILENCE_S or now > until:
-        said = f"the Prefect server has not answered for {silent:.0f} s. Run {run} may go on: `prelaunch watch {run}` later."
-        raise Unreachable(said) from error
-    say(Progress("run", f"the Prefect server does not answer ({_why(error)}); asking again"))
-
-
-def _require_answer(
-    client: PrefectClient, error: httpx.HTTPError, run: UUID, begun: float, limit_s: float
+def _require_patience(
+    client: PrefectClient, error: httpx.HTTPError, run: UUID, until: float, heard: float
 ) -> None:
-    """Raise Unreachable where a server that has never answered was waited for long enough."""
-    silent = time.monotonic() - begun
-    if silent > limit_s:
-        said = f"the Prefect server {_at(client)} has not answered for {silent:.0f} s ({_why(error)}), so it is not known whether "
-        said += (
-            f"it has run {run}. Start it, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
-        )
-        raise Unreachable(said) from error
+    """Raise Unreachable once the server was waited for until then."""
+    now = time.monotonic()
+    if now > until:
+        raise Unreachable(
+            f"the Prefect server {_at(client)} has not answered for {now - heard:.0f} s ({_why(error)}). Run {run} may go on. "
+            f"Start the server, or correct PREFECT_API_URL, and watch again: prelaunch watch {run}"
+        ) from error
 
 
 def _merged(own: Mapping[str, Any], asked: Mapping[str, object]) -> dict[str, object]:
@@ -349,7 +296,7 @@ def kept_report(said: RunStatus) -> tuple[Report | None, str]:
         return None, ""
     where = f"the report in {said.store} cannot be shown from here"
     try:
-        data = _store(said).get(_reported(said))
+        data = open_store(said.store).get(report_key(said.gate_id))
         if data is None:
             return None, f"{where}: this machine cannot reach it"
         if digest(data) != said.verdict.digests.report:
@@ -362,15 +309,7 @@ def kept_report(said: RunStatus) -> tuple[Report | None, str]:
 def kept_text(said: RunStatus, key: str) -> str | None:
     """A page of the gate, as the store has it; None if it cannot be read from here."""
     try:
-        data = _store(said).get(key)
+        data = open_store(said.store).get(key)
     except StoreError:
         return None
     return None if data is None else data.decode("utf-8", "replace")
-
-
-def _store(said: RunStatus) -> Store:
-    return open_store(said.store)
-
-
-def _reported(said: RunStatus) -> str:
-    return report_key(said.gate_id)

@@ -160,37 +160,38 @@ def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> No
     assert "a go, but the run did not end so" in after.why
 
 
-@pytest.mark.parametrize(
-    ("known", "limit_s", "said"),
-    [
-        (True, 0.1, "may go on"),
-        (False, 0.1, "not known whether it has run"),
-        (
-            False,
-            60.0,
-            r"at http://127\.0\.0\.1:9/api has not answered for .* \(refused\), so it is not known",
-        ),
-    ],
-)
+class Offline:
+    """A client of no server."""
+
+    api_url = "http://127.0.0.1:9/api"
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize("limit_s", [0.1, 60.0])
 def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(
-    monkeypatch: pytest.MonkeyPatch, known: bool, limit_s: float, said: str
+    monkeypatch: pytest.MonkeyPatch, limit_s: float
 ) -> None:
-    """The time that was given is of waiting, whoever is waited for; one that never answered may not have the run at all."""
+    """The time that was given is of waiting, whoever is waited for; one that never answered is waited for a minute."""
     import httpx
 
-    class Silent:
-        api_url = "http://127.0.0.1:9/api"
+    class Silent(Offline):
+        """A server that does not answer."""
 
         async def read_flow_run(self, run: UUID) -> None:
             raise httpx.ConnectError("refused")
 
     monkeypatch.setattr(follow, "POLL_S", 0.01)
     monkeypatch.setattr(follow, "FIRST_ANSWER_S", 0.1)
-    client: Any = Silent()
+    monkeypatch.setattr(follow, "get_client", Silent)
 
+    said = r"at http://127\.0\.0\.1:9/api has not answered for .* \(refused\)\. Run .* may go on"
     with pytest.raises(follow.Unreachable, match=said):
-        followed = follow.follow_run(client, UUID(int=7), lambda progress: None, limit_s, known)
-        asyncio.run(asyncio.wait_for(followed, 20))
+        asyncio.run(asyncio.wait_for(follow.follow(UUID(int=7), lambda progress: None, limit_s), 20))
 
 
 def test_a_run_whose_id_nobody_heard_is_found_by_its_key() -> None:
@@ -240,15 +241,12 @@ def answering(handler: type[_Refuses]) -> Iterator[int]:
             thread.join()
 
 
-def test_a_password_in_the_server_s_address_is_not_repeated() -> None:
+def test_a_password_in_the_server_s_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own words for an error name the whole address."""
-
-    async def cancelled(port: int) -> str:
-        async with PrefectClient(f"http://me:hunter2hunter2@127.0.0.1:{port}/api") as client:
-            return await follow.cancel_run(client, uuid4())
-
     with answering(_Refuses) as port:
-        said = asyncio.run(cancelled(port))
+        url = f"http://me:hunter2hunter2@127.0.0.1:{port}/api"
+        monkeypatch.setattr(follow, "get_client", lambda: PrefectClient(url))
+        said = asyncio.run(follow.cancel(uuid4()))
 
     assert "418" in said and "[removed]@127.0.0.1" in said
     assert "hunter2" not in said
@@ -260,74 +258,44 @@ class _Locked(_Refuses):
     code = 401
 
 
-def test_a_wrong_password_is_said_at_once() -> None:
-    """Asking again would help nothing: neither who follows a run waits, nor is who starts one left without the remedy."""
-
-    async def said(port: int) -> list[str]:
-        async with PrefectClient(f"http://127.0.0.1:{port}/api") as client:
-            with pytest.raises(follow.Unreachable) as watched:
-                await follow.follow_run(client, uuid4(), lambda progress: None, 60.0)
-            with pytest.raises(follow.FollowError) as started:
-                await follow.start_run(client, "gate/local", {}, "")
-        return [str(watched.value), str(started.value)]
-
-    with answering(_Locked) as port:
-        words = asyncio.run(asyncio.wait_for(said(port), 30))
-
-    assert ["Set PREFECT_API_AUTH_STRING" in one for one in words] == [True, True], words
-
-
 class _Elsewhere(_Refuses):
     """The address is of the pages, and not of the API."""
 
     code = 404
 
 
-def test_an_address_without_its_api_is_not_a_deployment_that_is_missing() -> None:
-    """A server's pages answer 404 as the API does for what it does not know."""
-
-    async def said(port: int) -> list[str]:
-        async with PrefectClient(f"http://127.0.0.1:{port}") as client:
-            with pytest.raises(NoSuchRun) as watched:
-                await follow.follow_run(client, uuid4(), lambda progress: None, 60.0)
-            with pytest.raises(NoSuchRun) as started:
-                await follow.start_run(client, "gate/local", {}, "")
-        return [str(watched.value), str(started.value)]
-
-    with answering(_Elsewhere) as port:
-        words = asyncio.run(asyncio.wait_for(said(port), 30))
-
-    assert ["ends in /api" in one for one in words] == [True, True], words
-
-
-class _HasDeployment(_Refuses):
-    """It has the deployment that `prelaunch serve` makes, which names no gate file; no run may be asked of it."""
-
-    def do_GET(self) -> None:
-        """The deployment, as Prefect's API gives it."""
-        body = json.dumps(
-            {"id": str(uuid4()), "name": "here", "flow_id": str(uuid4()), "parameters": {}}
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+@pytest.mark.parametrize(
+    ("server", "path", "error", "remedy"),
+    [
+        (_Locked, "/api", follow.FollowError, "Set PREFECT_API_AUTH_STRING"),
+        (_Elsewhere, "", NoSuchRun, "ends in /api"),
+    ],
+)
+def test_a_wrong_password_or_address_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, server: type[_Refuses], path: str, error: type[Exception], remedy: str
+) -> None:
+    """Asking again would help nothing: neither who follows a run waits, nor is who starts one left without the remedy."""
+    with answering(server) as port:
+        monkeypatch.setattr(follow, "get_client", lambda: PrefectClient(f"http://127.0.0.1:{port}{path}"))
+        with pytest.raises(error, match=remedy):
+            asyncio.run(asyncio.wait_for(follow.follow(uuid4(), lambda progress: None, 60.0), 30))
+        with pytest.raises(error, match=remedy):
+            asyncio.run(follow.start("gate/local", {}, ""))
 
 
-def test_a_deployment_without_a_gate_file_says_how_one_is_named() -> None:
-    """The server itself answers with the parameters' schema, which does not name the option."""
+def test_a_deployment_without_a_gate_file_says_how_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server itself answers with the parameters' schema, which does not name the option; no run is asked of it."""
 
-    async def said(port: int) -> str:
-        async with PrefectClient(f"http://127.0.0.1:{port}/api") as client:
-            with pytest.raises(follow.FollowError) as started:
-                await follow.start_run(client, "gate/here", {"wait": "verdict"}, "")
-        return str(started.value)
+    class Deployed(Offline):
+        """It has the deployment that `prelaunch serve` makes, which names no gate file."""
 
-    with answering(_HasDeployment) as port:
-        words = asyncio.run(asyncio.wait_for(said(port), 30))
+        async def read_deployment_by_name(self, name: str) -> SimpleNamespace:
+            return SimpleNamespace(id=UUID(int=3), parameters={})
 
-    assert "gate/here has no gate file of its own" in words and "--gate NAME" in words
+    monkeypatch.setattr(follow, "get_client", Deployed)
+
+    with pytest.raises(follow.FollowError, match=r"gate/here has no gate file of its own\. .*--gate NAME"):
+        asyncio.run(follow.start("gate/here", {"wait": "verdict"}, ""))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +315,7 @@ def test_a_run_that_nobody_takes_says_what_starts_a_worker(
 ) -> None:
     """It would wait for ever; a run that is due later, or only just now, waits for nothing that is missing."""
 
-    class Waiting:
+    class Waiting(Offline):
         """A client whose server has one run that nobody has taken."""
 
         async def read_flow_run(self, run: UUID) -> FlowRun:
@@ -364,12 +332,12 @@ def test_a_run_that_nobody_takes_says_what_starts_a_worker(
 
         async def read_workers_for_work_pool(self, name: str) -> list[object]:
             status = WorkerStatus.ONLINE if online else WorkerStatus.OFFLINE
-            return [SimpleNamespace(status=status, last_heartbeat_time=None, heartbeat_interval_seconds=None)]
+            return [SimpleNamespace(status=status)]
 
     monkeypatch.setattr(follow, "POLL_S", 0.01)
-    client: Any = Waiting()
+    monkeypatch.setattr(follow, "get_client", Waiting)
     shown: list[Progress] = []
-    found = asyncio.run(follow.follow_run(client, UUID(int=7), shown.append, 0.05))
+    found = asyncio.run(follow.follow(UUID(int=7), shown.append, 0.05))
 
     assert (found.final, found.message) == (False, said)
     assert {one.detail for one in shown} == {f"Late: {said}" if said else "Late"}
