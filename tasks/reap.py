@@ -42,7 +42,6 @@ from tasks.orchestration import runs
 from tasks.orchestration.events import Event, emit_gate_event, event_subject
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
-from tasks.orchestration.stage_log import say_last
 from tasks.page import notify_run
 from tasks.store.base import StoreError
 
@@ -315,12 +314,11 @@ async def jobs_of(run: GateRun, setting: GateContext, paged: bool) -> tuple[str,
 
 
 def final_state(flow_run_id: str, done: list[ReapResult]) -> State[Any]:
-    """The state of the reaper's own run; its message has everything, and so has the last line of its log."""
+    """The state of the reaper's own run; its message has everything."""
     said = (
         "; ".join(f"{one.name}: {one.said}" for one in done)
         or f"run {flow_run_id} is not a gate that is known here"
     )
-    say_last(f"reap: {said}")
     if any(one.left for one in done):
         return Failed(name="NotReaped", message=said, data=NotCleared(said))
     return Completed(name="Reaped" if any(one.acted for one in done) else "LeftAlone", message=said)

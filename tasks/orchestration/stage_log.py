@@ -15,23 +15,21 @@ from collections.abc import Callable, Iterator
 
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
-from prefect.runtime import flow_run
 
 from tasks.gate.progress import STAGES, Progress
 from tasks.text.inert import one_line
 from tasks.text.redact import redact
 
-DETAIL, LAST = 500, 2000
+DETAIL = 500
 # A stage that was shorter has no line about its end.
 NOTED_S = 1.0
 FLOWS, TASKS = "prefect.flow_runs", "prefect.task_runs"
 # Prefect 3.8.8 (flow_engine.py, task_engine.py) logs this at the end of a flow's or a task's process, as an error unless it completed.
 FINISHED = re.compile(r"Finished in state (\w+)\(")
-WAITS = ("Suspended", "Paused")
 # It says this of a task around which its flow is cancelled; the flow's own line says what became of the run.
 STOPPED = "Execution was cancelled by the runtime environment."
-# A run that is cancelled from outside ends its process in these: the state that it gets is not known here.
-GOES_ON = ("Running", "Cancelling", "Cancelled")
+# A run that waits for a person, or is cancelled from outside, ends its process in these: the state that it gets is not known here.
+NO_END = ("Suspended", "Paused", "Running", "Cancelling", "Cancelled")
 
 
 class StageLog:
@@ -64,46 +62,21 @@ class StageLog:
         self._stage = ""
 
 
-class EndLines(logging.Filter):
-    """Prefect's line about the end of a process: none for a task that completed or was stopped with its run, and no error where
-    the run waits or was cancelled. `last` are lines that stand in its place, by the id of the flow run.
+def is_kept(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's about the end of a process is kept: not that of a task that completed or was stopped, and
+    not that of a run that waits, goes on elsewhere or was cancelled, which Prefect logs as an error.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: dict[str, str] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is kept; its level and text may be changed."""
-        if record.name == TASKS and record.msg == f"Crash detected! {STOPPED}":
-            return False
-        found = FINISHED.match(str(record.msg))
-        if found is None or record.exc_info:
-            return True
-        if record.name == TASKS:
-            return record.levelno > logging.INFO and STOPPED not in str(record.msg)
-        if found[1] in GOES_ON:
-            return False
-        if found[1] in WAITS:
-            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
-            record.msg = f"the run waits for a person ({found[1]}), and goes on once somebody has answered"
-        record.msg = self.last.pop(str(getattr(record, "flow_run_id", "")), record.msg)
-        return True
-
-
-END_LINES = EndLines()
+    text = str(record.msg)
+    found = FINISHED.match(text)
+    if record.name == TASKS:
+        return STOPPED not in text and (found is None or record.levelno > logging.INFO)
+    return found is None or found[1] not in NO_END
 
 
 def filter_end_lines() -> None:
     """Filter Prefect's lines about the ends of processes, for good: the flow's own line comes after its code."""
     for name in (FLOWS, TASKS):
-        logging.getLogger(name).addFilter(END_LINES)
-
-
-def say_last(said: str) -> None:
-    """Let this sentence be the last line of the run's log, in place of Prefect's. Outside of a run it does nothing."""
-    if flow_run.id:
-        END_LINES.last[str(flow_run.id)] = one_line(redact(said, os.environ), LAST)
+        logging.getLogger(name).addFilter(is_kept)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ def bad_lines(world: World, run: str) -> list[str]:
 def test_a_run_that_a_worker_cancels_has_no_error_and_its_reaper_ends_with_a_sentence(
     world: World, tmp_path: Path
 ) -> None:
-    """The reaper's last line says what it looked at and did."""
+    """The reaper's last line is the state that it ended in, which says what it did."""
     gate = reapers.deploy(world, TAG, within_s=10)
     request = request_of(write_gate(tmp_path)).model_dump(mode="json")
     with world.worker(pool=TAG) as worker, world.worker(pool=f"{TAG}-reap"):
@@ -44,7 +44,7 @@ def test_a_run_that_a_worker_cancels_has_no_error_and_its_reaper_ends_with_a_sen
         until(lambda: reaper_of(world, run), 60, world.log, "a reaper has looked at it")
         reaper = reaper_of(world, run)[0]
         world.wait(reaper, "COMPLETED")
-        said = f"reap: {world.run(run)['name']}: ended Cancelled"
+        said = f"Finished in state LeftAlone('{world.run(run)['name']}: ended Cancelled')"
         world.wait_log(reaper, said)
 
     assert [] == [line for one in (run, reaper) for line in bad_lines(world, one)]

@@ -11,7 +11,7 @@ from prefect.logging import loggers
 from prefect.states import Suspended
 
 from tasks.gate.progress import Progress
-from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, EndLines, StageLog
+from tasks.orchestration.stage_log import FINISHED, FLOWS, STOPPED, TASKS, StageLog, is_kept
 
 
 def test_each_stage_has_a_line_as_it_begins_and_as_it_ends() -> None:
@@ -54,47 +54,30 @@ def test_a_stage_that_says_one_thing_and_is_over_has_one_line() -> None:
     assert ["question: ASK local: waiting for approval"] == said
 
 
-def line(name: str, level: int, text: str) -> logging.LogRecord:
-    """A line of Prefect's."""
-    return logging.LogRecord(name, level, "engine.py", 1, text, None, None)
-
-
 @pytest.mark.parametrize(
     ("name", "level", "text", "kept"),
     [
-        (TASKS, logging.INFO, "Finished in state Completed()", None),
-        (TASKS, logging.ERROR, "Finished in state Failed('boom')", "ERROR"),
-        (FLOWS, logging.ERROR, "Finished in state Suspended('ASK local: ...')", "INFO"),
-        (FLOWS, logging.ERROR, "Finished in state Paused()", "INFO"),
-        (FLOWS, logging.ERROR, "Finished in state Running()", None),
-        (FLOWS, logging.ERROR, "Finished in state Refused('NO-GO local: ...')", "ERROR"),
-        (FLOWS, logging.ERROR, "Finished in state CannotTell()", "ERROR"),
-        (FLOWS, logging.INFO, "Finished in state Passed('GO local')", "INFO"),
-        (FLOWS, logging.ERROR, "Encountered an exception: Suspended(", "ERROR"),
-        (TASKS, logging.ERROR, f"Crash detected! {STOPPED}", None),
-        (TASKS, logging.ERROR, f"Finished in state Crashed('{STOPPED}')", None),
+        (TASKS, logging.INFO, "Finished in state Completed()", False),
+        (TASKS, logging.ERROR, "Finished in state Failed('boom')", True),
+        (TASKS, logging.ERROR, f"Crash detected! {STOPPED}", False),
+        (TASKS, logging.ERROR, f"Finished in state Crashed('{STOPPED}')", False),
         (
             TASKS,
             logging.ERROR,
-            "Crash detected! Execution was interrupted by an unexpected exception: MemoryError",
-            "ERROR",
+            "Crash detected! Execution was interrupted by an exception: MemoryError",
+            True,
         ),
-        (
-            TASKS,
-            logging.ERROR,
-            "Finished in state Crashed('Execution was aborted by a termination signal.')",
-            "ERROR",
-        ),
-        (FLOWS, logging.ERROR, f"Crash detected! {STOPPED}", "ERROR"),
-        (FLOWS, logging.ERROR, f"Finished in state Crashed('{STOPPED}')", "ERROR"),
+        (FLOWS, logging.ERROR, "Finished in state Suspended('ASK local: ...')", False),
+        (FLOWS, logging.ERROR, "Finished in state Running()", False),
+        (FLOWS, logging.ERROR, "Finished in state Refused('NO-GO local: ...')", True),
+        (FLOWS, logging.INFO, "Finished in state Passed('GO local')", True),
+        (FLOWS, logging.ERROR, "Encountered an exception: Suspended(", True),
+        (FLOWS, logging.ERROR, f"Crash detected! {STOPPED}", True),
     ],
 )
-def test_what_is_no_error_is_not_logged_as_one(name: str, level: int, text: str, kept: str | None) -> None:
+def test_what_is_no_error_is_not_logged_as_one(name: str, level: int, text: str, kept: bool) -> None:
     """And what is one stays: a refusal, a task that failed, an exception, a run that was ended by nobody's cancellation."""
-    record = line(name, level, text)
-
-    assert (kept is not None) is EndLines().filter(record)
-    assert kept in (None, record.levelname)
+    assert kept is is_kept(logging.LogRecord(name, level, "engine.py", 1, text, None, None))
 
 
 def test_prefect_still_writes_the_line_that_is_looked_for() -> None:
@@ -106,21 +89,6 @@ def test_prefect_still_writes_the_line_that_is_looked_for() -> None:
     assert STOPPED in inspect.getsource(states)
     names = inspect.getsource(loggers)
     assert all(f'"{name}"' in names for name in (FLOWS, TASKS))
-
-
-def test_a_sentence_stands_in_place_of_a_runs_last_line() -> None:
-    """Once, and of no other run; its level is Prefect's, so that a failure stays red."""
-    ends, records = EndLines(), []
-    ends.last["run-1"] = "reap looked at 1 run, and ended nothing: g: is alive"
-    for run, level in (("run-2", logging.INFO), ("run-1", logging.ERROR), ("run-1", logging.INFO)):
-        record = line(FLOWS, level, "Finished in state LeftAlone('g: is alive')")
-        record.flow_run_id = run
-        assert ends.filter(record)
-        records.append((record.levelno, record.getMessage().partition("(")[0]))
-
-    prefects = "Finished in state LeftAlone"
-    said = "reap looked at 1 run, and ended nothing: g: is alive"
-    assert [(logging.INFO, prefects), (logging.ERROR, said), (logging.INFO, prefects)] == records
 
 
 def test_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
