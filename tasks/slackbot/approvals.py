@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.model import SCHEMA_VERSION
 from tasks.gate.question import LEAST_REASON, AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from tasks.notifiers.base import AnswerLine, NotifyError
+from tasks.notifiers.deliver import means_on
+from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
+from tasks.notifiers.slack.notifier import SlackNotifier
 from tasks.slackbot.answer_check import Named, NotAnswerable, Open, answer_of, find, named_in, require_open
-from tasks.slackbot.answered_message import AnsweredMessageUpdate
 from tasks.slackbot.config import Allowed
-from tasks.slackbot.dialogs import Place, SlackDeliveryError, Talk, modal, reason_of
+from tasks.slackbot.dialogs import modal, reason_of, respond
 from tasks.slackbot.handover import AnswerDelivery, note
 from tasks.slackbot.prefect_client import Runs
-from tasks.slackbot.wording import answered
+from tasks.slackbot.wording import answered, without_markup
 from tasks.store.base import StoreError
 
 LOG = logging.getLogger("prelaunch.slack")
@@ -25,18 +28,13 @@ BUTTONS = {APPROVE: ApprovalAction.LAUNCH, REFUSE: ApprovalAction.BLOCK, RECHECK
 
 
 class ApprovalHandler:
-    """Takes clicks and submissions of one workspace, from any thread."""
+    """Takes clicks and submissions of one workspace, from any thread. `web` has the app's bot token."""
 
     def __init__(
-        self,
-        gates: Sequence[Allowed],
-        runs: Runs,
-        talk: Talk,
-        handing: AnswerDelivery,
-        telling: AnsweredMessageUpdate,
+        self, gates: Sequence[Allowed], runs: Runs, web: SlackWeb, token: str, handing: AnswerDelivery
     ) -> None:
-        self._gates, self._runs, self._talk = gates, runs, talk
-        self._handing, self._telling = handing, telling
+        self._gates, self._runs, self._web, self._token = gates, runs, web, token
+        self._handing = handing
 
     def clicked(self, payload: Mapping[str, Any]) -> None:
         """Handle a button: refusing and checking again count at once, launching asks for a reason first."""
@@ -47,13 +45,12 @@ class ApprovalHandler:
         try:
             named = named_in(str(clicks[0].get("value", "")))
             if action is ApprovalAction.LAUNCH:
-                self._ask_why(named, who, payload)
+                self._ask_why(named, who, str(payload.get("trigger_id", "")))
                 return
-            answer = self.give(named, who, action, "")
+            said = f"Recorded: {answered(self.give(named, who, action, ''))}."
         except NotAnswerable as error:
-            self._whisper(payload, str(error))
-        else:
-            self._whisper(payload, f"Recorded: {answered(answer)}.")
+            said = str(error)
+        respond(str(payload.get("response_url") or ""), said)
 
     def submitted(self, payload: Mapping[str, Any]) -> str:
         """Handle a modal with a reason; returns why it is not accepted, "" if it is."""
@@ -66,16 +63,6 @@ class ApprovalHandler:
         except NotAnswerable as error:
             return str(error)
         return ""
-
-    def too_late(self, payload: Mapping[str, Any], text: str) -> None:
-        """Send a result that came after the modal was closed to the person who submitted it."""
-        try:
-            place = json.loads(payload["view"]["private_metadata"])
-            where, thread = str(place["channel"]), str(place["thread"])
-        except (ValueError, KeyError, TypeError):
-            LOG.warning("the reply cannot be sent: %s", text)
-            return
-        self._talk.whisper(where, str(payload["user"]["id"]), text, thread)
 
     def give(self, named: Named, who: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
         """Record the answer and begin to hand it over. Raises NotAnswerable: then nothing was changed."""
@@ -95,30 +82,32 @@ class ApprovalHandler:
         )
         _record(found, answer)
         LOG.info("gate %s: %s answered %s", question.gate_id, who, action.value)
-        # Slack may take its time; the run need not wait for it.
+        # Slack waits 3 s for the acknowledgement of a modal, and may itself take longer; the run need not wait for it.
         self._handing.add(found, answer)
-        self._telling.answered(found, answer)
+        threading.Thread(target=self._show, args=(found, answer), name="slack-show", daemon=True).start()
         return answer
 
-    def _ask_why(self, named: Named, who: str, payload: Mapping[str, Any]) -> None:
+    def _ask_why(self, named: Named, who: str, trigger: str) -> None:
         found = find(self._gates, named)
         require_open(found, self._runs, who, ApprovalAction.LAUNCH)
         try:
-            self._talk.open_modal(
-                str(payload.get("trigger_id", "")),
-                modal(found.question, ApprovalAction.LAUNCH, _place(payload)),
+            self._web.call(
+                "views.open", trigger_id=trigger, view=modal(found.question, ApprovalAction.LAUNCH)
             )
-        except SlackDeliveryError as error:
+        except NotifyError as error:
             LOG.warning("no modal could be opened: %s", error)
-            raise NotAnswerable(f"{error}, so the reason could not be asked for. Click again.") from error
+            raise NotAnswerable(f"The reason could not be asked for. Click again. {error}") from error
 
-    def _whisper(self, payload: Mapping[str, Any], text: str) -> None:
-        url = payload.get("response_url")
-        if isinstance(url, str) and url:
-            self._talk.respond(url, text)
+    def _show(self, found: Open, answer: ApprovalAnswer) -> None:
+        """Remove the buttons. A failure is logged: the answer counts all the same, and the run updates its message at its end."""
+        table = found.gate.notify.slack
+        if table is None:
             return
-        place = _place(payload)
-        self._talk.whisper(place.channel, str(payload["user"]["id"]), text, place.thread)
+        try:
+            notifier = SlackNotifier(table, means_on(found.store, lambda reference: self._token))
+            notifier.answered(answer.gate_id, AnswerLine(without_markup(answered(answer))))
+        except NotifyError as error:
+            LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
 
 
 def _record(found: Open, answer: ApprovalAnswer) -> None:
@@ -134,10 +123,3 @@ def _record(found: Open, answer: ApprovalAnswer) -> None:
     given = answer_of(found)
     said = answered(given) if given else "somebody"
     raise NotAnswerable(f"It is answered already: {said}. Nothing was changed.")
-
-
-def _place(payload: Mapping[str, Any]) -> Place:
-    container, message = payload.get("container") or {}, payload.get("message") or {}
-    channel = (payload.get("channel") or {}).get("id") or container.get("channel_id") or ""
-    ts = message.get("ts") or container.get("message_ts") or ""
-    return Place(str(channel), str(ts), str(message.get("thread_ts") or container.get("thread_ts") or ""))

@@ -12,7 +12,7 @@ from tasks.notifiers.slack.blocks import escape, link
 from tasks.reports.fleet.model import Fleet
 from tasks.slackbot import replies
 from tasks.slackbot.config import Allowed, Config
-from tasks.slackbot.dialogs import Talk
+from tasks.slackbot.dialogs import respond
 from tasks.slackbot.history import HistoryError, Past, fleet_of, last, last_refusal, of_id
 from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
 from tasks.slackbot.replies import Reply, told
@@ -25,8 +25,8 @@ REASON_CHARACTERS = 300
 class Commands:
     """Answers slash commands of one workspace, from any thread."""
 
-    def __init__(self, config: Config, runs: Runs, talk: Talk) -> None:
-        self._config, self._runs, self._talk = config, runs, talk
+    def __init__(self, config: Config, runs: Runs) -> None:
+        self._config, self._runs = config, runs
 
     def typed(self, payload: Mapping[str, Any], envelope: str) -> None:
         """Carry out the command, and answer where it was typed."""
@@ -37,7 +37,7 @@ class Commands:
             # The same for every delivery of one command.
             str(payload.get("trigger_id") or envelope),
         )
-        self._talk.respond(str(payload.get("response_url") or ""), reply.text, list(reply.blocks))
+        respond(str(payload.get("response_url") or ""), reply.text, reply.blocks)
 
     def answer(self, text: str, who: str, channel: str, order: str) -> Reply:
         """The answer to a command. `order` is the same for every delivery of one command."""

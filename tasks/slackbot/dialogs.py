@@ -1,24 +1,15 @@
-"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason.
-
-The modal asks why somebody wants to launch in spite of a warning or a failure; it is made by pure functions.
-
-SlackDeliveryError  Slack did not accept it; the message names no secret
-"""
+"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason (pure)."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tasks.gate.question import LEAST_REASON, REASON_CHARACTERS, ApprovalAction, Question
-from tasks.notifiers.slack.blocks import escape, marked, when
+from tasks.notifiers.slack.blocks import Block, escape, marked, when
 from tasks.slackbot.wording import inline, without_markup
-
-if TYPE_CHECKING:
-    from slack_sdk.web import WebClient
 
 LOG = logging.getLogger("prelaunch.slack")
 TIMEOUT_S = 5
@@ -26,114 +17,46 @@ CALLBACK = "prelaunch_answer"
 REASON = "reason"
 
 
-class SlackDeliveryError(Exception):
-    """Slack did not accept the call. The message says why."""
+def respond(url: str, text: str, blocks: Sequence[Block] = ()) -> None:
+    """Answer an interaction where it was made; one person sees it. A failure is logged: the answer is in the store as well."""
+    from slack_sdk.webhook import WebhookClient
 
-
-def web_client(token: str, api_url: str) -> WebClient:
-    """A client that repeats what a broken connection, a rate limit or an error of Slack's stopped, for seconds."""
-    from slack_sdk.http_retry.builtin_handlers import (
-        ConnectionErrorRetryHandler,
-        RateLimitErrorRetryHandler,
-        ServerErrorRetryHandler,
-    )
-    from slack_sdk.web import WebClient
-
-    return WebClient(
-        token,
-        base_url=api_url,
-        timeout=TIMEOUT_S,
-        retry_handlers=[
-            ConnectionErrorRetryHandler(max_retry_count=1),
-            RateLimitErrorRetryHandler(max_retry_count=1),
-            ServerErrorRetryHandler(max_retry_count=1),
-        ],
-    )
-
-
-class Talk:
-    """Sends messages in one workspace; may be used from any thread."""
-
-    def __init__(self, web: WebClient) -> None:
-        self.web = web
-
-    def open_modal(self, trigger: str, view: Mapping[str, Any]) -> None:
-        """Show a modal to whoever clicked. Raises SlackDeliveryError: the click was too long ago, or Slack is down."""
-        _asked(lambda: self.web.views_open(trigger_id=trigger, view=dict(view)))
-
-    def whisper(self, channel: str, user: str, text: str, thread: str = "") -> None:
-        """A line that one person sees. A failure is logged: the answer is in the store and in the thread as well."""
-        _tried(
-            lambda: self.web.chat_postEphemeral(
-                channel=channel, user=user, text=text, thread_ts=thread or None
-            )
-        )
-
-    def respond(self, url: str, text: str, blocks: list[dict[str, Any]] | None = None) -> None:
-        """Answer an interaction where it was made; one person sees it. A failure is logged."""
-        from slack_sdk.webhook import WebhookClient
-
-        hook = WebhookClient(url, timeout=TIMEOUT_S)
-        body: dict[str, Any] = {"text": text, "response_type": "ephemeral", "replace_original": False}
-        _tried(lambda: hook.send_dict({**body, **({"blocks": blocks} if blocks else {})}))
-
-
-def _tried(call: Callable[[], object]) -> None:
+    body: dict[str, Any] = {"text": text, "response_type": "ephemeral", "replace_original": False}
+    if blocks:
+        body["blocks"] = list(blocks)
     try:
-        _asked(call)
-    except SlackDeliveryError as error:
-        LOG.warning("an answer did not reach Slack: %s", error)
+        status = WebhookClient(url, timeout=TIMEOUT_S).send_dict(body).status_code
+    except Exception as error:  # noqa: BLE001 - urllib, http.client, ssl and the SDK each have their own
+        LOG.warning("an answer did not reach Slack: %s", type(error).__name__)
+    else:
+        if status != 200:
+            LOG.warning("an answer did not reach Slack, which answers %s", status)
 
 
-def _asked(call: Callable[[], object]) -> None:
-    from slack_sdk.errors import SlackApiError
-
-    try:
-        done = call()
-    except SlackApiError as error:
-        raise SlackDeliveryError(f"Slack says {error.response.get('error', 'no')!r}") from error
-    except Exception as error:
-        raise SlackDeliveryError(f"Slack does not answer ({type(error).__name__})") from error
-    status = getattr(done, "status_code", 200)
-    if status != 200:
-        raise SlackDeliveryError(f"Slack answers {status}")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the question is: channel, message and its thread ("" if the message is no reply)."""
-
-    channel: str
-    ts: str
-    thread: str
-
-
-def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str, Any]:
+def modal(question: Question, action: ApprovalAction) -> dict[str, Any]:
     """The view: the findings about the machines, what the answer means, and a field for the reason."""
-    override = question.override
     text = f"*{escape(question.said, 1500)}*\nGate {inline(question.gate_id)}, open until {when(question.deadline)}."
-    meaning = (
-        "This *overrides a FAIL*: the training starts on machines that were found unfit. Your name, the time and the "
-        "reason are recorded, and both the on-call and the gate's owner are notified."
-        if override
-        else "The training starts on these machines. Your name, the time and the reason are recorded."
-    )
-    title, verb, why = (
-        ("Override a FAIL", "Override", "Why is it right to launch?")
-        if override
-        else ("Launch anyway", "Launch", "Why is it right to launch?")
-    )
+    title, verb, meaning = "Launch anyway", "Launch", "The training starts on these machines."
+    if question.override:
+        title, verb = "Override a FAIL", "Override"
+        meaning = (
+            "This *overrides a FAIL*: the training starts on machines that were found unfit, and both the on-call and the gate's "
+            "owner are notified."
+        )
     if question.repair:
-        meaning = f"This is done: {inline(question.repair)}. Your name, the time and the reason are recorded."
-        title, verb, why = "Allow a repair", "Allow", "Why is it right to do it?"
+        title, verb, meaning = "Allow a repair", "Allow", f"This is done: {inline(question.repair)}."
     metadata = {
         "flow_run_id": question.flow_run_id,
         "gate_id": question.gate_id,
         "key": question.key,
         "action": action.value,
-        "channel": place.channel,
-        "ts": place.ts,
-        "thread": place.thread,
+    }
+    field = {
+        "type": "plain_text_input",
+        "action_id": REASON,
+        "multiline": True,
+        "min_length": LEAST_REASON,
+        "max_length": REASON_CHARACTERS,
     }
     return {
         "type": "modal",
@@ -144,21 +67,10 @@ def modal(question: Question, action: ApprovalAction, place: Place) -> dict[str,
         "close": _plain("Cancel"),
         "blocks": [
             marked(text),
-            marked(meaning),
-            {
-                "type": "input",
-                "block_id": REASON,
-                "label": _plain(why),
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": REASON,
-                    "multiline": True,
-                    "min_length": LEAST_REASON,
-                    "max_length": REASON_CHARACTERS,
-                },
-            },
+            marked(f"{meaning} Your name, the time and the reason are recorded."),
+            {"type": "input", "block_id": REASON, "label": _plain("Why is it right to do this?"), "element": field},
         ],
-    }
+    }  # fmt: skip
 
 
 def reason_of(view: Any) -> str:

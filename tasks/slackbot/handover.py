@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from checks.documents.decode import decode, parse_json
 from checks.documents.report import dump_plain
@@ -29,13 +28,6 @@ EVERY_S = 3.0
 # Between the message with the buttons and the pause itself: a click may be quicker than the run.
 SETTLES_S = 60.0
 FILE_BYTES = 1 << 16
-
-
-class Step(Enum):
-    """The result of one try."""
-
-    DONE = "done"
-    LATER = "later"
 
 
 @dataclass(frozen=True)
@@ -98,26 +90,26 @@ class AnswerDelivery:
             for key, waiting in now:
                 if self._stopped.is_set():
                     return
-                if self._tried(key, waiting) is Step.DONE:
+                if self._tried(key, waiting):
                     forget(waiting.found)
                     with self._lock:
                         self._waiting.pop(key, None)
 
-    def _tried(self, key: tuple[str, str], waiting: Waiting) -> Step:
+    def _tried(self, key: tuple[str, str], waiting: Waiting) -> bool:
         try:
             return hand_over(self._runs, waiting)
         except Unreachable as error:
             if key not in self._said:
                 self._said.add(key)
                 LOG.warning("gate %s: %s The answer is stored and will be delivered later.", key[0], error)
-            return Step.LATER
+            return False
         except Exception as error:  # noqa: BLE001 - one answer that fails must not hold up the others
             LOG.error("gate %s: the answer was not delivered: %s: %s", key[0], type(error).__name__, error)
-            return _until_deadline(waiting)
+            return _is_over(waiting)
 
 
-def hand_over(runs: Runs, waiting: Waiting) -> Step:
-    """Try once to hand over the answer. Raises Unreachable before the deadline."""
+def hand_over(runs: Runs, waiting: Waiting) -> bool:
+    """Try once to hand over the answer. Returns whether nothing is left to do. Raises Unreachable before the deadline."""
     from tasks.gate.approval.answers import keyset_of
 
     question, answer = waiting.found.question, waiting.answer
@@ -126,21 +118,21 @@ def hand_over(runs: Runs, waiting: Waiting) -> Step:
         if run is None or run.over or not belongs(run, waiting.found):
             said = "is unknown" if run is None else "has ended" if run.over else "is of another gate file"
             LOG.warning("gate %s: nobody waits for the answer: the run %s", question.gate_id, said)
-            return Step.DONE
+            return True
         if run.form != keyset_of(question.key)["schema"]:
             # A run that goes on has read the answer in the store itself; one that has not paused yet will soon.
-            return Step.DONE if time.time() - answer.at > SETTLES_S else Step.LATER
+            return time.time() - answer.at > SETTLES_S
         refused = runs.resume(question.flow_run_id, form_of(answer))
     except PrefectError:
-        if _until_deadline(waiting) is Step.LATER:
+        if not _is_over(waiting):
             raise
         LOG.error("gate %s: the deadline passed before the answer reached the run", question.gate_id)
-        return Step.DONE
+        return True
     if refused:
         LOG.error("gate %s: Prefect refused to resume the run: %s", question.gate_id, refused)
-        return _until_deadline(waiting)
+        return _is_over(waiting)
     LOG.info("gate %s: %s by %s; the run goes on", question.gate_id, answer.action.value, answer.who)
-    return Step.DONE
+    return True
 
 
 def form_of(answer: ApprovalAnswer) -> dict[str, object]:
@@ -193,5 +185,5 @@ def _place(found: Open) -> str:
     return handing_over_key(found.question.gate_id, found.question.key)
 
 
-def _until_deadline(waiting: Waiting) -> Step:
-    return Step.LATER if time.time() < waiting.found.question.deadline else Step.DONE
+def _is_over(waiting: Waiting) -> bool:
+    return time.time() >= waiting.found.question.deadline

@@ -126,17 +126,6 @@ class Runs:
             )
             return self._seen(made)
 
-    def has(self, deployment: str) -> bool:
-        """Whether the server has the deployment."""
-        from prefect.exceptions import ObjectNotFound
-
-        with _asking():
-            try:
-                self._client.read_deployment_by_name(deployment)
-            except ObjectNotFound:
-                return False
-        return True
-
     def going(self) -> tuple[Run, ...]:
         """The gate's runs that run, wait or are due now, newest first."""
         from prefect.client.schemas.filters import FlowFilter, FlowRunFilter

@@ -14,27 +14,22 @@ import re
 import socket
 import sys
 import threading
-import urllib.request
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
+
+from slack_sdk.socket_mode.builtin import SocketModeClient
 
 from checks.runner.deadline import NotInTime, limited
 from tasks.notifiers.base import NotifyError
 from tasks.notifiers.secret_refs import secret
-from tasks.slackbot.answered_message import AnsweredMessageUpdate
+from tasks.notifiers.slack.client import TOKEN_ERRORS, SlackRefused, SlackWeb
 from tasks.slackbot.approvals import ApprovalHandler
 from tasks.slackbot.commands import Commands
 from tasks.slackbot.config import Config
-from tasks.slackbot.dialogs import Talk, web_client
 from tasks.slackbot.handover import AnswerDelivery
 from tasks.slackbot.prefect_client import PrefectError, Runs
-from tasks.slackbot.socket_events import Envelopes, Workers
+from tasks.slackbot.socket_events import Envelopes
 from tasks.text.inert import one_line
 from tasks.text.redact import REMOVED, redact
-
-if TYPE_CHECKING:
-    from slack_sdk.socket_mode.builtin import SocketModeClient
-    from slack_sdk.web import WebClient
 
 LOG = logging.getLogger("prelaunch.slack")
 HELLO_S = 10.0
@@ -84,58 +79,49 @@ class Process:
         self._stack.callback(runs.close)
         try:
             runs.open()
-            self._look_for_deployments(runs)
         except PrefectError as error:
             said = (
                 f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
             )
             raise SlackAppError(said) from error
-        web = _bypassing(web_client(bot, app.api_url))
-        _asked(app.bot_token, web.auth_test)
-        workers, handing, talk = Workers(), AnswerDelivery(runs), Talk(web)
-        self._stack.callback(workers.stop, STOP_S / 3)
-        self._stack.callback(handing.stop, STOP_S / 3)
-        handing.start(self._config.gates)
-        answering = ApprovalHandler(self._config.gates, runs, talk, handing, AnsweredMessageUpdate(bot))
-        envelopes = Envelopes(answering, Commands(self._config, runs, talk), workers)
-        self._connect(token, envelopes)
+        web, handing = SlackWeb(app.api_url, bot, app.bot_token), AnswerDelivery(runs)
+        try:
+            web.call("auth.test")
+            self._stack.callback(handing.stop, STOP_S / 3)
+            handing.start(self._config.gates)
+            answering = ApprovalHandler(self._config.gates, runs, web, bot, handing)
+            self._connect(token, Envelopes(answering, Commands(self._config, runs)))
+        except NotifyError as error:
+            refused = isinstance(error, SlackRefused) and error.error in TOKEN_ERRORS
+            raise SlackAppError(str(error), refused) from None
 
     def _connect(self, token: str, envelopes: Envelopes) -> None:
-        from slack_sdk.socket_mode.builtin import SocketModeClient
-
         app, hello = self._config.app, threading.Event()
 
         def heard(client: Any, message: dict[str, Any], raw: str | None = None) -> None:
             if message.get("type") == "hello":
                 hello.set()
 
+        web = SlackWeb(app.api_url, token, app.app_token)
         client = SocketModeClient(
             token,
             logger=logging.getLogger("prelaunch.slack.socket"),
-            web_client=_bypassing(web_client(token, app.api_url)),
+            web_client=web.client,
             ping_interval=PING_S,
             receive_buffer_size=BUFFER_BYTES,
         )
         self.client = client
-        if urllib.request.proxy_bypass(urlsplit(app.api_url).hostname or ""):
+        if web.is_direct:
             client.proxy = None
         self._stack.callback(close, client, STOP_S)
         client.message_listeners.append(heard)
         client.socket_mode_request_listeners.append(envelopes)
-        _asked(app.app_token, client.connect)
+        web.attempt("apps.connections.open", client.connect)
         if not hello.wait(HELLO_S):
             raise SlackAppError(
                 "Slack opened no socket: its WebSocket host cannot be reached, or Socket Mode is off."
             )
         LOG.info("serving %s", ", ".join(gate.name for gate in self._config.gates))
-
-    def _look_for_deployments(self, runs: Runs) -> None:
-        for gate in self._config.gates:
-            for deployment in filter(None, (gate.table.deployment, gate.table.remedy)):
-                if runs.has(deployment):
-                    continue
-                said = "gate %s: Prefect's server has no deployment %s: it cannot be started until it is deployed"
-                LOG.warning(said, gate.name, deployment)
 
 
 def close(client: SocketModeClient, patience_s: float) -> None:
@@ -159,32 +145,6 @@ def _end(client: SocketModeClient) -> None:
         # The SDK's reader holds its lock for as long as it waits for bytes, and close() would wait with it.
         session.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
     client.close()
-
-
-def _asked(reference: str, call: Any) -> None:
-    from slack_sdk.errors import SlackApiError
-
-    from tasks.notifiers.slack.client import TOKEN_ERRORS
-
-    try:
-        call()
-    except SlackApiError as error:
-        word = str(error.response.get("error", "no"))
-        if word in TOKEN_ERRORS:
-            said = f"Slack refuses the token in {reference}: {word}. app_token is xapp-..., bot_token is xoxb-..."
-            raise SlackAppError(said, rejected=True) from None
-        raise SlackAppError(f"Slack refuses {reference}: {word}.") from None
-    except Exception as error:  # noqa: BLE001 - urllib, http.client, ssl and the SDK each have their own; all mean the same
-        raise SlackAppError(
-            f"Slack does not answer ({type(error).__name__}). Look at the network and api_url."
-        ) from None
-
-
-def _bypassing(web: WebClient) -> WebClient:
-    """Make the SDK's client respect NO_PROXY: the SDK reads only HTTPS_PROXY."""
-    if urllib.request.proxy_bypass(urlsplit(web.base_url).hostname or ""):
-        web.proxy = None
-    return web
 
 
 class Plain(logging.Formatter):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from checks.facts.own_machine import short_text
 from checks.judge.clocks import seconds_of
-from checks.model import ANSWER_WORDS, Answer, Verdict
-from tasks.notifiers.slack.blocks import Block, code, escape, fit, link, marked, plain, small_marked
-from tasks.render.context import advice
-from tasks.render.findings import Group, gathered
-from tasks.render.headline import coverage_text, explanation, headline, measured_before, sentence
+from checks.model import ANSWER_WORDS, Answer
+from tasks.notifiers.slack.blocks import Block, escape, fit, link, marked, plain, small_marked
+from tasks.notifiers.slack.messages import finding_blocks
+from tasks.paging.content import items_of
+from tasks.render.context import VerdictContext
+from tasks.render.headline import coverage_text, explanation, headline, measured_before
 from tasks.render.remedy_commands import Place, engine_of
 from tasks.reports.fleet.model import Fleet, NodeState
 from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, state_line
@@ -111,22 +112,15 @@ def why(past: Past) -> Reply:
     # The names that Kubernetes has for the machines are in the report alone.
     engine = "" if cluster.launcher == "kubernetes" else engine_of(cluster.launcher, cluster.options)
     place = Place(engine, cluster.declared.instance_type, machine=short_text(past.gate.declared(())))
-    groups = gathered(verdict.findings)
+    items = items_of(verdict, VerdictContext(place=place))
     means = plain(" ".join(filter(None, (explanation(verdict), age))))
     blocks = [marked(f"*{escape(line, 600)}*"), means]
-    for item in groups[:FINDINGS]:
-        blocks += _finding(item, verdict, place)
-    more = len(groups) - FINDINGS
+    for item in items[:FINDINGS]:
+        blocks += finding_blocks(item)
+    more = len(items) - FINDINGS
     blocks += [plain(f"and {more} more findings in the report")] if more > 0 else []
     blocks.append(small_marked(" | ".join(seen)))
     return Reply(line, tuple(fit(blocks, "More is in the report.", keep=1)))
-
-
-def _finding(item: Group, verdict: Verdict, place: Place) -> list[Block]:
-    remedy, commands = advice(item, verdict, place)
-    said = f"{item.word} {item.cause.value}: {sentence(item, names=True)}"
-    body = plain(f"{said}\n{remedy}" if remedy else said, 1200)
-    return [body, code("\n".join(commands), 1200)] if commands else [body]
 
 
 def _state(state: State, runs_known: bool) -> Block:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
-from tasks.notifiers.slack import notifier as notifier_module
+from tasks.notifiers.slack import client
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
 from tests.flows.answering import answer_all, form
 from tests.flows.driving import gate_it, request_of, run
@@ -108,8 +108,7 @@ def test_without_slack_nothing_else_changes(
     slack: SlackServer, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Down for the whole run: the same verdict and exit code, the page is kept, and the failure is said."""
-    monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
-    monkeypatch.setattr(notifier_module, "SHOW_S", 0.4)
+    monkeypatch.setattr(client, "TRY_S", 0.4)
     engine.parts = ["wrong"]
     slack.fail(Failure.HANG, times=10_000)
 

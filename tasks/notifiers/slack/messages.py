@@ -51,7 +51,6 @@ _CONFIRM = {
 }
 LINE = 300
 ITEMS_SHOWN = 3
-DIAGNOSES = 3
 EVIDENCE = 1500
 DOING = {
     "checks": "checking",
@@ -145,7 +144,7 @@ def notification_message(page: Notification) -> Message:
     blocks += [plain(str(page.answered))] if page.answered else []
     blocks += _facts(page)
     for item in page.items[:ITEMS_SHOWN]:
-        blocks += _finding(item)
+        blocks += finding_blocks(item)
     more = len(page.items) + page.more_items - ITEMS_SHOWN
     blocks += (
         [small(f"and {counted(more, 'more finding')}: see the thread and the report")] if more > 0 else []
@@ -168,28 +167,15 @@ def mention_message(page: Notification, ids: Sequence[str]) -> Message:
     return Message(called + escape(line, FALLBACK), blocks)
 
 
-def diagnoses(page: Notification) -> tuple[Message, ...]:
-    """The thread: every finding with evidence, remedy and commands; then the costs, the facts and the links."""
-    parts = [_finding(item, evidence=True) for item in page.items]
-    end: list[Block] = [plain("\n".join(page.costs))] if page.costs else []
-    end += [*_facts(page), *_links((*page.links, *_report(page)))]
-    messages: list[list[Block]] = [[]]
-    left = len(parts)
-    for part in parts:
-        wider = [*messages[-1], *part]
-        if messages[-1] and fit(wider, CUT) != wider:
-            if len(messages) == DIAGNOSES:
-                break
-            messages.append([])
-            wider = part
-        messages[-1] = fit(wider, CUT)
-        left -= 1
-    left += page.more_items
-    end = [small(f"and {counted(left, 'more finding')} in the report"), *end] if left else end
-    last = [*messages[-1], *end]
-    messages[-1:] = [last] if fit(last, CUT) == last else [messages[-1], fit(end, CUT)]
-    line = escape(f"Diagnostics: {first_line(page)}", FALLBACK)
-    return tuple(Message(line, blocks) for blocks in messages if blocks)
+def more_message(page: Notification) -> Message | None:
+    """The findings for which the run's message has no room, for its thread; None if there are none."""
+    blocks = [block for item in page.items[ITEMS_SHOWN:] for block in finding_blocks(item)]
+    if not blocks:
+        return None
+    blocks += (
+        [small(f"and {counted(page.more_items, 'more finding')} in the report")] if page.more_items else []
+    )
+    return Message(escape(f"More findings of {first_line(page)}", FALLBACK), fit(blocks, CUT))
 
 
 def answer_message(answer: AnswerLine) -> Message:
@@ -211,13 +197,14 @@ def elapsed(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _finding(item: Item, evidence: bool = False) -> list[Block]:
+def finding_blocks(item: Item) -> list[Block]:
+    """A finding with its remedy, the commands to type, and its evidence."""
     said = str(item)
     said += f"\nEarlier gates: {item.earlier}" if item.earlier else ""
     said += f"\nRemedy: {item.remedy}" if item.remedy else ""
     blocks = [plain(said)]
     blocks += [code("\n".join(item.commands))] if item.commands else []
-    blocks += [code(item.evidence, EVIDENCE)] if evidence and item.evidence else []
+    blocks += [code(item.evidence, EVIDENCE)] if item.evidence else []
     return blocks
 
 

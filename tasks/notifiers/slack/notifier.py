@@ -1,9 +1,8 @@
-"""Slack: one message per gate run, updated in place. Its thread has the diagnostics, and @-mentions people."""
+"""Slack: one message per gate run, updated in place. Its thread @-mentions people, and has what the message has no room for."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,14 +13,15 @@ from tasks.notifiers.base import AnswerLine, Audience, Kind, Notification, Notif
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import (
     answer_message,
-    diagnoses,
     mention_message,
+    more_message,
     notification_message,
     status_message,
 )
 from tasks.notifiers.slack.thread import SlackRun, State, digest_of
 
-SEND_S, SHOW_S = 18.0, 4.0
+# An end waits for a progress that is on its way; progress waits for nobody, because a newer one comes soon.
+END_S, SHOW_S = 9.0, 2.0
 # tasks.notifiers.deliver: a notification about machines that may still be billing is separate from the run's own.
 BESIDE = "-machines"
 # These are replies below the run's message, which stays as it is.
@@ -48,7 +48,7 @@ class SlackNotifier:
 
     def show(self, status: Status) -> None:
         """Show the progress. An open question and an end are not overwritten."""
-        with self._turn(status.gate_id, SHOW_S) as web:
+        with self._turn(status.gate_id, SHOW_S, patient=False) as web:
             run = SlackRun(web, self._means, status.gate_id)
             if run.record.state is State.ASKING and status.answered:
                 if digest_of(str(status.answered)) == run.record.heard:
@@ -59,21 +59,24 @@ class SlackNotifier:
 
     def answered(self, gate_id: str, answer: AnswerLine) -> None:
         """Remove the buttons of a question that was answered, and post who answered and why to the thread. Raises NotifyError."""
-        with self._turn(gate_id, SEND_S) as web:
+        with self._turn(gate_id, END_S) as web:
             run = SlackRun(web, self._means, gate_id)
             if run.record.state is State.ASKING:
                 run.answer(answer)
 
     def _tell(self, page: Notification, calls: bool) -> str:
         channel, ids = self._audience(page)
-        with self._turn(page.gate_id, SEND_S) as web:
+        with self._turn(page.gate_id, END_S) as web:
             run = self._run(web, page, channel)
-            if page.kind not in BELOW or channel not in run.record.messages:
+            is_below = page.kind in BELOW and channel in run.record.messages
+            if not is_below:
                 self._bring(run, channel, page)
             if calls:
                 name = f"call {_name(page)}"
                 run.reply(channel, name, mention_message(page, ids), broadcast=True)
-            _thread(run, channel, page)
+            if more := notification_message(page) if is_below else more_message(page):
+                reply = partial(run.reply, channel, f"more {_name(page)}", more)
+                _try(run, "the findings are not all in the thread", reply)
             return "; but ".join((run.place(channel), *run.problems))
 
     def _audience(self, page: Notification) -> tuple[str, tuple[str, ...]]:
@@ -117,37 +120,25 @@ class SlackNotifier:
             )
 
     @contextmanager
-    def _turn(self, gate_id: str, seconds: float) -> Iterator[SlackWeb]:
-        """Use Slack while no other thread of this process writes the run's messages, within the time limit. Raises NotifyError."""
-        begun = time.monotonic()
+    def _turn(self, gate_id: str, seconds: float, patient: bool = True) -> Iterator[SlackWeb]:
+        """Use Slack once no other thread of this process writes the run's messages; it is waited for so long. Raises NotifyError."""
         turn = _TURNS[hash(gate_id.removesuffix(BESIDE)) % len(_TURNS)]
-        if not turn.acquire(timeout=seconds / 2):
+        if not turn.acquire(timeout=seconds):
             raise NotifyError(
                 "another message of this run is on its way to Slack. It will be tried again with the next message."
             )
         try:
             token = self._means.secret(self._table.token)
-            yield SlackWeb(self._table, token, seconds - (time.monotonic() - begun))
+            yield SlackWeb(self._table.api_url, token, self._table.token, patient)
         finally:
             turn.release()
 
 
-def _thread(run: SlackRun, channel: str, page: Notification) -> None:
-    """Post diagnostics to the thread. A failure is reported; the notification itself has been sent."""
-    name = _name(page)
-    for number, message in enumerate(diagnoses(page)):
-        said = "the diagnostics are not all in the thread"
-        if not _try(run, said, partial(run.reply, channel, f"diagnostics {number} {name}", message)):
-            break
-
-
-def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> bool:
+def _try(run: SlackRun, said: str, effect: Callable[[], None]) -> None:
     try:
         effect()
     except NotifyError as error:
         run.problems.append(f"{said}: {error}")
-        return False
-    return True
 
 
 def _name(page: Notification) -> str:

@@ -80,19 +80,6 @@ def read_record(means: NotifierAccess, gate_id: str) -> tuple[Record, bytes | No
         return Record(), data  # a message more is better than a page less
 
 
-def keep_record(means: NotifierAccess, gate_id: str, record: Record) -> bytes:
-    """Keep the record; returns its bytes. Raises NotifyError."""
-    data = dump_plain(record)
-    means.write(slack_key(gate_id), data)
-    return data
-
-
-def change_record(means: NotifierAccess, gate_id: str, old: bytes | None, record: Record) -> bytes | None:
-    """Keep the record if nobody else wrote since; returns its bytes, None if somebody did. Raises NotifyError."""
-    data = dump_plain(record)
-    return data if means.replace(slack_key(gate_id), old, data) else None
-
-
 class SlackRun:
     """The messages of one gate run. `problems` lists what failed without ending the delivery."""
 
@@ -140,8 +127,8 @@ class SlackRun:
         """
         asked, reply = self.record, answer_message(answer)
         over = replace(_asks_nothing(asked, State.RUNNING), heard=digest_of(str(answer)))
-        data = change_record(self._means, self._gate_id, self._data, over)
-        if data is None:
+        data = dump_plain(over)
+        if not self._means.replace(slack_key(self._gate_id), self._data, data):
             self.record, self._data = read_record(self._means, self._gate_id)
             return
         self.record, self._data = over, data
@@ -159,7 +146,9 @@ class SlackRun:
         """Remember it here and in the store. If the store fails now, a message may be posted twice, but none is lost."""
         self.record = record
         try:
-            self._data = keep_record(self._means, self._gate_id, record)
+            data = dump_plain(record)
+            self._means.write(slack_key(self._gate_id), data)
+            self._data = data
         except NotifyError as error:
             self.problems.append(
                 f"the record of what was sent could not be stored, so it may be sent again: {error}"

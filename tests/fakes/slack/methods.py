@@ -51,16 +51,6 @@ def update(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     return {"channel": channel.id, "ts": message.ts, "text": message.text, **_warned(given)}
 
 
-def post_ephemeral(workspace: Workspace, given: Arguments) -> dict[str, Any]:
-    """chat.postEphemeral: one user sees it, once."""
-    channel = workspace.found(given.get("channel"), by_name=True)
-    text, blocks = _content(given, POSTED_CHARACTERS)
-    workspace.ephemerals.append(
-        {"channel": channel.id, "user": str(given.get("user")), "text": text, "blocks": blocks}
-    )
-    return {"message_ts": workspace.stamp()}
-
-
 def permalink(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     """chat.getPermalink."""
     channel = workspace.found(given.get("channel"), by_name=False)
@@ -100,7 +90,6 @@ METHODS: dict[str, tuple[str, Method]] = {
     "auth.test": ("", auth_test),
     "chat.postMessage": ("chat:write", post_message),
     "chat.update": ("chat:write", update),
-    "chat.postEphemeral": ("chat:write", post_ephemeral),
     "chat.getPermalink": ("", permalink),
     "views.open": ("", open_view),
     "views.update": ("", update_view),

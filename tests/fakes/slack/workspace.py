@@ -81,7 +81,6 @@ class Workspace:
         self.revoked = False
         self.channels: dict[str, Channel] = {}
         self.messages: list[Message] = []
-        self.ephemerals: list[dict[str, Any]] = []
         self.views: dict[str, dict[str, Any]] = {}
         self.triggers: dict[str, bool] = {}
         self.response_urls: dict[str, int] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 from tasks.gate.question import AnswerChannel, ApprovalAction, keep_question
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.orchestration.server.server import EmbeddedServer
-from tasks.slackbot import socket_events
-from tasks.slackbot.approvals import ApprovalHandler
 from tasks.store.layout import HANDING_OVER, question_key
 from tests.fakes.slack.server import Failure
 from tests.tasks.slackbot.stage import (
@@ -122,14 +119,13 @@ def test_an_approver_is_no_overrider(world: Stage) -> None:
     assert (None, "PAUSED", {}) == (asking.answer, asking.state, world.slack.views)
 
 
-@pytest.mark.parametrize("button", [APPROVE, REFUSE, RECHECK])
-def test_a_stranger_changes_nothing(world: Stage, button: str) -> None:
+def test_a_stranger_changes_nothing(world: Stage) -> None:
     """Whoever is not named in the gate file is told who is."""
     asking = world.ask()
 
-    asking.click(EVE, button)
-
-    assert f"<@{ADA}>, <@{BOB}> may" in asking.whispered()
+    for count, button in enumerate((APPROVE, REFUSE, RECHECK), 1):
+        asking.click(EVE, button)
+        assert f"<@{ADA}>, <@{BOB}> may" in asking.whispered(count)
     assert (None, "PAUSED") == (asking.answer, asking.state)
 
 
@@ -249,26 +245,20 @@ def test_a_run_of_another_gate_file_takes_no_answer(world: Stage) -> None:
     assert (None, "PAUSED") == (asking.answer, state_of(other))
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
+def test_a_forged_button_is_held_against_the_store(world: Stage) -> None:
+    """The value of a button is never believed."""
+    asking = world.ask()
+    forged = (
         ("no JSON", "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": 1, "key": "y"}', "does not belong to Prelaunch"),
         ('{"flow_run_id": "x", "gate_id": "../../etc", "key": "passwd"}', "cannot be read now"),
         ('{"flow_run_id": "x", "gate_id": "test-1", "key": "gate-1"}', "has asked this question"),
-        (
-            '{"flow_run_id": "x", "gate_id": "test-20261122-070000-0001", "key": "gate-1-abcdef"}',
-            "a different question",
-        ),
-    ],
-)
-def test_a_forged_button_is_held_against_the_store(world: Stage, value: str, said: str) -> None:
-    """The value of a button is never believed."""
-    asking = world.ask()
+        (value_of(KEY, "x", asking.question.gate_id), "a different question"),
+    )
+    for count, (value, said) in enumerate(forged, 1):
+        world.socket.click(ADA, asking.message, REFUSE, value)
+        assert said in asking.whispered(count)
 
-    world.socket.click(ADA, asking.message, REFUSE, value)
-
-    assert said in asking.whispered()
     assert (None, "PAUSED") == (asking.answer, asking.state)
 
 
@@ -281,28 +271,6 @@ def test_a_store_that_cannot_be_read_takes_no_answer(world: Stage) -> None:
 
     assert "cannot be read now, so nothing was recorded" in asking.whispered()
     assert "PAUSED" == asking.state
-
-
-def test_what_takes_longer_than_slack_waits_is_said_afterwards(
-    world: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The acknowledgement does not wait; the modal is closed, and one person hears why nothing came of it."""
-    asking = world.ask()
-    asking.click(ADA, APPROVE)
-    view = world.socket.modal()
-    slow, before = threading.Event(), ApprovalHandler.submitted
-    monkeypatch.setattr(socket_events, "SUBMISSION_S", 0.05)
-    monkeypatch.setattr(
-        ApprovalHandler, "submitted", lambda self, payload: (slow.wait(60), before(self, payload))[1]
-    )
-
-    sent = world.socket.submit(EVE, view, "let me in")
-    slow.set()
-
-    until(lambda: bool(world.slack.ephemerals), "Eve is told")
-    assert None is sent.answer
-    assert (EVE, asking.message.channel) == tuple(world.slack.ephemerals[0][k] for k in ("user", "channel"))
-    assert "You may not answer" in world.slack.ephemerals[0]["text"]
 
 
 def test_slack_that_opens_no_modal_is_said_and_nothing_is_recorded(world: Stage) -> None:

@@ -129,9 +129,9 @@ def test_a_deployment_that_names_no_gate_file_gets_the_lists(world: Stage) -> No
     assert {"gate_file": str(world.file), "wait": "verdict"} == run.parameters["request"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_cannot_be_done_is_said(world: Stage) -> None:
+    """With the nearest name, and help."""
+    for text, said in (
         ("gate p5", "has no deployment"),
         ("gate p6", "`p6` is not in the list of gates. Did you mean `p5`?"),
         ("gate", "Which gate? There is `p5`."),
@@ -143,11 +143,8 @@ def test_a_deployment_that_names_no_gate_file_gets_the_lists(world: Stage) -> No
         ("why test-20261122-000000-ffff", "No gate of this app has a verdict of"),
         ("status p7", "`p7` is not in the list of gates"),
         ("`<!here>` <@U1>", "`'&lt;!here&gt;'` is not a command"),
-    ],
-)
-def test_what_cannot_be_done_is_said(world: Stage, text: str, said: str) -> None:
-    """With the nearest name, and help."""
-    assert said in told(world, ADA, text)
+    ):
+        assert said in told(world, ADA, text)
 
 
 def test_status_shows_what_waits_and_the_last_verdict(world: Stage) -> None:
@@ -163,16 +160,15 @@ def test_status_shows_what_waits_and_the_last_verdict(world: Stage) -> None:
     assert f"last verdict: GO 2001-09-09T01:46:40Z (`{GO}`)" in said
 
 
-@pytest.mark.parametrize("asked", ["why", "why p5", f"why {NO_GO}"])
-def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage, asked: str) -> None:
+def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage) -> None:
     """The newest verdict that was no go, or the one that was asked for."""
     kept(world, NO_GO, wrong_sums(healthy()))
     kept(world, GO, healthy())
 
-    said = told(world, EVE, asked)
-
-    assert "NO-GO test: node-1, rank 3 computes wrong sums" in said
-    assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
+    for asked in ("why", "why p5", f"why {NO_GO}"):
+        said = told(world, EVE, asked)
+        assert "NO-GO test: node-1, rank 3 computes wrong sums" in said
+        assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
 
 
 def test_fleet_says_which_nodes_are_proven_and_names_the_worst(

@@ -20,10 +20,10 @@ from tasks.notifiers.slack.blocks import BLOCKS, BLOCKS_CHARACTERS, escape, link
 from tasks.notifiers.slack.messages import (
     Message,
     answer_message,
-    diagnoses,
     elapsed,
     first_line,
     mention_message,
+    more_message,
     notification_message,
     status_message,
 )
@@ -40,7 +40,8 @@ HOSTILE = (
 
 
 def _all(page: Notification) -> list[Message]:
-    return [notification_message(page), mention_message(page, ("U123",)), *diagnoses(page)]
+    more = more_message(page)
+    return [notification_message(page), mention_message(page, ("U123",)), *([more] if more else [])]
 
 
 def test_a_name_that_was_typed_proves_nobody() -> None:
@@ -136,10 +137,10 @@ def test_a_cut_is_stated() -> None:
     wide = replace(REFUSED, items=(item(1, evidence="e" * 9000),))
 
     assert "and 97 more findings: see the thread and the report" in shown(notification_message(many))
-    written = sum(shown(message).count("FAIL HARDWARE") for message in diagnoses(many))
-    assert f"and {100 - written} more findings in the report" in shown(diagnoses(many)[-1])
-    assert "... and 70 more lines in the report" in shown(diagnoses(long)[0])
-    assert "[cut: the rest is in the report]" in shown(diagnoses(wide)[0])
+    thread = more_message(many)
+    assert thread is not None and "This message is truncated" in shown(thread)
+    assert "... and 70 more lines in the report" in shown(notification_message(long))
+    assert "[cut: the rest is in the report]" in shown(notification_message(wide))
 
 
 def test_links_are_whole_or_left_out() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.notifiers.base import NotifyError
+from tasks.notifiers.slack import client
 from tasks.notifiers.slack import notifier as notifier_module
 from tests.fakes.slack.methods import METHODS
 from tests.fakes.slack.server import Failure, SlackServer, slack_server
@@ -46,7 +47,7 @@ def test_a_rate_limit_beyond_the_time_is_said(slack: SlackServer, setup: Notifie
     """Nobody waits ten minutes for a notifier: the next way is tried at once."""
     slack.fail(Failure.RATE_LIMIT, times=9, retry_after_s=600)
 
-    with pytest.raises(NotifyError, match="Slack asks to wait 600 s"):
+    with pytest.raises(NotifyError, match=r"Slack answers 429 \(chat\.postMessage\)"):
         setup.notifier.send(REFUSED)
 
 
@@ -74,16 +75,15 @@ def test_silence_ends_in_time(
     slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it is tried: all together is within the notifier's time."""
-    monkeypatch.setattr(notifier_module, "SEND_S", 1.0)
+    monkeypatch.setattr(client, "TRY_S", 0.5)
     slack.fail(Failure.HANG, times=99)
 
     with pytest.raises(NotifyError, match=r"does not answer chat\.postMessage: TimeoutError"):
         setup.notifier.send(REFUSED)
 
 
-def test_nobody_listens(slack: SlackServer, setup: NotifierSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_listens(slack: SlackServer, setup: NotifierSetup) -> None:
     """A refused connection is no defect of the gate: the address is said."""
-    monkeypatch.setattr(notifier_module, "SEND_S", 0.6)
     setup.options["channel"] = "#gates"
     table = setup.notifier._table.model_copy(update={"api_url": "http://127.0.0.1:9/api/"})
     silent = notifier_module.SlackNotifier(table, setup.means)
@@ -107,7 +107,7 @@ def _other_token(slack: SlackServer) -> None:
 @pytest.mark.parametrize(
     ("harm", "channel", "remedy"),
     [
-        (_revoke, "#gates", r"token_revoked\. Put the app's bot token .* where env:SLACK_BOT_TOKEN is"),
+        (_revoke, "#gates", r"token_revoked\. Put the app's token where env:SLACK_BOT_TOKEN is"),
         (_narrow, "#gates", r"missing_scope\. Give the app the scope chat:write"),
         (None, "#away", r"not_in_channel\. Type /invite @ and the app's name in channel #away"),
         (None, "#nowhere", r"channel_not_found\. Correct the channel #nowhere"),

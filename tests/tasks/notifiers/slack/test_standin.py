@@ -52,20 +52,6 @@ def test_blocks_beyond_the_limits_are_refused(slack: SlackServer, blocks: Any, s
     assert said in caught.value.response["errors"][0]
 
 
-def test_a_message_is_updated_by_the_channels_id_alone(slack: SlackServer) -> None:
-    """chat.postMessage takes a name, chat.update does not."""
-    slack.channel("gates")
-    posted = client(slack).chat_postMessage(channel="#gates", text="one")
-
-    client(slack).chat_update(channel=posted["channel"], ts=posted["ts"], text="two")
-    with pytest.raises(SlackApiError, match="channel_not_found"):
-        client(slack).chat_update(channel="#gates", ts=posted["ts"], text="three")
-    with pytest.raises(SlackApiError, match="message_not_found"):
-        client(slack).chat_update(channel=posted["channel"], ts="1.2", text="three")
-
-    assert (slack.only().text, slack.only().past) == ("two", ["one"])
-
-
 def test_who_may_not_is_refused(slack: SlackServer) -> None:
     """A wrong or revoked token, a channel without the app, a scope that is missing."""
     inside, outside = slack.channel("in"), slack.channel("out", member=False)
@@ -83,21 +69,6 @@ def test_who_may_not_is_refused(slack: SlackServer) -> None:
     assert refusal(inside) == "missing_scope"
     slack.revoked = True
     assert refusal(inside) == "token_revoked"
-
-
-def test_a_modal_needs_a_fresh_trigger(slack: SlackServer) -> None:
-    """A trigger opens one modal; views.update knows the modals that are open."""
-    view = {"type": "modal", "title": {"type": "plain_text", "text": "Why?"}, "blocks": [section("x")]}
-    trigger = slack.trigger()
-
-    opened = client(slack).views_open(trigger_id=trigger, view=view)["view"]
-    client(slack).views_update(view_id=opened["id"], view={**view, "blocks": [section("y")]})
-    with pytest.raises(SlackApiError, match="exchanged_trigger_id"):
-        client(slack).views_open(trigger_id=trigger, view=view)
-    with pytest.raises(SlackApiError, match="not_found"):
-        client(slack).views_update(view_id="V1", view=view)
-
-    assert slack.views[opened["id"]]["blocks"] == [section("y")]
 
 
 def test_the_dials_fail_as_slack_does(slack: SlackServer) -> None:
