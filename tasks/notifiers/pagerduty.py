@@ -13,9 +13,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 
 from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
@@ -34,7 +33,6 @@ MOST_NAMED = 16
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
 ALONE = (Kind.QUESTION, Kind.OVERRIDDEN, Kind.MACHINES, Kind.TEST)
 Event = Mapping[str, object]
-REPLY_BYTES = 64 << 10
 
 
 def trigger(page: Notification, routing_key: str) -> Event:
@@ -140,9 +138,9 @@ class Patience:
 
 
 class Later(Exception):
-    """The call may succeed later. `after_s` is when PagerDuty asked to be called again, None if it did not say."""
+    """The call may succeed later; `after_s` is how long PagerDuty asked to wait."""
 
-    def __init__(self, said: str, after_s: float | None = None) -> None:
+    def __init__(self, said: str, after_s: float = 0.0) -> None:
         super().__init__(said)
         self.after_s = after_s
 
@@ -236,7 +234,7 @@ class PagerDutyNotifier:
                 left = until - time.monotonic()
                 return _attempt(self.table.url, event, max(0.1, min(self.patience.attempt_s, left)))
             except Later as error:
-                wait = pause if error.after_s is None else max(error.after_s, pause)
+                wait = max(error.after_s, pause)
                 if time.monotonic() + wait >= until:
                     said = _hidden(f"PagerDuty did not accept the event: {error}", routing_key)
                     raise NotifyError(f"{said}. Look at https://status.pagerduty.com.") from None
@@ -250,14 +248,9 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
     """Send one POST. The dedup key makes it safe to repeat one that may have arrived. Raises Later, NotifyError."""
     import httpx
 
-    until = time.monotonic() + limit_s
     try:
-        with (
-            httpx.Client(timeout=limit_s, follow_redirects=False) as client,
-            client.stream("POST", url, json=event) as reply,
-        ):
-            said = _body(reply.iter_raw(), until)
-            status, retry_after = reply.status_code, reply.headers.get("Retry-After")
+        with httpx.Client(timeout=limit_s, follow_redirects=False) as client:
+            reply = client.post(url, json=event)
     except (httpx.HTTPError, OSError) as error:
         raise Later(f"{type(error).__name__}: {error}") from None
     except (
@@ -266,38 +259,15 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
         httpx.InvalidURL,
     ) as error:  # a proxy of the environment that httpx cannot use
         raise NotifyError(f"{type(error).__name__}: {error}. Look at the proxy variables.") from None
-    if status == 202:
+    if reply.status_code == 202:
         return
-    text = " ".join(said.decode("utf-8", "replace").split())[:400]
-    if status == 429 or status >= 500:
-        raise Later(f"HTTP {status} {text}".rstrip(), _seconds(retry_after))
+    said = f"HTTP {reply.status_code} {' '.join(reply.text.split())[:400]}".rstrip()
+    if reply.status_code == 429 or reply.status_code >= 500:
+        after = reply.headers.get("Retry-After", "")
+        raise Later(said, float(after) if after.isdigit() else 0.0)
     raise NotifyError(
-        f"PagerDuty refused the event: HTTP {status} {text}. Look at the routing key and url of [notify.pagerduty]."
+        f"PagerDuty refused the event: {said}. Look at the routing key and url of [notify.pagerduty]."
     )
-
-
-def _body(chunks: Iterable[bytes], until: float) -> bytes:
-    """The body of the answer, as far as it arrives in time."""
-    said = b""
-    for chunk in chunks:
-        said += chunk
-        if len(said) > REPLY_BYTES or time.monotonic() > until:
-            break
-    return said
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Retry-After in seconds from now, in either of its forms; None if there is none."""
-    if retry_after is None:
-        return None
-    try:
-        return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _hidden(text: str, routing_key: str) -> str:

@@ -40,20 +40,14 @@ def client_fault(environ: Mapping[str, str] = os.environ, proxied: bool = True) 
             httpx.Client().close()
         else:
             httpx.create_ssl_context()
-    except OSError as error:  # also ssl.SSLError
-        return _said(error, sorted(named.intersection(CERTIFICATES)))
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
-        return _said(error, sorted(named.difference(CERTIFICATES)))
+    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:  # OSError is also ssl.SSLError
+        why = f"{type(error).__name__}: {error}".rstrip(".")
+        without = " ".join(f"-u {name}" for name in sorted(named))
+        return (
+            f"Prefect's client cannot use what this environment says in {' or '.join(sorted(named))}: {why}. Correct it there, or "
+            f"leave it out for this command: env {without} prelaunch ..."
+        )
     return ""
-
-
-def _said(error: Exception, names: list[str]) -> str:
-    why = f"{type(error).__name__}: {error}".rstrip(".")
-    without = " ".join(f"-u {name}" for name in names)
-    return (
-        f"Prefect's client cannot use what this environment says in {' or '.join(names)}: {why}. Correct it there, or leave it "
-        f"out for this command: env {without} prelaunch ..."
-    )
 
 
 def service_fault(error: BaseException | None) -> httpx.HTTPError | None:

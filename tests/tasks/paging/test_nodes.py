@@ -196,4 +196,4 @@ def test_what_is_no_watch_is_no_healthy_node(answer: bytes) -> None:
 def test_a_node_that_is_not_there_is_said() -> None:
     [found] = look([target()], free_port("127.0.0.1"))
 
-    assert (None, "Connection refused") == (found.page, found.why)
+    assert found.page is None and "Connection refused" in found.why
