@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from checks.process.tree import alive, start_ticks
-from tests.deployments.monitoring.alert_world import CPU, GPU, INTERVAL, NEVER, ROUND, World, until
+from tests.deployments.monitoring.alert_world import GPU, INTERVAL, ROUND, World, until
 
 pytestmark = [
     pytest.mark.long,
@@ -83,17 +82,6 @@ def test_an_exporter_that_stopped(world: World) -> None:
         )
 
 
-def test_a_declared_node_that_never_existed(world: World) -> None:
-    """The targets name it; Prometheus reads the file by itself."""
-    with ExitStack() as mended:
-        mended.callback(world.targets, "cpus", "cpu", f"cpu-0={CPU}")
-        world.targets("cpus", "cpu", f"cpu-0={CPU},cpu-9={NEVER}")
-        since = (world.folder / "etc" / "targets" / "cpus.json").stat().st_mtime
-
-        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-9"))
-        within(world.first_fired("PrelaunchTargetDown", since, job="node", node="cpu-9"))
-
-
 def test_a_node_that_a_gate_declared_and_nobody_watches(world: World) -> None:
     """The targets were written before it came."""
     with ExitStack() as mended:
@@ -103,28 +91,6 @@ def test_a_node_that_a_gate_declared_and_nobody_watches(world: World) -> None:
 
         within(world.first_fired("PrelaunchNodeUnwatched", since, node="cpu-7"))
         until("the owner is notified", lambda: world.told("owner", "PrelaunchNodeUnwatched", node="cpu-7"))
-
-
-def test_a_gpu_without_series(world: World) -> None:
-    """GPU 7 fell off the bus; DCGM goes on with the others."""
-    since = time.time()
-    world.gpus = 7
-    with ExitStack() as mended:
-        mended.callback(setattr, world, "gpus", 8)
-
-        within(world.first_fired("PrelaunchGpusUnmonitored", since, node="gpu-0"))
-        until("on-call is notified", lambda: world.told("on-call", "PrelaunchGpusUnmonitored", node="gpu-0"))
-
-
-def test_a_textfile_without_a_writer(world: World) -> None:
-    """The watch was killed: it does not answer, and what it wrote grows old, which the node exporter goes on serving."""
-    world.end("watch")
-    since = time.time()
-    with ExitStack() as mended:
-        mended.callback(world.watch)
-
-        within(world.first_fired("PrelaunchTargetDown", since, job="prelaunch-watch", node="cpu-0"))
-        within(world.first_fired("PrelaunchTextfileStale", since, node="cpu-0"), ROUND)
 
 
 def test_a_round_that_hangs(world: World) -> None:
@@ -143,19 +109,6 @@ def test_a_round_that_hangs(world: World) -> None:
     assert fired, world.firing()
     within(time.time() - since, ROUND)
     until("each of them is ended", lambda: not any(alive(*one) for one in stopped.items()))
-
-
-def test_a_store_that_is_gone(world: World) -> None:
-    """As an unmounted folder; what was known before is not served again."""
-    away = world.store.root.with_name("away")
-    world.store.root.rename(away)
-    since = time.time()
-    with ExitStack() as mended:
-        mended.callback(away.rename, world.store.root)
-        mended.callback(shutil.rmtree, world.store.root, ignore_errors=True)
-
-        within(world.first_fired("PrelaunchStoreUnreadable", since))
-        assert [] == world.query("prelaunch_gate_end_timestamp_seconds")
 
 
 def _ended_rounds(world: World, count: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -218,12 +217,6 @@ def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
     assert listening == ["0100007F"]
 
 
-def test_ctrl_c_does_not_reach_the_server(prefect_backend: EmbeddedServer) -> None:
-    """Ctrl-C ends the flow, which must still be able to report how it ended."""
-    assert prefect_backend.pid is not None
-    assert os.getsid(prefect_backend.pid) == prefect_backend.pid
-
-
 PARENT = """
 import sys, time
 from pathlib import Path
@@ -338,15 +331,6 @@ def test_a_database_that_cannot_be_prepared_ends_no_installation(
     assert "the first gate starts some seconds later" in line and str(error) in line
 
 
-def test_a_database_that_is_not_prepared_for_another_reason_ends_no_installation() -> None:
-    """A process that was killed for memory returns no code of its own: make ignores whatever it is."""
-    lines = (Path(__file__).parents[4] / "Makefile").read_text().splitlines()
-
-    assert ["\t-@$(BIN)/python -m tasks.orchestration.server.server >&2"] == [
-        line for line in lines if "tasks.orchestration.server.server" in line
-    ]
-
-
 def test_only_the_main_thread_may_start_it(tmp_path: Path) -> None:
     """The kernel would end the server with any other thread: refused rather than lost in mid-flow."""
     refused: list[str] = []
@@ -372,15 +356,3 @@ def test_a_dead_server_fails_the_flow_in_time(tmp_path: Path, template_dir: Path
     gate = subprocess.run(_gate(tmp_path, template_dir, kill), env=_clean_environment(), capture_output=True)
 
     assert gate.returncode != 0
-
-
-def test_a_test_can_run_a_flow(prefect_backend: EmbeddedServer) -> None:
-    """The fixture sets this process's Prefect to a server of its own."""
-    from prefect import flow
-
-    @flow(name="fixture")
-    async def answer() -> int:
-        return 42
-
-    assert asyncio.run(answer()) == 42
-    assert "Completed" in _rows(prefect_backend, "flow_runs/filter", "state_name")
