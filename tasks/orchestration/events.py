@@ -26,7 +26,7 @@ from tasks.gate.question import ApprovalAnswer
 from tasks.gate.session import Session
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.notifiers.base import Kind, PendingQuestion
+from tasks.notifiers.base import PendingQuestion
 from tasks.paging.content import kind_of, title_of
 from tasks.render.headline import culprits
 from tasks.text.inert import one_line
@@ -73,18 +73,6 @@ class NodeEvent(StrEnum):
     CLOSED = "prelaunch.node.closed"
     SILENT = "prelaunch.node.silent"
     BACK = "prelaunch.node.back"
-
-
-ENDS = {
-    Kind.GO: Event.GO,
-    Kind.REFUSED: Event.REFUSED,
-    Kind.CANNOT_TELL: Event.CANNOT_TELL,
-    Kind.OVERRIDDEN: Event.OVERRIDDEN,
-    Kind.OBSERVED: Event.OBSERVED,
-    Kind.TRAINING_FAILED: Event.TRAINING_FAILED,
-    Kind.NO_CAPACITY: Event.NO_CAPACITY,
-    Kind.REJECTED: Event.REJECTED,
-}
 
 
 @dataclass(frozen=True)
@@ -179,7 +167,8 @@ def emit_end(session: Session, outcome: Outcome) -> None:
         if outcome.answer and outcome.decision is Decision.OVERRIDDEN
         else None,
     }
-    emit_gate_event(ENDS[kind_of(outcome)], _of(session), said)
+    # A kind of end and its event have one name.
+    emit_gate_event(Event[kind_of(outcome).name], _of(session), said)
 
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
