@@ -66,7 +66,7 @@ def status(states: Sequence[State], prefect: str) -> Reply:
     """A block a gate; `prefect` says why no runs are shown, "" if they are."""
     blocks = [marked(f"Runs are not shown: {escape(prefect)}")] if prefect else []
     blocks += [_state(state, not prefect) for state in states]
-    text = "; ".join(f"{state.name}: {_word(state)}" for state in states)
+    text = "; ".join(f"{state.name}: {_last(state)}" for state in states)
     rest = "More gates than one message holds: /prelaunch status NAME shows one."
     return Reply(text[:300], tuple(fit(blocks, rest)))
 
@@ -135,11 +135,6 @@ def _state(state: State, runs_known: bool) -> Block:
 def _run(run: Run) -> str:
     name = link(run.name, run.url) if run.url else escape(run.name)
     return f"{name}: {'waits for an answer' if run.paused else escape(run.state.lower(), 60)}"
-
-
-def _word(state: State) -> str:
-    going = f"{len(state.runs)} running or waiting, " if state.runs else ""
-    return f"{going}last {ANSWER_WORDS[state.last.answer]}" if state.last else f"{going}no verdict"
 
 
 def _last(state: State) -> str:

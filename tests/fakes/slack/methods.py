@@ -75,24 +75,12 @@ def open_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
     return {"view": made}
 
 
-def update_view(workspace: Workspace, given: Arguments) -> dict[str, Any]:
-    """views.update: a modal that is open."""
-    known = workspace.views.get(str(given.get("view_id") or ""))
-    if known is None:
-        raise Refusal("not_found")
-    if given.get("hash") and given["hash"] != known["hash"]:
-        raise Refusal("hash_conflict")
-    known.update({**_view(given), "hash": f"1.{workspace.number()}"})
-    return {"view": known}
-
-
 METHODS: dict[str, tuple[str, Method]] = {
     "auth.test": ("", auth_test),
     "chat.postMessage": ("chat:write", post_message),
     "chat.update": ("chat:write", update),
     "chat.getPermalink": ("", permalink),
     "views.open": ("", open_view),
-    "views.update": ("", update_view),
 }
 """Method -> the scope that it needs ("" for none) and what it does."""
 

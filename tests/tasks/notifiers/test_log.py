@@ -1,15 +1,14 @@
-"""Pages: kept, shown, tried one after the other, and free of secrets."""
+"""Pages: kept, shown, and free of secrets."""
 
 from __future__ import annotations
 
 import io
-import threading
 from pathlib import Path
 
 import pytest
 
 from tasks.gate_file.people import Notify, PagerDutyTable
-from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError, Status
+from tasks.notifiers.base import Audience, Notification, Notifier, NotifierAccess, NotifyError
 from tasks.notifiers.log import LogNotifier
 from tasks.notifiers.registry import guarded, notifier_for, notifiers_for, send_first
 from tasks.text.redact import redact, remember_secret
@@ -17,42 +16,6 @@ from tests.tasks.notifiers.means import means_in
 
 PAGE = Notification("g-1", "c", "NO-GO c: node-1", "text", "/report.html")
 SECRET = "sw0rdf1sh-of-the-test"
-
-
-class Broken:
-    """A notifier that behaves like one whose service is down; `error` is what it raises."""
-
-    name = "broken"
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error or NotifyError("no answer")
-
-    def send(self, page: Notification) -> str:
-        """Never sends."""
-        raise self.error
-
-    def settle(self, page: Notification) -> str:
-        """Never settles."""
-        raise self.error
-
-    def show(self, status: Status) -> None:
-        """Never shows."""
-        raise self.error
-
-
-class Works(Broken):
-    """One that works, and keeps what it was given."""
-
-    name = "works"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[Notification] = []
-
-    def send(self, page: Notification) -> str:
-        """Sends."""
-        self.sent.append(page)
-        return "there"
 
 
 def test_the_log_shows_and_keeps_the_page() -> None:
@@ -89,20 +52,6 @@ def test_a_closed_stream_does_not_lose_the_page() -> None:
     assert LogNotifier(lambda key, text: key, stream).send(PAGE) == "pages/g-1.txt"
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [(NotifyError("no answer"), "no answer"), (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero")],
-)
-def test_the_next_way_is_tried_and_told_of_the_first(error: Exception, said: str) -> None:
-    """A page goes out by the first way that works; what failed stands in it. A defect of a notifier is a failure like another."""
-    works = Works()
-    ways: dict[str, Notifier] = {"broken": Broken(error), "works": works}
-
-    assert ("works", "there", {"broken": said}) == send_first(tuple(ways), ways.__getitem__, PAGE, 5)
-    assert ((f"broken: {said}",),) == tuple(page.said for page in works.sent)
-    assert ("", "", {"broken": said}) == send_first(["broken"], ways.__getitem__, PAGE, 5)
-
-
 def test_a_way_that_cannot_be_made_is_a_failure_like_another() -> None:
     """Its package may be missing."""
 
@@ -112,14 +61,6 @@ def test_a_way_that_cannot_be_made_is_a_failure_like_another() -> None:
     assert {"slack": "ModuleNotFoundError: No module named 'slack_sdk'"} == send_first(
         ["slack"], make, PAGE, 5
     )[2]
-
-
-def test_a_call_that_hangs_is_left_behind() -> None:
-    """In time for the next way."""
-    released = threading.Event()
-    with pytest.raises(NotifyError, match=r"no answer within 0\.2 s"):
-        guarded(released.wait, 0.2)
-    released.set()
 
 
 def test_no_error_repeats_a_secret() -> None:

@@ -179,10 +179,6 @@ def test_a_real_watch_is_read() -> None:
             '{"findings": {}, "last_round_at": 1, "interval_s": 60, "more": 1}', "application/json"
         ),
         expositions.page("{", "application/json"),
-        expositions.page("x" * 100, "application/json", length=1000),
-        expositions.page("", "application/json", status="500 Internal Server Error"),
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"",
     ],
 )
 def test_what_is_no_watch_is_no_healthy_node(answer: bytes) -> None:
