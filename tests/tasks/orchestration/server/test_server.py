@@ -217,6 +217,12 @@ def test_listens_on_loopback_alone(prefect_backend: EmbeddedServer) -> None:
     assert listening == ["0100007F"]
 
 
+def test_ctrl_c_does_not_reach_the_server(prefect_backend: EmbeddedServer) -> None:
+    """Ctrl-C ends the flow, which must still be able to report how it ended."""
+    assert prefect_backend.pid is not None
+    assert os.getsid(prefect_backend.pid) == prefect_backend.pid
+
+
 PARENT = """
 import sys, time
 from pathlib import Path
