@@ -11,10 +11,14 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from checks import bundle as bundles
 from checks.catalog import CATALOG
@@ -25,6 +29,10 @@ from checks.facts.builtin import builtin
 from checks.facts.instances import lacks
 from checks.model import Cause, Declared, Profile, Report
 from checks.policy import CheckPolicy, OnWarn, Policy, Rule
+from container.agent import agent_run, cli, supervisor
+from container.agent.files import s3
+from container.agent.signals import Signals
+from tests.container import fake_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_checks.py")
@@ -178,10 +186,55 @@ class Agent:
         raise AssertionError(f"no {pattern} below {self.root}: {self._log.read_text(errors='replace')}")
 
 
-def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
-    """Start an agent and wait for its end."""
+def run_alone(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
+    """An agent in a process of its own, to its end."""
     with Agent(root, *arguments, python=python, environment=environment) as agent:
         return agent.wait()
+
+
+def run(root: Path, *arguments: str, python: Path | None = None, **environment: str) -> Ended:
+    """An agent to its end, in this process: the fake checks are a function, and everything else that it starts is a process."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PRELAUNCH_")}
+    own = {"PRELAUNCH_ROOT": str(root), **({"PRELAUNCH_PYTHON": str(python)} if python else {})}
+    temporary = root.with_suffix(".tmp")
+    temporary.mkdir(exist_ok=True)
+    s3._client.cache_clear()
+    with (
+        patch.dict(os.environ, {**inherited, **own, **environment}, clear=True),
+        patch.object(tempfile, "tempdir", str(temporary)),
+        patch.object(agent_run, "become_subreaper", lambda: None),
+        patch.object(Signals, "install", lambda signals: None),
+        patch.object(supervisor, "run", partial(_played, python)),
+        _logged(root.with_suffix(".log")) as log,
+    ):
+        code = cli.main(arguments or ("train",))
+    return Ended(code, root, log.read_text(errors="replace"))
+
+
+def _played(python: Path | None, argv: Sequence[str], environment: Mapping[str, str], *_: object) -> int:
+    """As supervisor.run, for a child that ends by itself."""
+    if python is None or argv[0] != str(python) or str(FAKE) not in python.read_text():
+        return subprocess.run(argv, env=environment, check=False).returncode
+    with patch.dict(os.environ, environment, clear=True):
+        command = fake_checks.play(("", *argv[1:]))
+        return command if isinstance(command, int) else subprocess.run(command, check=False).returncode
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[Path]:
+    """Everything that is printed inside goes to the file, also what processes print."""
+    with open(path, "w", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        before = [os.dup(number) for number in (1, 2)]
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+        try:
+            yield path
+        finally:
+            file.flush()
+            for number, kept in zip((1, 2), before, strict=True):
+                os.dup2(kept, number)
+                os.close(kept)
+    print(f"--- {path.stem}\n{path.read_text(errors='replace')}")
 
 
 def free_port() -> int:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from checks.documents.answer import ASKING, AnswerWord, wait_for_answer
@@ -28,8 +29,14 @@ from tests.planned_contents import with_contents
 NO_GO, CANNOT_TELL = 1, 3
 
 
-def main() -> int:
-    """Play the part."""
+def play(argv: Sequence[str]) -> int | list[str]:
+    """Plays the part of an interpreter with these arguments: its exit code, or the command that it becomes."""
+    words = list(argv)
+
+    def option(name: str) -> str:
+        """The word after an option."""
+        return words[words.index(name) + 1]
+
     node, out = os.environ["PRELAUNCH_NODE"], Path(option("--out"))
     attempt = out / os.environ["PRELAUNCH_ATTEMPT"]
     own = "FAKE_" + node.upper().translate(str.maketrans("-.", "__"))
@@ -52,26 +59,27 @@ def main() -> int:
     write_report(node_context, attempt, part)
     if part == "orphan":
         subprocess.Popen((sys.executable, "-c", "import time; time.sleep(600)"), start_new_session=True)
-    return gate(attempt, node, part) if sys.argv[3] == "gate" else 0
+    if words[3] != "gate":
+        return 0
+    code = gate(attempt, node, part, float(option("--ask-s")) if "--ask-s" in words else 0.0)
+    return code or words[words.index("--") + 1 :]
 
 
-def gate(attempt: Path, node: str, part: str) -> int:
-    """What the gate leaves, and the command."""
+def gate(attempt: Path, node: str, part: str, seconds: float) -> int:
+    """What the gate leaves: 0 if the command is to start."""
     write_whole(attempt / "verdicts" / f"{node}.json", b"{}\n")
     if part == "wrong":
         write_whole(attempt / "failure" / node, b"no_go: it is played to be wrong\n")
         return NO_GO
     if part == "asks":
         write_whole(attempt / ASKING / node, b"ask: it is played to be unsure\n")
-        seconds = float(option("--ask-s"))
         answer = wait_for_answer(attempt.parent, os.environ["FAKE_GATE"], attempt.name, seconds, print)
         (attempt / ASKING / node).unlink()
         if answer is None or answer.word is not AnswerWord.LAUNCH:
             write_whole(attempt / "failure" / node, f"refused: {answer}\n".encode())
             return NO_GO
     write_whole(attempt / "started" / node, b"")
-    command = sys.argv[sys.argv.index("--") + 1 :]
-    return os.execvp(command[0], command)
+    return 0
 
 
 def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
@@ -114,9 +122,10 @@ def write_report(node_context: NodeContext, attempt: Path, part: str) -> None:
     write_whole(attempt / "nodes" / f"{node}.json", dump_plain(report))
 
 
-def option(name: str) -> str:
-    """The word after an option."""
-    return sys.argv[sys.argv.index(name) + 1]
+def main() -> int:
+    """Plays the part of this process."""
+    command = play(sys.argv)
+    return command if isinstance(command, int) else os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from checks.model import Answer
 from container.agent.agent_run import live
 from container.agent.settings import make
 from container.agent.signals import Signals
-from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
+from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
 
 
 def test_train_checks_and_leaves_the_merged_report(tmp_path: Path) -> None:
     """SageMaker's argument, a bundle in an input channel, no option at all."""
-    ended = run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path))
+    ended = run_alone(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path))
 
     assert (0, "", 1, ()) == (ended.code, ended.failure, len(ended.merged.nodes), ended.merged.collection)
     assert '"exit_code": 0' in ended.log and f'"gate_id": "{GATE}"' in ended.log
@@ -44,7 +44,7 @@ def test_checks_that_leave_no_report_cannot_be_a_go(tmp_path: Path) -> None:
 
 def test_checks_that_cannot_be_started_cannot_be_a_go(tmp_path: Path) -> None:
     """No interpreter."""
-    ended = run(make_root(tmp_path, make_bundle()), python=tmp_path / "nowhere")
+    ended = run_alone(make_root(tmp_path, make_bundle()), python=tmp_path / "nowhere")
 
     assert (3, 0) == (ended.code, len(ended.merged.nodes))
 
@@ -157,35 +157,6 @@ def test_checks_that_ignore_sigterm_are_killed_in_time(tmp_path: Path) -> None:
     assert (130, 1) == (ended.code, len(ended.merged.nodes))
 
 
-def test_sigterm_reaches_the_command(tmp_path: Path) -> None:
-    """The training may save a checkpoint; then the agent says that it was stopped."""
-    script = "import pathlib, signal, sys, time\n"
-    script += (
-        f"signal.signal(15, lambda *_: (pathlib.Path({str(tmp_path / 'saved')!r}).touch(), sys.exit(0)))\n"
-    )
-    script += f"pathlib.Path({str(tmp_path / 'ml-only' / 'ready')!r}).touch(); time.sleep(600)"
-    root = make_root(tmp_path, make_bundle())
-    with Agent(root, "gate", "--", "python3", "-c", script, python=fake_python(tmp_path)) as agent:
-        agent.until("ready")
-        agent.terminate()
-        ended = agent.wait()
-
-    assert (143, True) == (ended.code, (tmp_path / "saved").exists())
-
-
-def test_reports_are_copied_while_the_checks_run(tmp_path: Path) -> None:
-    """A node that dies has left what it knew."""
-    root, uploads = make_root(tmp_path, make_bundle()), tmp_path / "ml-only" / "uploads"
-    arguments = ("check", "--upload", str(uploads))
-    with Agent(root, *arguments, python=fake_python(tmp_path), environment={"FAKE": "hang"}) as agent:
-        found = agent.until(f"uploads/{GATE}/*/nodes/*.json")
-        running = agent.process.poll() is None
-        agent.process.kill()
-        agent.process.wait()
-
-    assert running and found.stat().st_size > 0
-
-
 def test_a_report_that_cannot_be_copied_is_no_go(tmp_path: Path) -> None:
     """Whoever waits for it would wait in vain, so the exit code does not say go."""
     (tmp_path / "file").touch()
@@ -212,7 +183,9 @@ def test_a_report_of_a_life_before_is_not_this_ones(tmp_path: Path) -> None:
 
 def test_an_orphan_of_the_checks_is_ended(tmp_path: Path) -> None:
     """It would sit beside the training, on the same GPUs; the test session fails where one is left."""
-    assert 0 == run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), FAKE="orphan").code
+    root = make_root(tmp_path, make_bundle())
+
+    assert 0 == run_alone(root, python=fake_python(tmp_path), FAKE="orphan").code
 
 
 @pytest.mark.root
@@ -260,7 +233,7 @@ def test_a_folder_that_cannot_be_written_cannot_be_a_go(tmp_path: Path) -> None:
 
 def test_a_verb_of_the_checks_is_passed_through(tmp_path: Path) -> None:
     """`docker run IMAGE checks list`."""
-    ended = run(make_root(tmp_path, None), "checks", "list")
+    ended = run_alone(make_root(tmp_path, None), "checks", "list")
 
     assert (0, True) == (ended.code, "system.identity" in ended.log)
 
@@ -268,7 +241,7 @@ def test_a_verb_of_the_checks_is_passed_through(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_real_checks_pass_here(tmp_path: Path) -> None:
     """Nothing is played: real node and rank checks behind the agent."""
-    ended = run(make_root(tmp_path, make_bundle(stage_s=90.0, judged=False)), "check")
+    ended = run_alone(make_root(tmp_path, make_bundle(stage_s=90.0, judged=False)), "check")
 
     assert (0, True) == (ended.code, ended.merged.nodes[0].complete), ended.failure
     assert {"system.identity", "training.smoke"} <= {row.check for row in ended.merged.observations}
@@ -278,7 +251,7 @@ def test_the_real_checks_pass_here(tmp_path: Path) -> None:
 def test_the_real_gate_starts_the_command(tmp_path: Path) -> None:
     """`checks gate` decides, becomes the command, and the agent stays in front of it."""
     root = make_root(tmp_path, make_bundle(stage_s=90.0, judged=False))
-    ended = run(root, "gate", "--", "sh", "-c", "echo trained {nodes} $PRELAUNCH_NODE; exit 6")
+    ended = run_alone(root, "gate", "--", "sh", "-c", "echo trained {nodes} $PRELAUNCH_NODE; exit 6")
 
     assert (6, True) == (ended.code, "trained 1 " in ended.log), ended.failure
     assert ended.merged.nodes[0].complete

@@ -108,20 +108,6 @@ def test_an_s3_that_fails_for_a_while_only_delays_it(tmp_path: Path, store: Stor
     assert "AccessDenied" in ended.log and "a-secret" not in ended.log
 
 
-def test_an_answer_to_another_attempt_is_said_and_not_brought(tmp_path: Path, store: Store) -> None:
-    """The object bears this attempt's name, and speaks of another one."""
-    with holding(tmp_path, "s3://bucket/answers", **store.environment()) as agent:
-        attempt = attempt_of(agent)
-        key = f"/bucket/answers/{attempt}.json"
-        store.objects[key] = answer("an-earlier-start")
-        while key not in "".join(store.asked):
-            assert agent.process.poll() is None
-        store.objects[key] = answer(attempt, AnswerWord.REFUSE)
-        ended = agent.wait()
-
-    assert (1, True) == (ended.code, "an-earlier-start" in ended.log)
-
-
 def test_nobody_is_asked_where_nothing_holds(tmp_path: Path, store: Store) -> None:
     """A go needs no answer, and costs no request."""
     root = make_root(tmp_path, make_bundle())
@@ -129,14 +115,3 @@ def test_nobody_is_asked_where_nothing_holds(tmp_path: Path, store: Store) -> No
     ended: Ended = run(root, *words, python=fake_python(tmp_path), **store.environment())
 
     assert (0, []) == (ended.code, store.asked)
-
-
-def test_sigterm_during_a_hold_ends_it_and_leaves_a_record(tmp_path: Path) -> None:
-    """A job that is stopped while a person thinks."""
-    with holding(tmp_path, str(tmp_path / "answers")) as agent:
-        attempt = attempt_of(agent)
-        agent.terminate()
-        ended = agent.wait()
-
-    assert (143, attempt, "SIGTERM") == (ended.code, ended.record["attempt"], ended.record["signal"])
-    assert "SIGTERM" in ended.failure and "trained" not in ended.log

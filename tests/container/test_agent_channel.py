@@ -65,23 +65,6 @@ def test_a_go_starts_the_command(tmp_path: Path, root: Path) -> None:
     assert (0, True, "") == (ended.code, "trained" in ended.log, ended.failure)
 
 
-@pytest.mark.parametrize(("part", "code"), [("wrong", 1), ("silent", 7)])
-def test_a_no_go_is_sagemakers_failure_reason(tmp_path: Path, root: Path, part: str, code: int) -> None:
-    """And the container's exit code: SageMaker repairs the cluster of a job that failed."""
-    words = ("gate", "--", "sh", "-c", "echo trained")
-    ended = start(root, words, PRELAUNCH_PYTHON=str(fake_python(tmp_path)), FAKE=part)
-
-    assert (code, False) == (ended.code, "trained" in ended.log)
-    assert ended.failure.startswith("the command was not started: ")
-
-
-def test_words_without_checks(root: Path) -> None:
-    """`exec`: the words' exit code, and their folder."""
-    ended = start(root, ("exec", "--", "sh", "-c", "test -f {job}/bundle.json && exit 7"))
-
-    assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
-
-
 def test_packages_of_the_image_do_not_stand_before_the_checks(tmp_path: Path, root: Path) -> None:
     """A training may have a checks/ where it works: agent and checks stand elsewhere, and know where the command works."""
     working, python = tmp_path / "working", tmp_path / "python"
@@ -129,21 +112,6 @@ def test_nothing_of_a_former_life_counts_for_the_next(tmp_path: Path) -> None:
     assert tokens == {ended[0].merged.attempt}
     assert tokens == {path.name for path in (tmp_path / "uploads").glob("*/*")} - {former}
     assert {(str(*tokens), True)} == {(node.attempt, node.complete) for node in ended[0].merged.nodes}
-
-
-def test_an_answer_to_the_former_life_starts_nothing(tmp_path: Path) -> None:
-    """It bears the other token, and lies elsewhere."""
-    fake_python(tmp_path)
-    roots = [make_root(tmp_path, make_bundle(2), HOSTS, host) for host in HOSTS]
-    answers = ("--ask-s", "1", "--answers", str(tmp_path / "answers"))
-    given = {"FAKE": "asks", "FAKE_GATE": "gate-of-a-container"}
-    for root in roots:
-        (root / "output" / "data" / "former").mkdir(parents=True)
-        (root / "output" / "data" / "former" / "answer.json").write_text("{}")
-    ended = [agent.wait() for agent in two(tmp_path, roots, *answers, **given)]
-
-    assert [1, 1] == [one.code for one in ended]
-    assert not any("trained" in one.log for one in ended)
 
 
 def test_what_a_store_did_not_take_is_copied_once_it_does(

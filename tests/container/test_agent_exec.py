@@ -70,13 +70,6 @@ def test_the_exit_code_is_the_words(tmp_path: Path) -> None:
     assert (7, "the command ended with exit code 7") == (ended.code, ended.failure)
 
 
-def test_words_that_cannot_be_started(tmp_path: Path) -> None:
-    """No such program: a code of its own, and why."""
-    ended = run(make_root(tmp_path, None), "exec", "--", "/no/such/program")
-
-    assert (127, True) == (ended.code, "/no/such/program" in ended.failure)
-
-
 def test_a_host_that_never_came_starts_nowhere(tmp_path: Path) -> None:
     """What meets its peers would wait for it: all hosts or none."""
     root = make_root(tmp_path, None, HOSTS, HOSTS[0])

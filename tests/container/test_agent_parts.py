@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,19 @@ def test_a_mirror_copies_whole_files_and_follows_nothing(tmp_path: Path) -> None
         problem,
         [str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()],
     )
+
+
+def test_a_mirror_copies_before_the_end(tmp_path: Path) -> None:
+    """A node that dies has left what it knew."""
+    (tmp_path / "source").mkdir()
+    mirror = Mirror(tmp_path / "source", str(tmp_path / "target"))
+    (tmp_path / "source" / "report").write_text("so far")
+    deadline = time.monotonic() + 60.0
+    while not (tmp_path / "target" / "report").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    copied = (tmp_path / "target" / "report").exists()
+
+    assert (True, "") == (copied, mirror.close(10.0))
 
 
 def test_a_mirror_that_cannot_write_says_so(tmp_path: Path) -> None:

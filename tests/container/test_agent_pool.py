@@ -59,14 +59,6 @@ def test_sagemakers_own_folder_is_taken_without_the_variable(tmp_path: Path) -> 
     assert left == (root / "sagemaker" / "warmpoolcache" / "prelaunch" / GATE).read_text()
 
 
-def test_each_check_leaves_another(tmp_path: Path) -> None:
-    """A check that was begun again proves the machines of its last start alone."""
-    root, python = make_root(tmp_path, make_bundle()), fake_python(tmp_path)
-    given = {VARIABLE: str(tmp_path / "cache")}
-
-    assert checked(root, python, "--keep", **given) != checked(root, python, "--keep", **given)
-
-
 def test_without_keep_nothing_is_left_and_nothing_claimed(tmp_path: Path) -> None:
     """Nor is a token believed that came with the job's environment: every host would show it."""
     root = make_root(tmp_path, make_bundle())

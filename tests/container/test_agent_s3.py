@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from checks.documents.report import load
-from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run
+from tests.container.agents import GATE, Agent, fake_python, make_bundle, make_root, run, run_alone
 
 BUCKET = "prelaunch-test"
 
@@ -114,6 +114,6 @@ def test_an_s3_that_does_not_answer_delays_the_end_no_longer_than_said(tmp_path:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         given = environment(f"http://127.0.0.1:{silent.getsockname()[1]}")
         given |= {"PRELAUNCH_UPLOAD": f"s3://{BUCKET}/x", "PRELAUNCH_UPLOAD_S": "1"}
-        ended = run(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), **given)
+        ended = run_alone(make_root(tmp_path, make_bundle()), python=fake_python(tmp_path), **given)
 
     assert (3, True) == (ended.code, "did not end within 1 s" in ended.failure)
