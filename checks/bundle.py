@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from checks import policy
 from checks.check import Check
@@ -93,38 +93,19 @@ def make(
     facts: Facts,
     *,
     extra: tuple[str, ...] = (),
-    timeouts_s: Mapping[str, float] | None = None,
-    network_s: float = 20.0,
-    stage_s: float = 600.0,
-    topology: Topology | None = None,
     deadline_s: float | None = None,
-    skip: tuple[str, ...] = (),
-    raised: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Bundle:
-    """A bundle for this gate. Without `deadline_s` it has the deadline of its profile. Raises CatalogError if an extra check does
-    not exist.
+    """A bundle for this gate, with these further fields. Without `deadline_s` it has the deadline of its profile. Raises CatalogError
+    if an extra check does not exist.
     """
     from checks import catalog
 
     digest = catalog.digest(catalog.with_extra(extra))
+    deadline_s = DEADLINE_S[profile] if deadline_s is None else deadline_s
     return Bundle(
-        SCHEMA_VERSION,
-        gate_id,
-        declared,
-        profile,
-        rules,
-        facts.digest,
-        digest,
-        DEADLINE_S[profile] if deadline_s is None else deadline_s,
-        extra,
-        timeouts_s or {},
-        network_s,
-        stage_s,
-        topology,
-        skip,
-        raised=raised,
-        version=ENGINE,
-    )
+        SCHEMA_VERSION, gate_id, declared, profile, rules, facts.digest, digest, deadline_s, extra, version=ENGINE, **fields
+    )  # fmt: skip
 
 
 def dump(bundle: Bundle | Pass) -> bytes:

@@ -52,7 +52,7 @@ class Turn(Enum):
     """The place of a check among the rank checks of its kind (with or without a process group)."""
 
     FIRST = "first"
-    FREE = "free"  # checks that give more evidence per second run earlier
+    FREE = "free"  # cheaper checks run earlier
     LAST = "last"  # it reads what the other checks left, or depends on their results
 
 
@@ -188,22 +188,22 @@ class Check:
 
     name: str
     scope: Scope
-    timeout_s: float
-    metrics: tuple[str, ...]
-    needs: str
-    cost: str
-    profiles: tuple[Profile, ...]
-    min_nodes: int
-    min_ranks: int
-    part: Part
-    group: bool
-    serial: bool
-    uses: tuple[Resource, ...]
-    closing: bool
-    before: Before | None
-    turn: Turn
     summary: str
     body: Body
+    timeout_s: float
+    metrics: tuple[str, ...]
+    needs: str = "nothing"
+    cost: str = "instant"
+    profiles: tuple[Profile, ...] = tuple(Profile)
+    min_nodes: int = 1
+    min_ranks: int = 1
+    part: Part = Part.ANY
+    group: bool = False
+    serial: bool = False
+    uses: tuple[Resource, ...] = ()
+    closing: bool = False
+    before: Before | None = None
+    turn: Turn = Turn.FREE
     watch: Watch | None = None
     beside_job: bool = False
     holds: Holds = lambda basis: ()
@@ -241,55 +241,15 @@ class Check:
         return Skip.ONE_RANK_DECLARED if declared.ranks < self.min_ranks else None
 
 
-def check(
-    name: str,
-    scope: Scope,
-    *,
-    timeout_s: float,
-    metrics: tuple[str, ...],
-    needs: str = "nothing",
-    cost: str = "instant",
-    profiles: tuple[Profile, ...] = tuple(Profile),
-    min_nodes: int = 1,
-    min_ranks: int = 1,
-    part: Part = Part.ANY,
-    group: bool = False,
-    serial: bool = False,
-    uses: tuple[Resource, ...] = (),
-    closing: bool = False,
-    before: Before | None = None,
-    turn: Turn = Turn.FREE,
-    watch: Watch | None = None,
-    beside_job: bool = False,
-    holds: Holds = lambda basis: (),
-) -> Callable[[Body], Check]:
-    """Makes a function a line of the catalogue. The first line of its docstring is the summary that lists show."""
+def check(name: str, scope: Scope, **fields: Any) -> Callable[[Body], Check]:
+    """Makes a function a line of the catalogue, with these fields of Check. The first line of its docstring is the summary that lists
+    show. A check with `before` or `watch` is closing.
+    """
+    fields["closing"] = any(fields.get(key) for key in ("closing", "before", "watch"))
 
     def wrap(body: Body) -> Check:
         summary = (body.__doc__ or "").strip().partition("\n")[0]
-        return Check(
-            name,
-            scope,
-            timeout_s,
-            metrics,
-            needs,
-            cost,
-            profiles,
-            min_nodes,
-            min_ranks,
-            part,
-            group,
-            serial,
-            uses,
-            closing or before is not None or watch is not None,
-            before,
-            turn,
-            summary,
-            body,
-            watch,
-            beside_job,
-            holds,
-        )
+        return Check(name, scope, summary, body, **fields)
 
     return wrap
 

@@ -10,8 +10,7 @@ import math
 import os
 import signal
 import sys
-import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,9 +207,10 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps(rows))
         return Exit.GO
-    width = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in rows:
-        print(_line(row, width))
+        where = " (only the watch)" if row["watch_only"] else " (beside a job)" if row["beside_job"] else ""
+        head = f"{row['name']:<24} {row['scope']:<4} {row['cost']:<7}"
+        print(f"{head} {row['summary']} [{row['needs']}]{where}")
     return Exit.GO
 
 
@@ -226,18 +226,6 @@ def _modules(arguments: argparse.Namespace) -> int:
             missing.append(name)
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
     return Exit.REJECTED if missing else Exit.GO
-
-
-def _line(row: Mapping[str, object], width: int) -> str:
-    """The columns of a check. In a terminal of `width` columns the summary is wrapped below its beginning;
-    otherwise it is one line.
-    """
-    head = f"{row['name']:<24} {row['scope']:<4} {row['cost']:<7} "
-    where = " (only the watch)" if row["watch_only"] else " (beside a job)" if row["beside_job"] else ""
-    said = f"{row['summary']} [{row['needs']}]{where}"
-    if width <= len(head) + 20:
-        return head + said
-    return head + f"\n{' ' * len(head)}".join(textwrap.wrap(said, width - len(head)))
 
 
 def _run(arguments: argparse.Namespace) -> int:

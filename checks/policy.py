@@ -5,7 +5,7 @@ People write policies in TOML; nodes get the same table as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -324,67 +324,56 @@ def _require_no_excuse(name: str, line: CheckPolicy) -> None:
 
 
 def _require_sense(rule: Rule, path: str) -> None:
-    bounds = (rule.warn_below, rule.fail_below, rule.warn_above, rule.fail_above)
-    bounded = any(bound is not None for bound in bounds)
-    kinds = sum(
-        (rule.equals is not None, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != "")
+    for wrong, key, reason in _mistakes(rule):
+        if wrong:
+            raise DecodeError(reason, f"{path}.{key}" if key else path)
+
+
+def _mistakes(rule: Rule) -> Iterator[tuple[bool, str, str]]:
+    """What can be wrong with a rule: whether it is, the key, and the reason.
+
+    A comparison needs thresholds, and each key needs the comparison that reads it: otherwise the key would be ignored. `needs_cpu` is
+    for speeds alone: other work slows a machine, but makes no value wrong and causes no errors.
+    """
+    below, above = (rule.warn_below, rule.fail_below), (rule.warn_above, rule.fail_above)
+    bounded = (*below, *above) != (None,) * 4
+    over, equals = rule.over, rule.equals is not None
+    kinds = sum((equals, rule.same, rule.uniform, rule.fact != "", bounded, rule.min_version != ""))
+    alone = rule.uniform or rule.fact or rule.min_version
+    no_version = rule.min_version != "" and version_of(rule.min_version) is None
+    yield kinds == 0, "", "the rule has no threshold and no other condition"
+    ignored = '"equals", "same", "uniform", "fact", "min_version" and bounds'
+    yield kinds > 1, "", f"of {ignored} one would be ignored: write two rules"
+    yield rule.fact not in ("", *FACTS), "fact", f"the instance table has no column {rule.fact!r}"
+    yield no_version, "min_version", "it is not a driver version such as 570 or 550.163.01"
+    if over is not Over.SUBJECT:
+        yield bool(alone), "", '"uniform", "fact" and "min_version" look at each subject: leave over out'
+        yield equals, "", '"equals" looks at each subject: leave over out'
+    yield rule.same and over is not Over.CLUSTER, "", '"same" compares subjects: set over = "cluster"'
+    yield (
+        over in (*RELATIVE, Over.EXPECTED) and not bounded,
+        "",
+        f'over = "{over.value}" compares: give bounds',
     )
-    if kinds == 0:
-        raise DecodeError("the rule has no threshold and no other condition", path)
-    if kinds > 1:
-        raise DecodeError(
-            'of "equals", "same", "uniform", "fact", "min_version" and bounds one would be ignored: write two rules',
-            path,
-        )
-    if rule.fact and rule.fact not in FACTS:
-        raise DecodeError(f"the instance table has no column {rule.fact!r}", f"{path}.fact")
-    if (rule.uniform or rule.fact or rule.min_version) and rule.over is not Over.SUBJECT:
-        raise DecodeError('"uniform", "fact" and "min_version" look at each subject: leave over out', path)
-    if rule.min_version and version_of(rule.min_version) is None:
-        raise DecodeError("it is not a driver version such as 570 or 550.163.01", f"{path}.min_version")
-    if rule.same and rule.over is not Over.CLUSTER:
-        raise DecodeError('"same" compares subjects: set over = "cluster"', path)
-    if rule.equals is not None and rule.over is not Over.SUBJECT:
-        raise DecodeError('"equals" looks at each subject: leave over out', path)
-    _require_comparison(rule, bounded, path)
-    _require_speed(rule, bounded, path)
-    if rule.level not in ("WARN", "FAIL"):
-        raise DecodeError(f"{rule.level!r} is neither WARN nor FAIL", f"{path}.level")
-    if not rule.source.strip():
-        raise DecodeError("the threshold has no source", f"{path}.source")
-    if rule.warn_below is not None and rule.fail_below is not None and rule.warn_below < rule.fail_below:
-        raise DecodeError("warn_below is less than fail_below", path)
-    if rule.warn_above is not None and rule.fail_above is not None and rule.warn_above > rule.fail_above:
-        raise DecodeError("warn_above is greater than fail_above", path)
-
-
-def _require_speed(rule: Rule, bounded: bool, path: str) -> None:
-    """`needs_cpu` is for speeds alone: other work slows a machine, but makes no value wrong and causes no errors."""
-    if not rule.needs_cpu:
-        return
-    if not bounded:
-        raise DecodeError(
-            '"needs_cpu" is of bounds of a speed, a time or a share of one', f"{path}.needs_cpu"
-        )
-    if 0 in (rule.warn_above, rule.fail_above):
-        raise DecodeError("what must not be above 0 is a count, and no speed", f"{path}.needs_cpu")
-
-
-def _require_comparison(rule: Rule, bounded: bool, path: str) -> None:
-    """A comparison needs thresholds, and each key needs the comparison that reads it: otherwise the key would be ignored."""
-    if rule.over in (*RELATIVE, Over.EXPECTED) and not bounded:
-        raise DecodeError(f'over = "{rule.over.value}" compares: give bounds', path)
-    if (rule.expect is not None) != (rule.over is Over.EXPECTED):
-        raise DecodeError('"expect" and over = "expected" belong together', f"{path}.expect")
-    if rule.at and rule.over is not Over.EXPECTED:
-        raise DecodeError('"at" is read with over = "expected" alone', f"{path}.at")
-    if rule.accept_unknown and not rule.fact:
-        raise DecodeError('"accept_unknown" is read with "fact" alone', f"{path}.accept_unknown")
-    if rule.accept_floor and rule.expect is not Expect.COLLECTIVE:
-        raise DecodeError('"accept_floor" is read with expect = "collective" alone', f"{path}.accept_floor")
-    if rule.deviations and rule.over not in (Over.PEERS, Over.NODE, Over.FLEET):
-        raise DecodeError(
-            '"deviations" is read with over = "peers", "node" and "fleet" alone', f"{path}.deviations"
-        )
-    if rule.over is Over.SLOWEST and (rule.warn_below is not None or rule.fail_below is not None):
-        raise DecodeError('over = "slowest" is a share that is lost: bound it from above', path)
+    expected = over is Over.EXPECTED
+    yield (rule.expect is not None) != expected, "expect", '"expect" and over = "expected" belong together'
+    yield rule.at != "" and not expected, "at", '"at" is read with over = "expected" alone'
+    yield (
+        rule.accept_unknown and not rule.fact,
+        "accept_unknown",
+        '"accept_unknown" is read with "fact" alone',
+    )
+    if rule.expect is not Expect.COLLECTIVE:
+        yield rule.accept_floor, "accept_floor", '"accept_floor" is read with expect = "collective" alone'
+    if over not in (Over.PEERS, Over.NODE, Over.FLEET):
+        only = '"deviations" is read with over = "peers", "node" and "fleet" alone'
+        yield rule.deviations > 0, "deviations", only
+    lost = 'over = "slowest" is a share that is lost: bound it from above'
+    yield over is Over.SLOWEST and below != (None, None), "", lost
+    if rule.needs_cpu:
+        yield not bounded, "needs_cpu", '"needs_cpu" is of bounds of a speed, a time or a share of one'
+        yield 0 in above, "needs_cpu", "what must not be above 0 is a count, and no speed"
+    yield rule.level not in ("WARN", "FAIL"), "level", f"{rule.level!r} is neither WARN nor FAIL"
+    yield not rule.source.strip(), "source", "the threshold has no source"
+    yield None not in below and below[0] < below[1], "", "warn_below is less than fail_below"  # type: ignore[operator]
+    yield None not in above and above[0] > above[1], "", "warn_above is greater than fail_above"  # type: ignore[operator]

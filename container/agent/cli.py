@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from checks.exit_codes import Exit
@@ -54,14 +55,14 @@ def read(arguments: argparse.Namespace) -> Settings:
         return made
     verb = Verb(arguments.verb)
     if verb is Verb.CHECK:
-        return settings.for_verb(made, verb, ())
+        return replace(made, verb=verb, command=())
     words = _words(arguments)
     if not words:
         raise SettingsError(
             f"{verb.value} has no command. Give it after --"
             + (", or say `check`." if verb is Verb.GATE else ".")
         )
-    return settings.for_verb(made, verb, words)
+    return replace(made, verb=verb, command=words)
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, str | None]:

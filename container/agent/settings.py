@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 JOIN_S = 180.0  # containers of one job start within a few minutes of each other (judgement)
 # SageMaker kills 120 s after SIGTERM. Reports that come together late and the last upload take up to 60 of them; behind a
@@ -20,6 +21,22 @@ GRACE_S, COMMAND_GRACE_S = 40.0, 75.0
 UPLOAD_S = 40.0
 MOST_ASKED_S = 28 * 86400.0  # a training job's longest run ("CreateTrainingJob": MaxRuntimeInSeconds)
 PORT = 28470  # below the kernel's ephemeral ports, which begin at 32768
+FLAGS = ("pooled", "keep", "observe", "shared")
+TEXTS = (
+    *(
+        "bundle",
+        "upload",
+        "confirm",
+        "answers",
+        "attempt",
+        "roster",
+        "node",
+        "hosts",
+        "python",
+        "exchange_key",
+    ),
+    *("interface", "pod", "pod_address", "termination_log"),
+)
 
 
 class SettingsError(Exception):
@@ -103,42 +120,22 @@ def make(
         return given.get(name) or next((value for value in found if value), "")
 
     command = parse_command("PRELAUNCH_COMMAND", find("command"))
+    fields: dict[str, Any] = {name: find(name) for name in TEXTS}
+    fields |= {name: _flag(name, find(name)) for name in FLAGS}
     return Settings(
         root=root,
         out=Path(find("out") or root / "output" / "data"),
-        bundle=find("bundle"),
-        upload=find("upload"),
         command=command,
         verb=Verb.GATE if command else Verb.CHECK,
-        confirm=find("confirm"),
-        pooled=_flag("pooled", find("pooled")),
-        keep=_flag("keep", find("keep")),
-        observe=_flag("observe", find("observe")),
-        ask_s=_number("ask_s", find("ask_s"), 0.0, most=MOST_ASKED_S),
-        answers=find("answers"),
-        attempt=find("attempt"),
-        roster=find("roster"),
-        node=find("node"),
-        hosts=find("hosts"),
-        python=find("python"),
-        exchange_key=find("exchange_key"),
-        interface=find("interface"),
-        shared=_flag("shared", find("shared")),
         job=environment.get("TRAINING_JOB_NAME", ""),
+        ask_s=_number("ask_s", find("ask_s"), 0.0, most=MOST_ASKED_S),
         join_s=_number("join_s", find("join_s"), JOIN_S),
         grace_s=_number("grace_s", find("grace_s"), 0.0),
         upload_s=_number("upload_s", find("upload_s"), UPLOAD_S),
         port=int(_number("port", find("port"), PORT, 1, 65533)),
         pods=int(_number("pods", find("pods"), 0.0, most=100_000)),
-        pod=find("pod"),
-        pod_address=find("pod_address"),
-        termination_log=find("termination_log"),
+        **fields,
     )
-
-
-def for_verb(settings: Settings, verb: Verb, command: tuple[str, ...]) -> Settings:
-    """The settings for a verb that was named, with its command."""
-    return dataclasses.replace(settings, verb=verb, command=command)
 
 
 def parse_command(named: str, text: str) -> tuple[str, ...]:

@@ -1,18 +1,11 @@
-"""`python -m checks list`: a line a check for programs, folded to the terminal for people."""
+"""`python -m checks list`: a line a check, for programs and people."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import struct
 import subprocess
 import sys
-from fcntl import ioctl
 from pathlib import Path
-from termios import TIOCSWINSZ
-
-import pytest
 
 from checks.catalog import CATALOG, WATCH_ONLY
 from checks.cli import LISTING
@@ -46,26 +39,3 @@ def test_what_only_the_watch_runs_is_marked() -> None:
     marked = [line.split()[0] for line in lines if line.endswith("(only the watch)")]
 
     assert [check.name for check in WATCH_ONLY] == marked
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_a_terminal_gets_lines_of_its_width(width: int) -> None:
-    """Every check begins a line, and no line is broken by the terminal."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    with subprocess.Popen(LIST, stdout=theirs) as process:
-        os.close(theirs)
-        said = b"".join(iter(lambda: _chunk(ours), b"")).decode()
-    os.close(ours)
-    lines = said.splitlines()
-
-    assert 0 == process.returncode
-    assert max(map(len, lines)) <= width
-    assert NAMES == [line.split()[0] for line in lines if line[0] != " "]
-
-
-def _chunk(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux: the other end was closed
-        return b""
