@@ -18,9 +18,9 @@ from checks.bundle import Bundle, plan_of
 from checks.check import CatalogError, Check, Context, RankPlace, imported
 from checks.culprit.topology import COMMA, SWITCHES, Topology, by_address
 from checks.documents import certificates, open_findings
-from checks.documents.certificates import MachineState
 from checks.documents.decode import decode, parse_json
 from checks.documents.open_findings import OpenFindings
+from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Access, KeyUnavailable, Service
 from checks.facts.builtin import builtin
@@ -33,6 +33,7 @@ from checks.policy import CheckPolicy
 from checks.probes.host import machine
 from checks.process import machine_state
 from checks.process.stderr import log
+from checks.process.whole_file import write_whole
 from checks.roster import Roster
 from checks.runner.deadline import NEVER, CheckLimit, Deadline, deadline_of, limited
 from checks.value_types import DecodeError
@@ -41,8 +42,6 @@ PEER_CHECKS = ("network.reachability",)
 # A busy host may take seconds to start the check's process, which is no evidence about a peer.
 START_S = 15.0
 READ_S = 2.0
-# A round of the watch takes a second or two, and a busy machine more.
-ROUND_S, LOOK_S = 10.0, 0.2
 
 
 class PlaceError(Exception):
@@ -68,6 +67,11 @@ class NodeContext:
     mpi_key: bytes = field(repr=False)
     key_path: Path
     deadline: Deadline = NEVER
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments with which a child process opens the same context: BUNDLE ROSTER NODE SCRATCH."""
+        return str(self.bundle_path), str(self.roster_path), self.node, str(self.scratch)
 
     def timeout_s(self, check: Check, closing: bool = False) -> float:
         """How long the check may run: its own deadline, or the rest of the node's time. `closing`: it runs after the rank checks."""
@@ -194,6 +198,16 @@ def open_node_context(
     return replace(made, deadline=deadline_of(bundle.deadline_s, begun_at, closing))
 
 
+def write_node_context(
+    folder: Path, bundle: Bundle, roster: Roster, node: str, key: bytes = b""
+) -> NodeContext:
+    """Writes the files of a node's run to a folder, and opens them. Raises OSError and PlaceError."""
+    files = {"bundle.json": bundles.dump(bundle), "roster.json": dump_plain(roster)}
+    for name, data in {**files, **({secret_key.FILE: key} if key else {})}.items():
+        write_whole(folder / name, data)
+    return open_node_context(folder / "bundle.json", folder / "roster.json", node, folder / "scratch")
+
+
 def _same_image(bundle: Bundle) -> None:
     if bundle.facts != builtin().digest:
         raise PlaceError(
@@ -240,22 +254,11 @@ def known_before(state: Path, bundle: Bundle) -> str:
         known = limited(READ_S, lambda: machine_state.begin_gate(state, bundle.gate_id))
         if known is None or not may_skip:
             return ""
-        if bundle.certificates.certificates:
-            known = _after_round(state, known)
     except (OSError, DecodeError) as error:
         if may_skip:
             log(f"{state}: what this machine knows is not used: {error}")
         return ""
     return certificates.dump(known)
-
-
-def _after_round(state: Path, known: MachineState) -> MachineState:
-    """The same after the round of the watch that is under way, if there is one; it is waited for as long as a round usually takes."""
-    until, gates = time.monotonic() + ROUND_S, known.gates
-    while known.record is not None and known.boot_s > known.record.due_boot_s and time.monotonic() < until:
-        time.sleep(LOOK_S)
-        known = limited(READ_S, lambda: machine_state.with_record(state, gates))
-    return known
 
 
 def open_before(state: Path) -> str:

@@ -1,7 +1,7 @@
 """The run of one node: its own checks, its peers, then the ranks. The report on disk grows with each observation.
 
 The order: first measurements of closing checks, node checks (several at a time), reachability, a barrier over all nodes, pairs,
-ranks, closing checks. Within each step the checks that give more evidence per second come first. No rank starts before every node
+ranks, closing checks. Within each step the cheaper checks come first. No rank starts before every node
 has reached every other one, because a collective that waits for a missing peer does not show which one is missing.
 
 The report is complete at the node's deadline (checks.runner.deadline), whatever hangs: what had to be given up by then is ERRORED
@@ -130,8 +130,7 @@ def _run_stages(
 ) -> None:  # fmt: skip
     checks = [check for check in node_context.planned() if check.scope is Scope.NODE]
     closing = [check for check in checks if check.closing]
-    policy, profile = node_context.bundle.policy, node_context.bundle.profile
-    opening = schedule.by_evidence([check for check in checks if not check.closing], policy, profile)
+    opening = schedule.by_cost([check for check in checks if not check.closing])
     reach = [check for check in opening if check.name in PEER_CHECKS]
     quiet = [check for check in opening if not check.serial and check not in reach]
     serial = [check for check in opening if check.serial and check not in reach]
@@ -216,7 +215,7 @@ def _look_before(
     def look(check: Check) -> Observation:
         path = before_path(node_context.scratch, check.name)
         timeout_s = node_context.timeout_s(check)
-        files = (*_files(node_context), str(path), f"{timeout_s:.3f}")
+        files = (*node_context.words, str(path), f"{timeout_s:.3f}")
         start = partial(processes.start, ("--before", check.name, check.path, *files))
         return isolated(check.name, node_context.node, start, path.with_suffix(".row"), timeout_s)
 
@@ -252,7 +251,7 @@ def _isolated(
     over = timeout_s < limit.seconds
     late = node_context.deadline.reason(CheckProgress.RUNNING) if over else limit.reason
     kind = ErrorKind.OTHER if over else limit.kind
-    words = (check.name, check.path, *_files(node_context), str(result), f"{timeout_s:.3f}")
+    words = (check.name, check.path, *node_context.words, str(result), f"{timeout_s:.3f}")
     started_s, begun = max(time.time() - opened, 0.0), time.monotonic()
     try:
         start = partial(processes.start, words)
@@ -263,15 +262,6 @@ def _isolated(
         )
     # The start and the end of its process count as well, because they would also take time if checks ran one after another.
     return replace(row, started_s=round(started_s, 3), seconds=round(time.monotonic() - begun, 3))
-
-
-def _files(node_context: NodeContext) -> tuple[str, ...]:
-    return (
-        str(node_context.bundle_path),
-        str(node_context.roster_path),
-        node_context.node,
-        str(node_context.scratch),
-    )
 
 
 def _without_gpu(node_context: NodeContext, rows: dict[tuple[str, str], Observation]) -> str:

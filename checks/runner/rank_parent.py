@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import NoReturn
 
 from checks.process import own_packages
@@ -81,28 +80,20 @@ def thread_count() -> int:
     return max(threading.active_count(), len(os.listdir("/proc/self/task")))
 
 
-def environment(given: argparse.Namespace, local: int, inherited: Mapping[str, str]) -> dict[str, str]:
-    """What torchrun adds to the environment of the rank `local` of this node. Pure."""
+def environment(given: argparse.Namespace, local: int) -> dict[str, str]:
+    """What torchrun adds to the environment of the rank `local` of this node, as far as PyTorch reads it. Pure."""
     world, rank = given.nnodes * given.nproc_per_node, given.node_rank * given.nproc_per_node + local
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(local),
         "GROUP_RANK": str(given.node_rank),
-        "ROLE_RANK": str(rank),
-        "ROLE_NAME": "default",
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(given.nproc_per_node),
-        "GROUP_WORLD_SIZE": str(given.nnodes),
-        "ROLE_WORLD_SIZE": str(world),
         "MASTER_ADDR": given.master_addr,
         "MASTER_PORT": str(given.master_port),
         "TORCHELASTIC_RUN_ID": "none",
         "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": str(given.max_restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-        "TORCHELASTIC_ERROR_FILE": str(given.log_dir / f"{local}" / "error.json"),
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": inherited.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
 
 
@@ -111,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("nnodes", "node-rank", "nproc-per-node", "master-port", "max-restarts"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--master-addr", required=True)
-    parser.add_argument("--log-dir", type=Path, required=True)
+    parser.add_argument("--log-dir", required=True)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     return parser
 
@@ -136,9 +127,7 @@ def _become_rank(given: argparse.Namespace, local: int, parent: int, waiting: in
             signal.signal(number, signal.SIG_DFL)  # as torchrun's ranks, also if this process ignores it
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(release)
-        added = environment(given, local, os.environ)
-        Path(added["TORCHELASTIC_ERROR_FILE"]).parent.mkdir(parents=True, exist_ok=True)
-        os.environ.update(added)
+        os.environ.update(environment(given, local))
         sys.argv = list(given.command[1:])
         if os.read(waiting, 1):
             os.close(waiting)

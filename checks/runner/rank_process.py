@@ -91,19 +91,11 @@ class Watchdog:
 class Session:
     """The run of one rank through its checks."""
 
-    def __init__(
-        self,
-        node_context: NodeContext,
-        rank: RankPlace,
-        file: RankFile,
-        leave: Callable[[], object] = lambda: os._exit(0),
-    ) -> None:
-        self.leave = leave  # the node's runner, if it shares the process of local rank 0, continues
+    def __init__(self, node_context: NodeContext, rank: RankPlace, file: RankFile) -> None:
         self.node_context, self.rank, self.file = node_context, rank, file
         self.subject = rank_subject(node_context.node, rank.rank)
-        checks = [check for check in node_context.planned() if check.scope is Scope.RANK]
         # This is the same on every rank, because it follows from the bundle alone.
-        checks = schedule.by_evidence(checks, node_context.bundle.policy, node_context.bundle.profile)
+        checks = schedule.by_cost([check for check in node_context.planned() if check.scope is Scope.RANK])
         self.left = [c for c in checks if not c.group] + [c for c in checks if c.group]
         self.lost = ""
         self.store: Any = None
@@ -207,7 +199,7 @@ class Session:
                 self.file.add(errored(check.name, self.subject, then, 0.0, kind=after))
             self.file.end()
         finally:
-            self.leave()
+            os._exit(0)
 
 
 def init_group(node_context: NodeContext, rank: RankPlace, timeout_s: float) -> Any:

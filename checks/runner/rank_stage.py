@@ -137,9 +137,8 @@ def run_stage(node_context: NodeContext, keep: JournalWriter, why_not: str) -> s
     folder = node_context.scratch / "ranks"
     for old in folder.glob("rank-*.jsonl"):
         old.unlink()
-    argv = with_pdeathsig(
-        torchrun(node_context, own_packages.module("checks.runner.rank_process", *_arguments(node_context)))
-    )
+    words = (*node_context.words, repr(node_context.deadline.begun_at))
+    argv = with_pdeathsig(torchrun(node_context, own_packages.module("checks.runner.rank_process", *words)))
     ranks = node_context.bundle.declared.ranks_per_node
     own = rank_environment(node_context.roster.interface, os.environ)
     environment = {**threads_of(ranks), **os.environ, **own}
@@ -186,16 +185,6 @@ def interface_environment(interface: str) -> dict[str, str]:
     if not interface:
         return {}
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface, "TP_SOCKET_IFNAME": interface}
-
-
-def _arguments(node_context: NodeContext) -> tuple[str, ...]:
-    files = (
-        str(node_context.bundle_path),
-        str(node_context.roster_path),
-        node_context.node,
-        str(node_context.scratch),
-    )
-    return (*files, repr(node_context.deadline.begun_at))
 
 
 def _watch(

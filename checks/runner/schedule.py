@@ -1,4 +1,4 @@
-"""The order of the checks of a node, several at a time if no two need the same resource, and how much time that saved.
+"""The order of the checks of a node, several at a time if no two need the same resource.
 
 A node check starts as soon as its resources are free and fewer than `most` checks run.
 """
@@ -10,60 +10,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass
 
 from checks.check import Check, Resource, Turn
-from checks.documents.columns import Rows, by_check
-from checks.facts.profile_options import options
-from checks.model import CLUSTER, Observation, Profile
-from checks.policy import JUDGED_BY_THE_ENGINE, CheckPolicy, Policy, can_fail
+from checks.model import Observation
 from checks.process.tree import end_children
 from checks.runner.deadline import BESIDE as MOST
 from checks.runner.deadline import CheckProgress
 
 LOOK_S = 0.05
 ENDING_S = 10.0
-# Judgement: how long a check of each cost takes on a healthy node, besides the seconds that its options set.
-COST_S = {"instant": 0.5, "seconds": 5.0, "minutes": 120.0}
-SAID_S = ("seconds", "budget_s", "watch_s", "deadline_s")
-ENGINE_WEIGHT = (
-    4.0  # the weight of what the engine itself judges: reachability, bandwidth, latency, retransmits
-)
-WARNING_SHARE = 0.25  # the weight of a rule that can only WARN, relative to one that can FAIL
+COSTS = ("instant", "seconds", "minutes")
 
 
-@dataclass(frozen=True)
-class NodeTimes:
-    """The times of one node's checks: how long they took, and how long they would have taken one after another."""
+def by_cost(checks: Sequence[Check]) -> list[Check]:
+    """The checks by their cost, the cheapest first, so that a deadline costs the least evidence. Pure.
 
-    node: str
-    wall_s: float
-    in_a_row_s: float
-
-
-def by_evidence(checks: Sequence[Check], policy: Policy, profile: Profile) -> list[Check]:
-    """The checks by evidence per second, the most first, so that a deadline costs the least evidence. Pure.
-
-    Checks that must come first or last keep their places. It is unknown how long a site's own check takes: these stay at the front,
-    where the catalogue has them. Equal checks keep their order.
+    Checks that must come first or last keep their places. Equal checks keep their order.
     """
     turns = (Turn.FIRST, Turn.FREE, Turn.LAST)
-
-    def key(check: Check) -> tuple[int, float]:
-        return turns.index(check.turn), -evidence_per_s(check, policy, profile)
-
-    return sorted(checks, key=key)
-
-
-def evidence_per_s(check: Check, policy: Policy, profile: Profile) -> float:
-    """How many rules of the policy the check answers per second; being required counts as one rule. Pure."""
-    if check.body.__module__.partition(".")[0] != "checks":
-        return math.inf
-    line = policy.checks.get(check.name, CheckPolicy())
-    weight = float(line.required) + sum(1.0 if can_fail(rule) else WARNING_SHARE for rule in line.rules)
-    weight += ENGINE_WEIGHT * (check.name in JUDGED_BY_THE_ENGINE)
-    said = options(check.name, profile, line.options)
-    return weight / (COST_S[check.cost] + next((said[name] for name in SAID_S if name in said), 0.0))
+    return sorted(checks, key=lambda check: (turns.index(check.turn), COSTS.index(check.cost)))
 
 
 def run_all(
@@ -157,34 +122,3 @@ def next_of(waiting: Sequence[Check], running: Iterable[Check], most: int) -> Ch
         return None
     taken: set[Resource] = {resource for check in beside for resource in check.uses}
     return next((check for check in waiting if not taken & set(check.uses)), None)
-
-
-def node_times(observations: Sequence[Observation]) -> tuple[NodeTimes, ...]:
-    """The times of each node's schedule. For a rank check the longest of the node's ranks counts, in both figures."""
-    by_node: dict[str, list[tuple[float, float, float]]] = {}
-    for rows in by_check(observations).values():
-        for node, span in _spans(rows).items():
-            by_node.setdefault(node, []).append(span)
-    return tuple(_spent(node, spans) for node, spans in sorted(by_node.items()))
-
-
-def _spans(rows: Rows) -> dict[str, tuple[float, float, float]]:
-    """Node -> start, end and the longest of its observations of one check, in seconds."""
-    c = rows.columns
-    spans: dict[str, tuple[float, float, float]] = {}
-    for subject, start, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
-        if seconds > 0 and subject != CLUSTER:
-            node, end, longest = subject.partition("/")[0], start + seconds, seconds
-            if node in spans:
-                first, last, most = spans[node]
-                start, end, longest = min(start, first), max(end, last), max(seconds, most)
-            spans[node] = (start, end, longest)
-    return spans
-
-
-def _spent(node: str, spans: Sequence[tuple[float, float, float]]) -> NodeTimes:
-    wall, reached = 0.0, 0.0
-    for start, end, _ in sorted(spans):  # the union of the spans: time between two checks does not count
-        wall += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return NodeTimes(node, wall, sum(longest for _, _, longest in spans))

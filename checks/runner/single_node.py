@@ -14,7 +14,7 @@ from pathlib import Path
 from checks import bundle as bundles
 from checks import policy as policies
 from checks.documents.decode import parse_json
-from checks.documents.report import dump, dump_plain, load, plain
+from checks.documents.report import dump, load, plain
 from checks.exit_codes import EXIT_CODES
 from checks.facts import own_machine, person_options
 from checks.facts.builtin import builtin
@@ -30,7 +30,7 @@ from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.in_job.open_findings import settle_alone
 from checks.runner.journal import Tick, now
-from checks.runner.node_context import PlaceError, open_node_context
+from checks.runner.node_context import PlaceError, write_node_context
 from checks.value_types import DecodeError
 
 POLICIES = Path(__file__).parents[1] / "policies"
@@ -142,9 +142,7 @@ def checked(made: bundles.Bundle, folder: Path, tick: Tick | None = None, *, set
     name = host_name()
     ports = free_ports(2, "127.0.0.1")
     roster = Roster((Member(name, "127.0.0.1", ports[0]),), ports[1], "lo")
-    (folder / "bundle.json").write_bytes(bundles.dump(made))
-    (folder / "roster.json").write_bytes(dump_plain(roster))
-    node_context = open_node_context(folder / "bundle.json", folder / "roster.json", name, folder / "scratch")
+    node_context = write_node_context(folder, made, roster, name)
     begun, token = now(), uuid.uuid4().hex
     journal = node_run.run(node_context, token, folder / "out", tick)
     if settles:

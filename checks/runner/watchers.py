@@ -48,24 +48,15 @@ class Watchers:
                 continue
             path = watch_path(self._node_context.scratch, check.name)
             path.unlink(missing_ok=True)
+            words = (*self._node_context.words, str(path), f"{self._node_context.timeout_s(check):g}")
             argv = own_packages.module(
-                *("checks.runner.isolated_child", "--watch", check.name, check.path),
-                *(str(self._node_context.bundle_path), str(self._node_context.roster_path)),
-                *(
-                    self._node_context.node,
-                    str(self._node_context.scratch),
-                    str(path),
-                    f"{self._node_context.timeout_s(check):g}",
-                ),
+                "checks.runner.isolated_child", "--watch", check.name, check.path, *words
             )
             try:
                 child = subprocess.Popen(
-                    (sys.executable, *argv),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+                    (sys.executable, *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
             except OSError as error:
                 self.failed[check.name] = f"the check's watch process could not be started: {error.strerror}"
                 continue

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from checks.model import Report
-from checks.runner.schedule import node_times
+from checks.documents.columns import by_check
+from checks.model import CLUSTER, Report, node_of
 from tasks.render.views.nodes import CheckLine
 
 
 def schedule_text(report: Report) -> str:
-    """How long the slowest node's checks took, and how long in a row; "" without an observation."""
-    slowest = max(node_times(report.observations), key=lambda one: (one.wall_s, one.node), default=None)
-    if slowest is None:
-        return ""
+    """How long the slowest node's checks took; "" without an observation."""
+    slowest = _slowest(report)
     return (
-        f"Duration: on the slowest node ({slowest.node}) the checks took {slowest.wall_s:.1f} s; "
-        f"many ran at the same time, or it would have been {slowest.in_a_row_s:.1f} s"
+        f"Duration: on the slowest node ({slowest[0]}) the checks took {slowest[1]:.1f} s" if slowest else ""
     )
 
 
@@ -25,3 +22,15 @@ def left_out(lines: tuple[CheckLine, ...]) -> tuple[tuple[str, tuple[str, ...]],
         if line.planned.skip is not None:
             reasons.setdefault(line.planned.skip.value, []).append(line.planned.check)
     return tuple((reason, tuple(names)) for reason, names in reasons.items())
+
+
+def _slowest(report: Report) -> tuple[str, float] | None:
+    """The node whose checks ended last, and when, in seconds since its report was opened."""
+    ends: dict[str, float] = {}
+    for rows in by_check(report.observations).values():
+        c = rows.columns
+        for subject, started_s, seconds in zip(c.subjects, c.started_s, c.seconds, strict=True):
+            if seconds > 0 and subject != CLUSTER:
+                node = node_of(subject)
+                ends[node] = max(ends.get(node, 0.0), started_s + seconds)
+    return max(ends.items(), key=lambda found: (found[1], found[0]), default=None)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.exchange.secret_key import Service
 from checks.process.free_ports import free_port
 from checks.roster import Member, Roster
-from checks.runner.node_context import PlaceError, open_node_context
+from checks.runner.node_context import PlaceError, open_node_context, write_node_context
 from checks.runner.node_run import open_responder
 from tests.checks.runner.test_barrier import node_contexts
 from tests.survival.world import ROOT, World
@@ -87,15 +86,9 @@ def test_a_key_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_one_node_needs_no_key_and_opens_no_port(tmp_path: Path) -> None:
     """It speaks with nobody."""
-    from checks import bundle as bundles
-
     port = free_port()
-    (tmp_path / "bundle.json").write_bytes(bundles.dump(World(1, 1).bundle("alone")))
     roster = Roster((Member("node-0", "127.0.0.1", port),), free_port(), "lo")
-    (tmp_path / "roster.json").write_bytes(dump_plain(roster))
-    node_context = open_node_context(
-        tmp_path / "bundle.json", tmp_path / "roster.json", "node-0", tmp_path / "scratch"
-    )
+    node_context = write_node_context(tmp_path, World(1, 1).bundle("alone"), roster, "node-0")
     responder = open_responder(node_context)
     try:
         listening = subprocess.run(("ss", "-Hltn", f"sport = :{port}"), capture_output=True, text=True).stdout

@@ -13,8 +13,7 @@ import pytest
 from checks import bundle as bundles
 from checks.check import Check, RankPlace
 from checks.documents.host_load import Contention
-from checks.documents.report import NodeReport, dump_plain
-from checks.exchange import secret_key
+from checks.documents.report import NodeReport
 from checks.facts.builtin import builtin
 from checks.model import SCHEMA_VERSION, Declared, ErrorKind, Node, Observation, Outcome, Profile
 from checks.process.observe import errored
@@ -22,7 +21,7 @@ from checks.roster import Member, Roster
 from checks.runner import node_run, rank_process
 from checks.runner.deadline import Deadline
 from checks.runner.journal import Journal, JournalWriter
-from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.node_context import NodeContext, write_node_context
 from checks.runner.rank_process import RankFile, Session
 from tests.checks.local_policy import local_policy
 
@@ -35,12 +34,9 @@ def node_context(folder: Path, timeouts_s: Mapping[str, float], skip: tuple[str,
     made = bundles.make(
         "limits", declared, Profile.QUICK, local_policy(), builtin(), skip=skip, timeouts_s=timeouts_s
     )
-    (folder / "bundle.json").write_bytes(bundles.dump(made))
-    (folder / secret_key.FILE).write_bytes(secret_key.make())
-    (folder / "roster.json").write_bytes(
-        dump_plain(Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo"))
+    return write_node_context(
+        folder, made, Roster((Member("node-0", "127.0.0.1", 1000),), 2000, "lo"), "node-0"
     )
-    return open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
 
 
 def ranked(
@@ -56,7 +52,7 @@ def ranked(
     monkeypatch.setattr(rank_process, "init_group", lambda *given: groups.append(given[2]))
     monkeypatch.setattr(rank_process, "_leave_time_to_tell", lambda longest_s: None)
     path = folder / "rank.jsonl"
-    Session(context, RankPlace(0, 0, 2, "cpu"), RankFile(path), leave=lambda: None).run()
+    Session(context, RankPlace(0, 0, 2, "cpu"), RankFile(path)).run()
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return {
         event["row"]["check"]: event["row"] for event in events if event["event"] == "observation"
@@ -104,13 +100,17 @@ def test_a_rank_without_time_to_join_is_not_told_to_use_torchrun(
     ],
 )  # fmt: skip
 def test_a_rank_that_its_limit_ended_names_it_in_all_that_follows(
-    tmp_path: Path, timeouts_s: Mapping[str, float], kind: str, reason: str, then: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    timeouts_s: Mapping[str, float],
+    kind: str,
+    reason: str,
+    then: str,
 ) -> None:
     """The watchdog writes what is known and leaves."""
     path = tmp_path / "rank.jsonl"
-    session = Session(
-        node_context(tmp_path, timeouts_s), RankPlace(0, 0, 2, "cpu"), RankFile(path), leave=lambda: None
-    )
+    session = Session(node_context(tmp_path, timeouts_s), RankPlace(0, 0, 2, "cpu"), RankFile(path))
+    monkeypatch.setattr("os._exit", lambda code: None)
     while session.left[0].name != "compute.gemm":
         session.left.pop(0)
     session._give_up()

@@ -10,7 +10,7 @@ import pytest
 from checks import bundle as bundles
 from checks.documents import open_findings as documents
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
-from checks.documents.report import dump_plain, load_node
+from checks.documents.report import load_node
 from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import CHECK
 from checks.judge.verdict import decide
@@ -20,7 +20,7 @@ from checks.process.machine_state import FINDINGS, VARIABLE
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal
-from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.node_context import NodeContext, write_node_context
 from checks.runner.single_node import declare, read_policy
 
 OPEN = OpenFinding(
@@ -41,11 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def context(tmp_path: Path) -> NodeContext:
     policy = read_policy(None, declare("cpu", 1, builtin()), announced=False)
     made = bundles.make("gate-1", declare("cpu", 1, builtin()), Profile.QUICK, policy, builtin())
-    (tmp_path / "bundle.json").write_bytes(bundles.dump(made))
-    (tmp_path / "roster.json").write_bytes(dump_plain(Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")))
-    return open_node_context(
-        tmp_path / "bundle.json", tmp_path / "roster.json", "node-0", tmp_path / "scratch"
-    )
+    return write_node_context(tmp_path, made, Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo"), "node-0")
 
 
 def told(tmp_path: Path) -> list[Finding]:

@@ -22,7 +22,6 @@ import pytest
 from checks.facts.builtin import builtin
 from checks.model import Declared
 from checks.process import own_packages
-from checks.process.free_ports import free_port
 from checks.process.tree import alive, end_tree, start_ticks
 from checks.runner import rank_parent, rank_stage
 
@@ -186,38 +185,25 @@ open(os.environ["TOLD"] + os.environ["RANK"], "w").write(json.dumps(told))
 """
 
 
-def test_a_rank_has_the_environment_that_torchrun_gives_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the real torch, variable for variable; only the file for torchrun's own errors lies elsewhere.
-
-    The same holds for its signals, also in a shell's background job, which ignores SIGQUIT.
+def test_a_rank_is_a_process_as_torchrun_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a session and its number, no other open file, one thread, and the signals of a new process, also in a shell's background
+    job, which ignores SIGQUIT.
     """
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTHONUNBUFFERED", "")
-    script = tmp_path / "tell.py"
-    script.write_text(f"import os, signal, sys, time\n{TELL}")
-    torchrun = [*options(tmp_path, port=free_port())[:-4], str(script), "BUNDLE", "ROSTER"]
+    monkeypatch.setenv("TOLD", str(tmp_path / "rank"))
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     try:
-        monkeypatch.setenv("TOLD", str(tmp_path / "forked"))
-        forked = run(TELL, None, options(tmp_path, port=free_port()))
-        monkeypatch.setenv("TOLD", str(tmp_path / "torchrun"))
-        argv = (sys.executable, "-m", "torch.distributed.run", *torchrun)
-        # Without env= it also gets what libraries have set behind os.environ, such as readline's LINES.
-        subprocess.run(argv, check=True, timeout=ENOUGH_S, env=dict(os.environ))
+        ended = run(TELL, fake_torch(tmp_path), options(tmp_path))
     finally:
         signal.signal(signal.SIGQUIT, before)
 
-    assert 0 == forked.code, forked.lines
+    assert 0 == ended.code, ended.lines
     for rank in (0, 1):
-        ours, theirs = (json.loads((tmp_path / f"{who}{rank}").read_text()) for who in ("forked", "torchrun"))
-        for told in (ours, theirs):
-            told["argv"] = told["argv"][1:]
-            for name in ("TOLD", "TORCHELASTIC_ERROR_FILE", "MASTER_PORT"):
-                assert told["environment"].pop(name)
-        assert theirs == ours
+        told = json.loads((tmp_path / f"rank{rank}").read_text())
+        added = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+        assert added == {name: told["environment"][name] for name in added}
+        assert (True, [], 1) == (told["leads"], told["files"], told["threads"])
+        assert ["BUNDLE", "ROSTER"] == told["argv"][1:]
+        assert signal.SIGQUIT not in told["ignored"]
 
 
 def test_no_rank_begins_before_the_store_is_there(tmp_path: Path) -> None:
@@ -334,26 +320,3 @@ def test_where_it_cannot_fork_the_process_becomes_torchrun(
         ended = Ended(child.returncode, said)
         assert (7, f"torchrun {child.pid} {' '.join(argv)}") == (ended.code, said[-1])
     assert f"checks: torchrun starts the ranks, because {reason}" in ended.lines[0]
-
-
-@pytest.mark.parametrize(("ranks", "imported"), [(1, False), (2, True)])
-def test_what_ddp_imports_is_imported_once(tmp_path: Path, ranks: int, imported: bool) -> None:
-    """A single rank has no DistributedDataParallel."""
-    torch = fake_torch(tmp_path)
-    (torch / "torch" / "_dynamo.py").write_text(
-        "import os\nos.write(1, f'dynamo {os.getpid()}\\n'.encode())\n"
-    )
-    body = "import torch\nos.write(1, f'parent {os.getppid()} {hasattr(torch, \"_dynamo\")}\\n'.encode())"
-    ended = run(body, torch, options(tmp_path, ranks))
-
-    [parent] = {line.split()[1] for line in ended.starting("parent")}
-    assert [f"dynamo {parent}"] * imported == ended.starting("dynamo")
-    assert [f"parent {parent} {imported}"] * ranks == ended.starting("parent")
-
-
-def test_it_forks_nothing_but_ranks(tmp_path: Path) -> None:
-    """Another command goes to torchrun."""
-    argv = [*options(tmp_path)[:-4], "script.py"]
-    ended = run("print('rank began')", fake_torch(tmp_path), argv)
-
-    assert (7, 0) == (ended.code, len(ended.starting("rank")))

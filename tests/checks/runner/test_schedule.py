@@ -1,4 +1,4 @@
-"""What runs beside what, and what that saves."""
+"""What runs beside what."""
 
 from __future__ import annotations
 
@@ -65,22 +65,6 @@ def test_no_two_hold_one_resource_and_everything_runs_once() -> None:
     assert sorted(ran) == sorted(check.name for check in checks)
     assert not any({"cpu.stress", "cpu.again"} <= together for together in overlaps)
     assert any(len(together) > 1 for together in overlaps)
-
-
-def test_the_time_saved_is_the_overlap() -> None:
-    """Wall time is the union of the spans; of a rank check the node's longest counts."""
-    rows = [
-        _row("cpu.stress", "node-0", 0.0, 10.0),
-        _row("disk.io", "node-0", 1.0, 4.0),
-        _row("compute.gemm", "node-0/rank-0", 20.0, 2.0),
-        _row("compute.gemm", "node-0/rank-1", 20.5, 2.0),
-        _row("disk.io", "node-1", 0.0, 3.0),
-    ]
-
-    [first, second] = schedule.node_times(rows)
-    assert first.node == "node-0"
-    assert [round(first.wall_s, 6), round(first.in_a_row_s, 6)] == [12.5, 16.0]
-    assert second == schedule.NodeTimes("node-1", 3.0, 3.0)
 
 
 def test_what_one_check_raises_does_not_cost_the_others() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from checks import bundle as bundles
-from checks.documents.report import dump_plain
 from checks.exchange import secret_key
 from checks.facts.builtin import builtin
 from checks.model import Declared, Outcome, Profile, Skip
 from checks.roster import Member, Roster
-from checks.runner.node_context import NodeContext, open_node_context
+from checks.runner.node_context import NodeContext, write_node_context
 from checks.runner.node_run import left_out
 from tests.checks.local_policy import local_policy
 
@@ -23,10 +22,7 @@ def node_context(folder: Path) -> NodeContext:
     made = bundles.make("left-out", declared, Profile.STANDARD, local_policy(), builtin(), skip=LEFT_OUT)
     members = tuple(Member(name, "127.0.0.1", 1000 + at) for at, name in enumerate(declared.node_names))
     roster = Roster(members, 2000, "lo")
-    (folder / "bundle.json").write_bytes(bundles.dump(made))
-    (folder / secret_key.FILE).write_bytes(secret_key.make())
-    (folder / "roster.json").write_bytes(dump_plain(roster))
-    return open_node_context(folder / "bundle.json", folder / "roster.json", "node-1", folder / "scratch")
+    return write_node_context(folder, made, roster, "node-1", secret_key.make())
 
 
 def test_what_is_left_out_is_not_run(tmp_path: Path) -> None:

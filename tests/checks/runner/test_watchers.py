@@ -17,7 +17,6 @@ import pytest
 
 from checks import bundle as bundles
 from checks.check import Check
-from checks.documents.report import dump_plain
 from checks.exchange.exchange import Responder
 from checks.facts.builtin import builtin
 from checks.model import Declared, Observation, Outcome, Planned, Profile, Skip
@@ -27,7 +26,7 @@ from checks.process.tree import alive, start_ticks
 from checks.roster import Member, Roster
 from checks.runner import node_run
 from checks.runner.journal import Journal, JournalWriter
-from checks.runner.node_context import NodeContext, open_node_context, watch_path
+from checks.runner.node_context import NodeContext, watch_path, write_node_context
 from checks.runner.watchers import Watchers, watched
 from tests.checks import watch_checks
 
@@ -40,9 +39,7 @@ def node_context(folder: Path, *checks: Check) -> NodeContext:
     policy = Policy("none", ("cpu",), OnWarn.GO, 0.25, {})
     made = bundles.make("gate-1", Declared("cpu", 1, 0, 1), Profile.QUICK, policy, builtin())
     roster = Roster((Member("node-0", "127.0.0.1", 1),), 2, "lo")
-    (folder / "bundle.json").write_bytes(bundles.dump(made))
-    (folder / "roster.json").write_bytes(dump_plain(roster))
-    found = open_node_context(folder / "bundle.json", folder / "roster.json", "node-0", folder / "scratch")
+    found = write_node_context(folder, made, roster, "node-0")
     plan = tuple(Planned(check.name, check.scope, check.metrics) for check in checks)
     return replace(found, checks=checks, plan=plan)
 
