@@ -76,28 +76,21 @@ def test_a_fork_has_a_session_one_pipe_and_no_input(server: ForkServer) -> None:
     assert ended(waiting) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("code", "how", "printed"),
-    [
+def test_it_ends_as_python_does(server: ForkServer) -> None:
+    """Exit codes, signals, tracebacks, what it registered for its end, and its threads."""
+    for code, how, printed in (
         ("raise SystemExit(7)", 7, ""),
         ("raise SystemExit('no such check')", 1, "no such check\n"),
         ("raise ValueError('a defect')", 1, "ValueError: a defect\n"),
         ("import os; os.kill(os.getpid(), 9)", -9, ""),
         ("import atexit; atexit.register(print, 'at its end')", 0, "at its end\n"),
-        (
-            "import threading, time; threading.Timer(0.1, lambda: print('its thread')).start()",
-            0,
-            "its thread\n",
-        ),
-    ],
-)
-def test_it_ends_as_python_does(server: ForkServer, code: str, how: int, printed: str) -> None:
-    """Exit codes, signals, tracebacks, what it registered for its end, and its threads."""
-    child = begun(server, code)
-    text = said(child)
+        ("import threading as t; t.Timer(0.1, lambda: print('its thread')).start()", 0, "its thread\n"),
+    ):
+        child = begun(server, code)
+        text = said(child)
 
-    assert child.wait(60) == how
-    assert text.endswith(printed) and bool(text) == bool(printed)
+        assert child.wait(60) == how, code
+        assert text.endswith(printed) and bool(text) == bool(printed)
 
 
 def test_one_that_does_not_end_is_waited_for_no_longer_than_asked(server: ForkServer) -> None:

@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from checks import cli
 from checks.documents import open_findings as documents
 from checks.process.free_ports import free_ports
 from checks.process.machine_state import FINDINGS
 from checks.process.tree import alive, start_ticks
+from checks.watch import loop
 
 ROOT = Path(__file__).parents[3]
 # Seed 001's drill: the line of an NVLink fault that calls for another node.
@@ -157,33 +159,28 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
         )
 
 
-def test_a_file_of_findings_that_cannot_be_read_is_not_overwritten(tmp_path: Path, log: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / FINDINGS).write_text('{"schema_version": 1, "open": [')
-    watch = Watch(state, log)
-    said = watch.process.communicate()[0].decode()
+def test_a_file_of_findings_that_cannot_be_read_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRELAUNCH_STATE", str(tmp_path))
+    (tmp_path / FINDINGS).write_text('{"schema_version": 1, "open": [')
+    codes = cli.main(["watch", "--instance-type", "cpu"]), cli.main(["findings"])
 
-    assert 2 == watch.process.returncode
-    assert str(state / FINDINGS) in said
-    assert '{"schema_version": 1, "open": [' == (state / FINDINGS).read_text()
-    assert 3 == watch.findings().returncode
+    assert (2, 3) == codes
+    assert str(tmp_path / FINDINGS) in capsys.readouterr().err
+    assert '{"schema_version": 1, "open": [' == (tmp_path / FINDINGS).read_text()
 
 
-def test_the_textfile_is_whole_and_says_the_same(tmp_path: Path, log: Path) -> None:
-    folder = tmp_path / "textfile"
-    folder.mkdir()
-    with watching(tmp_path, log, "--textfile", str(folder)) as watch:
-        until("the file is there", (folder / "prelaunch.prom").exists)
-        for _ in range(50):
-            text = (folder / "prelaunch.prom").read_text()
-            names = {family.name for family in text_string_to_metric_families(text)}
-            assert "prelaunch_watch_last_round_timestamp_seconds" in names
-            time.sleep(0.02)
-        assert ["prelaunch.prom"] == os.listdir(folder)
-        os.rename(folder, tmp_path / "gone")
-        rounds = watch.rounds()
-        until("a folder that is gone stops no round", lambda: watch.rounds() > rounds + 1)
+def test_the_textfile_is_replaced_and_a_folder_that_is_gone_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in (b"a 1\n", b"a 2\n"):
+        loop._write(tmp_path, text)
+    loop._write(tmp_path / "gone", b"a 3\n")
+
+    assert ["prelaunch.prom"] == os.listdir(tmp_path)
+    assert b"a 2\n" == (tmp_path / "prelaunch.prom").read_bytes()
+    assert "it is no folder" in capsys.readouterr().err
 
 
 def test_sigterm_ends_it_at_once_and_leaves_no_process(tmp_path: Path, log: Path) -> None:
@@ -227,14 +224,15 @@ def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(
                     os.kill(left, signal.SIGKILL)
 
 
-def test_what_cannot_be_watched_is_said_and_ends_with_2(tmp_path: Path, log: Path) -> None:
+def test_what_cannot_be_watched_is_said_and_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refused(*more: str, state: str = str(tmp_path / "state")) -> str:
-        argv = (sys.executable, "-m", "checks", "watch", *more)
-        environment = {**os.environ, "PRELAUNCH_STATE": state}
-        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert (2, "") == (done.returncode, done.stdout), done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
+        monkeypatch.setenv("PRELAUNCH_STATE", state)
+        assert 2 == cli.main(["watch", *more])
+        printed = capsys.readouterr()
+        assert "" == printed.out
+        return printed.err
 
     assert "--instance-type" in refused()
     assert "cpu" in refused("--instance-type", "cppu")
