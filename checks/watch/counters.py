@@ -14,6 +14,7 @@ from checks.probes.kernel.xid_rows import LISTED, NO_AGE, incidents_of
 
 Code = tuple[str, str]
 Xid = tuple[str, str, str]
+EFA_COUNTERS = ("rx_drops", "error_events", "retransmitted_packets")
 # Two clocks that read one line's age differ by less than this.
 SAME_S = 1.0
 
@@ -39,7 +40,7 @@ class Totals:
                 for gpu, grown in grown_by(row.metrics, "gpus", "link_recoveries"):
                     self.nvlink_recoveries[gpu] += grown
             elif row.check == "efa.counters":
-                for name in ("rx_drops", "error_events", "retransmitted_packets"):
+                for name in EFA_COUNTERS:
                     for device, grown in grown_by(row.metrics, "devices", name):
                         self.efa_errors[device, name] += grown
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from checks.watch.counters import EFA_COUNTERS
+
 Series = dict[str, str]
 Alert = tuple[str, dict[str, str]]
 
@@ -72,8 +74,10 @@ HEALTHY: Mapping[str, str] = {
     **_watch(WATCH0, 2),
     **_watch(WATCH1, 0),
     f'prelaunch_finding_open{{check="disk.free",part="",metric="",level="WARN",cause="CONFIGURATION",{WATCH1}}}': ON,
-    f'prelaunch_efa_errors_total{{device="rdmap0",counter="retrans_bytes",{WATCH0}}}': f"0+15000x{STEPS}",
-    f'prelaunch_efa_errors_total{{device="rdmap0",counter="unresponsive_remote_events",{WATCH0}}}': f"3x{STEPS}",
+    **{
+        f'prelaunch_efa_errors_total{{device="rdmap0",counter="{name}",{WATCH0}}}': f"0+{rate}x{STEPS}"
+        for name, rate in zip(EFA_COUNTERS, (300, 300, 7500), strict=True)
+    },
     **_node(NODE0),
     **_node(NODE1),
     f"up{{{DCGM0}}}": ON,
@@ -328,25 +332,17 @@ SITUATIONS = (
         (("PrelaunchSeriesOmitted", labels(STORE, **OWNER)),),
     ),
     Situation(
-        "an EFA device sends again and again",
-        changed("retrans_bytes", values=f"0+30000000x{STEPS}"),
-        (("PrelaunchEfaErrors", {**C0, "device": "rdmap0", "counter": "retrans_bytes", **ON_CALL}),),
-    ),
-    Situation(
         "packets are sent again and again",
-        {
-            **HEALTHY,
-            f'prelaunch_efa_errors_total{{device="rdmap0",counter="retrans_pkts",{WATCH0}}}': f"0+30000x{STEPS}",
-        },
-        (("PrelaunchEfaErrors", {**C0, "device": "rdmap0", "counter": "retrans_pkts", **ON_CALL}),),
+        changed("retransmitted_packets", values=f"0+30000x{STEPS}"),
+        (("PrelaunchEfaErrors", {**C0, "device": "rdmap0", "counter": "retransmitted_packets", **ON_CALL}),),
     ),
     Situation(
         "a peer does not answer an EFA device",
-        changed("unresponsive_remote_events", values=f"0+3000x{STEPS}"),
+        changed("error_events", values=f"0+3000x{STEPS}"),
         (
             (
                 "PrelaunchEfaErrors",
-                {**C0, "device": "rdmap0", "counter": "unresponsive_remote_events", **ON_CALL},
+                {**C0, "device": "rdmap0", "counter": "error_events", **ON_CALL},
             ),
         ),
     ),
