@@ -69,14 +69,6 @@ def test_closed_streams_lead_nowhere(closed: str, tmp_path: Path) -> None:
     assert (0, "the file") == (done.returncode, file.read_text())
 
 
-@pytest.mark.parametrize("module", [("prelaunch", "facts", "cpu"), ("checks", "list")])
-def test_commands_run_without_streams(module: tuple[str, ...]) -> None:
-    """As a supervisor starts them that closes what it does not need."""
-    done = run("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", *module)
-
-    assert 0 == done.returncode
-
-
 @pytest.mark.parametrize(
     "main",
     [checks_cli.main, prelaunch.main, agent_cli.main, allocation.main],

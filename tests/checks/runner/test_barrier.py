@@ -89,13 +89,6 @@ def test_an_objection_is_heard_by_all_at_once(tmp_path: Path) -> None:
         assert ["no", "no"] == meet([first, second], ("", "no"))
 
 
-def test_a_node_that_does_not_come_is_named(tmp_path: Path) -> None:
-    """The deadline is network_s."""
-    zero, _ = node_contexts(tmp_path, 0.5)
-    with board(zero) as first:
-        assert "node-1 did not reach" in first.agree("here", "")
-
-
 def test_a_first_node_that_does_not_come_is_named(tmp_path: Path) -> None:
     """It holds the board, so there is none."""
     _, one = node_contexts(tmp_path, 0.5)
