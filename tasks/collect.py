@@ -333,7 +333,7 @@ def merge_reports(session: Session, watched: JobEnd) -> Report:
     bundle = replace(bundle, certificates=session.certificates)
     report = merge(bundle, watched.status.attempt, files, started, watched.decoded.load)
     report = with_engine_identity(report, watched.status.machines)
-    session.restarts = starts_said(watched.status)
+    session.restarts = starts_said(folder, watched.status)
     if not node_reports.all_complete(bundle, files, watched.decoded):
         problems += _about_job(watched, bool(files))
         report = replace(report, ends=tuple(_ends(bundle, files, watched, session)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-from checks.documents.report import dump_plain
+from checks.documents.report import dump_plain, load_node
 from checks.exit_codes import Exit
 from checks.model import unreachable
+from checks.value_types import DecodeError
 from checks.version import BUILD_IMAGE
 from tasks.gate.jobs import JobEnd
 from tasks.gate.progress import Progress, report_progress
@@ -21,12 +24,16 @@ from tasks.launchers.base import (
     QuotaExceeded,
     Trouble,
 )
+from tasks.reports.node_reports import read_files
 from tasks.store.base import StoreError
 from tasks.store.layout import job_key
 
 HISTORY_LINES = 12
+NAMED = 8
 # Python's own words (runpy.py, and importlib's ModuleNotFoundError) for `python3 -m container.agent`.
 NO_AGENT = re.compile(r"No module named ('container'|container(\.agent)?$|'container\.agent')", re.MULTILINE)
+# The ids by which people find a machine, first the one that they know best.
+MACHINE_IDS = ("instance_id", "engine_node", "product_uuid")
 SAID = {
     Trouble.NONE: "",
     Trouble.ENDED: " by itself",
@@ -117,11 +124,40 @@ def end_said(watched: JobEnd) -> str:
     return f"its job {ending_text(watched.status)}"
 
 
-def starts_said(status: JobStatus) -> tuple[str, ...]:
-    """ "start 2 of 2" of a job that its engine started again, () of its first start."""
+def starts_said(folder: Path, status: JobStatus) -> tuple[str, ...]:
+    """ "start 2 of 2; n1 was lost" of a job that its engine started again, () of its first start. `folder` has its files. A node was
+    lost where the start before this one had it and this one has not, or where its name is another machine's now.
+    """
     tokens = tuple(dict.fromkeys((*status.earlier, status.attempt)))
-    number = tokens.index(status.attempt) + 1
-    return (f"start {number} of {len(tokens)}",) if number > 1 and status.attempt else ()
+    index = tokens.index(status.attempt)
+    if index == 0 or not status.attempt:
+        return ()
+    before, now = (_machines(folder, token) for token in tokens[index - 1 : index + 1])
+    lost = [_lost(name, ids, now) for name, ids in before.items()] if now else []
+    names = sorted(filter(None, lost))
+    were = f"; {', '.join(names[:NAMED])} {'were' if len(names) > 1 else 'was'} lost" if names else ""
+    return (f"start {index + 1} of {len(tokens)}{were}",)
+
+
+def _machines(folder: Path, token: str) -> dict[str, dict[str, str]]:
+    """The nodes of that start, each with the ids of its machine as far as it has reported them."""
+    ids: dict[str, dict[str, str]] = {path.stem: {} for path in (folder / token / "agent").glob("*.json")}
+    for name, data in read_files(folder, token).items():
+        with contextlib.suppress(DecodeError):
+            known = load_node(data).node.identity
+            ids[name] = {key: known[key] for key in MACHINE_IDS if known.get(key)}
+    return ids
+
+
+def _lost(name: str, ids: Mapping[str, str], now: Mapping[str, Mapping[str, str]]) -> str:
+    """The name of a node whose machine takes no part any more, with the machine's where another has that name now; "" if it does, or
+    if nothing says which machine it is now.
+    """
+    if any(ids.items() & other.items() for other in now.values()):
+        return ""
+    if name not in now:
+        return name
+    return f"{name} ({next(iter(ids.values()))})" if ids.keys() & now[name].keys() else ""
 
 
 def state_history(status: JobStatus) -> Iterator[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from checks import bundle as bundles
+from checks.documents.report import NodeReport, dump_plain
 from checks.facts.builtin import builtin
-from checks.model import Declared, Profile
+from checks.model import SCHEMA_VERSION, Declared, Node, Profile
 from tasks.collect import merge_reports
 from tasks.gate.job_failures import end_said, require_reports, starts_said
 from tasks.gate.jobs import JobEnd
@@ -71,6 +72,32 @@ def test_no_capacity_is_said_only_where_waiting_can_help(watched: JobEnd, kind: 
     assert kind is type(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("starts", "said"),
+    [
+        ((("n0", "n1"),), ""),
+        ((("n0", "n1"), ("n0", "n2")), "start 2 of 2; n1 was lost"),
+        ((("n0", "n1"), ("n2", "n3")), "start 2 of 2; n0, n1 were lost"),
+        ((("n0", "n1"), ("n0", "n2"), ("n0", "n3")), "start 3 of 3; n2 was lost"),
+        ((("node-0", "node-1"), ("node-0", "node-1")), "start 2 of 2"),
+        ((("n0", "n1"), ()), "start 2 of 2"),
+    ],
+)
+def test_a_job_that_was_started_again_says_which_node_was_lost(
+    tmp_path: Path, starts: tuple[tuple[str, ...], ...], said: str
+) -> None:
+    """By the records of its agents. Where the engine gives its nodes the same names again, nobody knows which one it replaced."""
+    tokens = [f"start{number}" for number in range(len(starts))]
+    for token, nodes in zip(tokens, starts, strict=True):
+        for node in nodes:
+            (tmp_path / token / "agent").mkdir(parents=True, exist_ok=True)
+            (tmp_path / token / "agent" / f"{node}.json").touch()
+    status = JobStatus(JobState.RUNNING, "", tokens[-1], {}, earlier=tuple(tokens[:-1]))
+
+    assert said == "".join(starts_said(tmp_path, status))
+    assert () == starts_said(tmp_path, replace(status, attempt=tokens[0]))
+
+
 NO_AGENT = (
     "/usr/bin/python3: No module named container.agent",
     "python3: Error while finding module specification for 'container.agent' (ModuleNotFoundError: No module named 'container')",
@@ -104,13 +131,47 @@ def test_another_missing_module_is_not_the_agent(words: str) -> None:
     require_reports(JobEnd(CHECK_JOB, status), [words])
 
 
-def test_a_job_that_was_started_again_says_which_start_it_is() -> None:
-    """Nothing of the first one."""
-    status = JobStatus(JobState.RUNNING, "", "t3", {}, earlier=("t1", "t2"))
+MACHINES = (
+    ("instance_id", "i-0aa1", "i-0bb2"),
+    ("engine_node", "worker-1", "worker-7"),
+    ("product_uuid", "ec2a", "ec2b"),
+)
 
-    assert ("start 3 of 3",) == starts_said(status)
-    assert (
-        ()
-        == starts_said(replace(status, attempt="t1"))
-        == starts_said(replace(status, attempt="", earlier=()))
-    )
+
+@pytest.mark.parametrize("token", ["start1", "start2"])
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        *(({key: old}, {key: new}, f"; node-1 ({old}) was lost") for key, old, new in MACHINES),
+        *(({key: old}, {key: old}, "") for key, old, _ in MACHINES),
+        *(({key: old}, {}, "") for key, old, _ in MACHINES),
+        ({}, {"instance_id": "i-0bb2"}, ""),
+        ({"instance_id": "i-0aa1"}, {"engine_node": "worker-1"}, ""),  # not comparable
+        ({"instance_id": "i-0a", "engine_node": "w1"}, {"instance_id": "i-0b", "engine_node": "w7"}, "; node-1 (i-0a) was lost"),
+        ({"product_uuid": "ec2a"}, {"product_uuid": "ec20"}, "; node-1 (ec2a) was lost"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_was_replaced_below_its_name_is_named(
+    tmp_path: Path, token: str, before: dict[str, str], now: dict[str, str], said: str
+) -> None:
+    """Pods and hosts of SageMaker have the same names in each start; their reports say which machines they were."""
+    first = {"node-0": dict.fromkeys(before, "ec20"), "node-1": before}
+    wrote(tmp_path, "start0", first)
+    wrote(tmp_path, "start1", first if token == "start2" else {**first, "node-1": now})
+    wrote(tmp_path, "start2", {**first, "node-1": now})
+    earlier = tuple(f"start{number}" for number in range(int(token[-1])))
+    status = JobStatus(JobState.RUNNING, "", token, {}, earlier=earlier)
+
+    assert f"start {len(earlier) + 1} of {len(earlier) + 1}{said}" == "".join(starts_said(tmp_path, status))
+
+
+def wrote(folder: Path, token: str, nodes: dict[str, dict[str, str]]) -> None:
+    """What the nodes of a start left: their agents' records, and the reports of those that know their machine."""
+    declared = Declared("cpu", len(nodes), 0, 1, tuple(nodes))
+    for rank, (name, identity) in enumerate(nodes.items()):
+        node = Node(name, rank, token, "", False, identity)
+        report = NodeReport(SCHEMA_VERSION, "gate", "", Profile.QUICK, declared, (), node, ())
+        for path, data in (("agent", b"{}"), ("nodes", dump_plain(report))):
+            (folder / token / path).mkdir(parents=True, exist_ok=True)
+            if path == "agent" or identity:
+                (folder / token / path / f"{name}.json").write_bytes(data)
