@@ -143,10 +143,13 @@ def conclude(
     """The answer that follows from the findings, the most serious first."""
     said_so = any(f.level is not Level.PASS and f.cause is Cause.EVIDENCE for f in findings)
     failed = any(f.level is Level.FAIL for f in findings)
-    short = any(c.observed < c.required for c in (coverage.nodes, coverage.gpus, coverage.ranks))
+    parts = {"nodes": coverage.nodes, "GPUs": coverage.gpus, "ranks": coverage.ranks}
+    short = [f"{c.observed} of {c.required} {name}" for name, c in parts.items() if c.observed < c.required]
     if (short and not failed) or (not coverage.complete and not said_so):
-        said = "a required observation is missing from the report"
-        findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, said)]
+        checks = f"{coverage.checks.observed} of {coverage.checks.required} observations that are required"
+        reason = f"the report has sound observations of {' and '.join(short) or checks}"
+        remedy = "Let the policy have a check that observes each of them." if short else ""
+        findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, reason, "", remedy)]
     ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])
     bad = (f for f in ordered if f.level is Level.FAIL and f.cause is Cause.HARDWARE and _is_node(f.subject))

@@ -290,6 +290,10 @@ def test_a_part_that_nobody_observed_refuses_although_a_warning_names_evidence(s
     verdict = conclude([warning], coverage, POLICY, 4, DIGESTS, None)
 
     assert (Level.FAIL, Answer.CANNOT_TELL) == (verdict.level, verdict.answer)
+    assert (
+        f"the report has sound observations of 3 of 4 {short.replace('gpus', 'GPUs')}"
+        == verdict.findings[0].message
+    )
     assert Level.WARN is conclude([warning], FULL, POLICY, 4, DIGESTS, None).level
 
 
