@@ -1,8 +1,8 @@
 """How often rules that compare machines name good nodes, and how many slow nodes they find. Simulated, not measured.
 
-`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02]` makes fleets in which 15 nodes are
-slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a table: slow nodes
-found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
+`python tests/benchmarks/relative_rules.py [--fleets 10] [--nodes 300] [--seed 1] [--spreads 0.02] [--bad 15]` makes fleets in which so
+many nodes are slow, judges each by Prelaunch's relative rules, by SuperBench's variance rule and by a fixed threshold, and prints a
+table: slow nodes found, and good nodes named, in all fleets together. A node is named if any finding is about it or one of its ranks.
 
 values    37 values per node, as in tests/benchmarks/fleet.py; a slow node is slow in the 6 values of one check
 gpus      8 GPUs per node with 6 values each; a slow node is slow on all GPUs in the 2 values of one check
@@ -10,7 +10,7 @@ one gpu   as gpus, but slow on one GPU only
 one value as values, but slow in one value only: nothing can be combined
 
 Noise: normal; shared (half of the variance is the node's own, in all its values); heavy and heavier (Student's t with 4 and 3
-degrees of freedom); mixed and rare (five times as wide in one of 20 and one of 100 values); laplace.
+degrees of freedom); mixed and rare (five times as wide in one of 20 and one of 100 values); laplace; half and gamma only slow.
 SuperBench's rule is written from its documentation (Data Diagnosis, "variance" with lambda x: x < -0.05): a value more than 5 % below
 the baseline. The baseline is the true mean here, which no site knows so well. The fixed rule compares with the fleet's median.
 """
@@ -102,6 +102,16 @@ def rare(chance: random.Random, own: float) -> float:
     return chance.gauss(0.0, 5.0 if chance.random() < 0.01 else 1.0)
 
 
+def half_normal(chance: random.Random, own: float) -> float:
+    """Normal noise that only slows, of variance 1."""
+    return -abs(chance.gauss(0.0, 1.0)) / math.sqrt(1 - 2 / math.pi)
+
+
+def gamma(chance: random.Random, own: float) -> float:
+    """Gamma noise of shape 2 that only slows, of variance 1."""
+    return -chance.gammavariate(2.0, 1.0) / math.sqrt(2.0)
+
+
 def laplace(chance: random.Random, own: float) -> float:
     """Laplace's distribution with the quartiles of a normal one."""
     return chance.choice((-1.0, 1.0)) * chance.expovariate(math.log(2) / 0.6745)
@@ -115,16 +125,18 @@ DRAWS: Mapping[str, Draw] = {
     "mixed": mixed,
     "rare": rare,
     "laplace": laplace,
+    "half": half_normal,
+    "gamma": gamma,
 }
 
 
 def fleet(
-    world: World, nodes: int, noise: float, fault: float, draw: Draw, seed: int
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seed: int, bad: int = BAD
 ) -> tuple[Cells, frozenset[str]]:
     """The values of a fleet, and its slow nodes. The same seed gives the same fleet."""
     chance = random.Random(seed)
     names = [f"node-{index}" for index in range(nodes)]
-    slow = frozenset(chance.sample(names, BAD if fault else 0))
+    slow = frozenset(chance.sample(names, bad if fault else 0))
     own = {name: chance.gauss(0.0, 1.0) for name in names}
     checks = sorted(world.checks)
     where = {name: checks[chance.randrange(len(checks))] for name in slow}
@@ -198,12 +210,12 @@ def _rules(metrics: Sequence[str], ranks: int) -> Iterator[Rule]:
 
 
 def measure(
-    world: World, nodes: int, noise: float, fault: float, draw: Draw, seeds: Sequence[int]
+    world: World, nodes: int, noise: float, fault: float, draw: Draw, seeds: Sequence[int], bad: int
 ) -> list[str]:
     """A row of the table: of each rule the slow nodes that it found, and the good ones that it named."""
     found = {name: [0, 0] for name in ("ours", "superbench", "fixed")}
     for seed in seeds:
-        cells, slow = fleet(world, nodes, noise, fault, draw, seed)
+        cells, slow = fleet(world, nodes, noise, fault, draw, seed, bad)
         for name, named in (
             ("ours", ours(cells, world.ranks)),
             ("superbench", superbench(cells)),
@@ -220,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fleets", type=int, default=10)
     parser.add_argument("--nodes", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bad", type=int, default=BAD)
     parser.add_argument("--worlds", default=",".join(world.name for world in WORLDS))
     parser.add_argument("--noises", default=",".join(DRAWS))
     parser.add_argument("--spreads", default=",".join(f"{noise:g}" for noise in NOISES))
@@ -227,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(argv)
     seeds = range(asked.seed * 1000, asked.seed * 1000 + asked.fleets)
     print(
-        f"slow nodes found of {BAD * asked.fleets} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n"
+        f"slow nodes found of {asked.bad * asked.fleets} / good nodes named, {asked.fleets} fleets of {asked.nodes} nodes\n"
     )
     print(
         "| world | noise | fault | Prelaunch | SuperBench | fixed 5 % |\n| --- | --- | ---: | ---: | ---: | ---: |"
@@ -237,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for noise in map(float, asked.spreads.split(",")):
                 usual = (0.0, *FAULTS) if kind == "normal" else (0.0, 0.10)
                 for fault in map(float, asked.faults.split(",")) if asked.faults else usual:
-                    row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds)
+                    row = measure(world, asked.nodes, noise, fault, DRAWS[kind], seeds, asked.bad)
                     print(
                         f"| {world.name} | {kind} {noise:.0%} | {fault:.0%} | {' | '.join(row)} |", flush=True
                     )
