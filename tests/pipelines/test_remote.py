@@ -79,7 +79,7 @@ def test_a_deployment_is_run_and_waited_for(
         command("watch", f"http://127.0.0.1/runs/flow-run/{run}", "--format", "json").stdout
     )
 
-    assert (done.returncode, again.returncode) == (code, code), done.stderr
+    assert (done.returncode, again.returncode) == (code, code), done.stderr + done.stdout
     assert word in done.stdout and "node-1" in done.stdout
     assert again.stdout == done.stdout
     assert document["decision"] == ("refused" if code else "passed")
@@ -100,7 +100,7 @@ def test_an_interrupted_trigger_ends_the_run_and_its_nodes(world_worker: World, 
     try:
         until = time.monotonic() + 60
         while not list(tmp_path.glob("store/clusters/*/jobs/*/nodes/*/log")) and time.monotonic() < until:
-            assert started.poll() is None
+            assert started.poll() is None, started.communicate()
             time.sleep(0.2)
         os.kill(started.pid, signal.SIGTERM)
         printed, said = started.communicate()

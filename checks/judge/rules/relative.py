@@ -14,7 +14,6 @@ from checks.judge.not_measured import not_measured
 from checks.judge.robust_statistics import median_of
 from checks.judge.rules.noise import (
     FAR,
-    GROSS,
     LEAST_COMPARED,
     LEAST_NODES,
     MANY,
@@ -246,8 +245,7 @@ def _about_excused(
     if not left:
         return
     line = _distance(rule, Level.FAIL)
-    least = max(noise.least, FAR * line, GROSS if noise.is_known else 0.0)
-    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= least]
+    far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= max(noise.least, FAR * line)]
     if far:
         yield _candidates(check, rule, label, far, values, noise)
         return

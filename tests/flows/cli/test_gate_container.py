@@ -84,7 +84,7 @@ def test_a_container_without_the_declared_gpus_is_rejected(tmp_path: Path) -> No
         done = gate(file, made, *(word for value in gpus for word in ("--set", value)))
 
     assert (2, "") == (done.returncode, done.stdout.partition("Decision: launched")[1])
-    assert "install the NVIDIA Container Toolkit" in done.stderr + done.stdout
+    assert "GPUs need the NVIDIA Container Toolkit" in done.stderr + done.stdout
 
 
 @pytest.mark.root

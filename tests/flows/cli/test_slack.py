@@ -72,7 +72,7 @@ def test_slack_that_cannot_be_reached_is_5(
         out, err = process.communicate()
 
     assert (5, "") == (process.returncode, out), err
-    assert "prelaunch: Slack does not answer" in err
+    assert "prelaunch: Slack at http://127.0.0.1:" in err and "does not answer auth.test" in err
 
 
 @pytest.mark.long

@@ -82,17 +82,17 @@ class Opened:
     preflight_done: bool = False
 
 
-def test_a_script_of_the_current_folder_is_named(
+def test_a_script_of_the_current_folder_is_not_that_of_the_job(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who typed a relative path meant that one; a folder of a job that does not exist yet is no help."""
+    """Who typed a relative path meant that one: the remedy says how; a folder of a job that does not exist yet is no help."""
     path = gate(tmp_path, ["train.py"])
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
 
     assert 2 == main(["plan", path, "--format", "shell"])
     err = capfd.readouterr().err
-    assert f"The one of this folder is {tmp_path / 'train.py'}" in err and "{here}/../train.py" in err
+    assert "begins in the folder of the job, which has no such file" in err and "{here}/../train.py" in err
     assert ".prelaunch" not in err
 
 
