@@ -48,6 +48,16 @@ def test_a_job_whose_containers_ran_is_not_stopped_for_a_difference(job: dict[st
         assert aws.launcher.submit(a_plan()).adopted
 
 
+def test_a_created_job_that_is_not_described_at_once_is_asked_for_again() -> None:
+    """SageMaker may forget it for a moment."""
+    with stubbed(replace(QUICK, visible_s=60.0)) as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none(3)
+        aws.describes(described(steps=()))
+        assert not aws.launcher.submit(a_plan()).adopted
+
+
 def test_a_created_job_that_is_never_described_is_no_refusal() -> None:
     """It may run unattended, so that it is named with the command that stops it."""
     with stubbed(replace(QUICK, visible_s=0.0)) as aws:
