@@ -95,7 +95,7 @@ def gate_file(
                 {"PATH": slurm.path},
             )
     elif launcher == "sagemaker":
-        with stand_in(folder, {"ml.m5.large": nodes}, dials={"most_instances": nodes}) as cloud:
+        with stand_in(folder, {"ml.m5.large": nodes}) as cloud:
             path = cloud_gate(folder, cloud, placement, real=True, few=True, training=command, nodes=nodes)
             yield path, cloud.environment
     elif launcher == "kubernetes":
