@@ -15,7 +15,8 @@ from tests.fakes.sagemaker.dials import Dials
 SERVICE = "ServiceQuotasV20190624"
 OPERATIONS = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
 # "Amazon SageMaker AI endpoints and quotas", AWS General Reference: the defaults of one job.
-ONE_JOB = {"Maximum number of instances per training job": 20, "Longest run time for a training job": 432_000}
+# AWS gives a new account 20 instances per job; this one has asked for more.
+ONE_JOB = {"Maximum number of instances per training job": 64, "Longest run time for a training job": 432_000}
 
 
 def knows(service: str, operation: str, body: bytes) -> bool:
