@@ -148,7 +148,7 @@ def conclude(
     if (short and not failed) or (not coverage.complete and not said_so):
         checks = f"{coverage.checks.observed} of {coverage.checks.required} observations that are required"
         reason = f"the report has sound observations of {' and '.join(short) or checks}"
-        remedy = "Let the policy have a check that observes each of them." if short else ""
+        remedy = "Run the gate again. If no check of the policy observes them, add one." if short else ""
         findings = [*findings, Finding(Level.FAIL, Cause.EVIDENCE, "report", CLUSTER, reason, "", remedy)]
     ordered = sorted(set(findings), key=order or _severity)
     level = worst([finding.level for finding in ordered])

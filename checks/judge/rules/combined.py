@@ -64,8 +64,8 @@ def groups(rules: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[list[Finding], SharedNoise]:
-    """A finding for each node, or else each subject, whose median is an outlier; with few nodes there is none. And what all
-    say of the noise of single values.
+    """A finding for each node, or else each subject, whose median is an outlier; of two nodes none is. And what all values say of the
+    noise of single ones.
     """
     rule = group[0][0]
     if all(_is_calm(one, rows, known) for one, rows in group):
@@ -89,7 +89,8 @@ def examine(check: str, group: Sequence[Judged], known: RuleContext) -> tuple[li
     if rule.over is Over.NODE and ratios:
         sizes = Counter((share.label, node_of(share.subject)) for share in shares)
         ratios = of_small_group(ratios, len(shares) // len(sizes))
-    return found, SharedNoise(tails_of(distances, likely=True).heavier(worse), ratios)
+    good = tails_of(distances, likely=True)
+    return found, SharedNoise(good.heavier(worse), ratios, good)
 
 
 def _distances(rule: Rule, shares: Sequence[_Share], better: int) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.judge.robust_statistics import biweight, median_of, qn, scaled_mad
 from checks.judge.rules.tails import (
@@ -29,7 +29,8 @@ LEAST_VALUES, LEAST_NODES = 8, 5
 LEAST_COMPARED = 3
 # Fewer values than this say too little to speak of an excess of values beyond a threshold.
 SURE_VALUES = 16
-# Judgement: a part with half of the usual rate is an outlier whatever the spread, and where nothing is known of the spread.
+# Judgement: a part so far from the others is an outlier where nothing is known of the spread. Gamma noise with a standard deviation of
+# 5 % takes one of 8,000 values so far.
 GROSS = 0.35
 # Qn needs all pairs of values, so it is for small groups. The degrees of freedom are its efficiency times the number of values: 82 %
 # of large samples (Rousseeuw and Croux, JASA 1993), and 55 % of 12 values (simulated); 87 % for the biweight of more (Lax, JASA 1985).
@@ -51,19 +52,20 @@ FAR = 2.0
 HARDLY = 0.9
 # Judgement: among heavy tails an outlier is half as far again as the good side reaches, since not all noise is like Student's t.
 BEYOND = 1.5
-# Judgement: noise of this spread takes a value so far in one of a thousand, or of a hundred, such groups. The one moves the limit of
-# what is an outlier whatever the spread; the other is reported, and blamed on nobody.
-DOUBTFUL, REMARKABLE = 0.001, 0.01
+# Judgement: noise of this spread takes a value so far in one of a thousand such groups, or of 500. The one moves the limit of what is
+# an outlier whatever the spread; the other is reported, and blamed on nobody.
+DOUBTFUL, REMARKABLE = 0.001, 0.002
 
 
 @dataclass(frozen=True)
 class SharedNoise:
-    """What several groups whose values vary alike say of the noise of each: its tails, and their ratios to the medians of their groups
-    if there are few.
+    """What several groups whose values vary alike say of the noise of each: its tails, those of its good side, and the ratios to the
+    medians of the groups if there are few.
     """
 
     tails: Tails | None = None
     ratios: Sequence[float] = ()
+    good: Tails = NORMAL
 
 
 NOTHING_SHARED = SharedNoise()
@@ -88,11 +90,19 @@ class Noise:
     capped: bool = True
     tails: Tails = NORMAL
     values: int = 0
+    good: Tails = NORMAL
 
     @property
     def is_known(self) -> bool:
         """Whether the values of the group, or of others like them, say how much they vary."""
         return self.spread > 0 or self.warn == self.least
+
+    def as_good_side(self) -> Noise:
+        """The same noise if the worse side had the tails of the good one, which faults do not change: what this does not explain is
+        reported, though it names nobody.
+        """
+        unit = _unit(self.good) / _unit(self.tails)
+        return replace(self, spread=self.spread * unit, tails=self.good)
 
     def expected(self, values: int, distance: float) -> float:
         """How many of so many values noise alone takes at least so far to one side."""
@@ -141,12 +151,20 @@ def noise_of(
         return Noise(0.0, max(least, GROSS), max(least, GROSS), least=least)
     spread = max(spread_of(sample), spread_of(ratios) if enough else 0.0)
     worse, good = good_side(sample, spread, -better), good_side(sample, spread, better)
-    tails = tails_of(good).heavier(shared.tails or worse_side_tails(worse, good, nodes))
-    unit = QUARTILE / student_quantile(0.25, tails.freedom)
+    even = tails_of(good).heavier(shared.good)
+    tails = even.heavier(shared.tails or worse_side_tails(worse, good, nodes))
+    unit = _unit(tails)
     far = max(least, _distance(ratios, len(sample), spread * unit, chance, tails, better))
     if len(sample) > MOST_PAIRED:
         spread = min(spread, scaled_mad(sample))
-    return Noise(spread * unit, far, far, chance * len(ratios), least, tails=tails, values=len(ratios))
+    return Noise(
+        spread * unit, far, far, chance * len(ratios), least, tails=tails, values=len(ratios), good=even
+    )
+
+
+def _unit(tails: Tails) -> float:
+    """The unit of a distribution with these tails whose quartiles are those of a normal one with a standard deviation of 1."""
+    return QUARTILE / student_quantile(0.25, tails.freedom)
 
 
 def _distance(

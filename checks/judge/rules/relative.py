@@ -20,6 +20,7 @@ from checks.judge.rules.noise import (
     MOST_OUTLIERS,
     NOTHING_SHARED,
     REMARKABLE,
+    SURE_VALUES,
     Noise,
     SharedNoise,
     noise_of,
@@ -231,9 +232,12 @@ def _about_excused(
     """A finding that blames nobody, if so many values are beyond a threshold that noise does not explain it."""
     left = [one for one in excused if not {one[0].subject, node_of(one[0].subject)} & known.slow]
     failed = [one for one in left if one[0].level is Level.FAIL]
+    even = noise.as_good_side()
     for some, level, least in ((failed, Level.FAIL, MANY * values), (left, Level.WARN, 0.0)):
-        excess = len(some) > least and noise.is_excess(len(some), values, _distance(rule, level))
-        if some and (excess or (level is Level.FAIL and len(some) > MOST_OUTLIERS * values)):
+        explained_by = noise if level is Level.FAIL else even
+        excess = len(some) > least and explained_by.is_excess(len(some), values, _distance(rule, level))
+        many = len(some) > MOST_OUTLIERS * values and (level is Level.FAIL or values >= SURE_VALUES)
+        if some and (excess or many):
             worst = max(some, key=lambda one: abs(one[1] - 1.0))[0]
             said = f"{len(some)} of {values} values are beyond the {level.value} threshold, but {label} varies so much "
             said += f"that none of them is an outlier: {spoken(worst)}"
@@ -242,22 +246,21 @@ def _about_excused(
                 Level.WARN if lenient else level, Cause.EVIDENCE, check, CLUSTER, said, "", rule.remedy
             )
             return
-    if not left:
+    if not failed:
         return
     line = _distance(rule, Level.FAIL)
     far = [one for one in failed if noise.capped and abs(one[1] - 1.0) >= max(noise.least, FAR * line)]
     if far:
         yield _candidates(check, rule, label, far, values, noise)
         return
-    if noise.is_known and rule.deviations:
+    if rule.deviations and noise.is_known:
         return  # the rule's own distance decides
-    if not noise.is_known and not failed:
-        return
-    worst, ratio = max(left, key=lambda one: abs(one[1] - 1.0))
-    if noise.expected(values, abs(ratio - 1.0)) < REMARKABLE:
+    worst, ratio = max(failed, key=lambda one: abs(one[1] - 1.0))
+    if even.expected(values, abs(ratio - 1.0)) < REMARKABLE:
         doubt = "whether noise explains that is doubtful" if noise.is_known else _unknown(values)
-        beyond = f"{len(failed or left)} of {values} values are beyond the {worst.level.value} threshold"
-        reason = f"{beyond}, and {doubt}: {spoken(worst)}"
+        reason = (
+            f"{len(failed)} of {values} values are beyond the FAIL threshold, and {doubt}: {spoken(worst)}"
+        )
         yield Finding(Level.WARN, Cause.EVIDENCE, check, CLUSTER, reason, "", rule.remedy)
 
 

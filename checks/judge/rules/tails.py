@@ -2,7 +2,8 @@
 
 Far values are much more frequent in some noise than in normal noise of the same spread: of 300 values of Student's t with three
 degrees of freedom, one is ten spreads away. The group's own values say how it is: those on the good side of the median (faster, for a
-rate) are no faults, so a fault of one part never makes another fault less remarkable.
+rate) are no faults, so a fault of one part never makes another fault unremarkable. Whom a finding names also depends on the
+worse side, since noise that only slows has a longer tail there; what is reported without a name does not.
 """
 
 from __future__ import annotations

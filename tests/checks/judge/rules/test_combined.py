@@ -202,6 +202,28 @@ def test_a_slow_node_of_a_small_cluster_is_named(nodes: int, ranks: int, share: 
         assert {"node-1"} == {node_of(subject) for subject in _named(found)}, seed
 
 
+@pytest.mark.parametrize(
+    ("nodes", "slow"), [(16, (0, 1, 2, 4)), (40, (0, 1, 4, 8, 12)), (100, (0, 4, 12, 30))]
+)
+def test_more_faults_never_make_a_fault_unremarkable(nodes: int, slow: tuple[int, ...]) -> None:
+    """One node is a fifth slower at 2 % noise, and so many others an eighth: each such report has a finding, however many they are."""
+    for count in slow:
+        share = {0: 80.0, **dict.fromkeys(range(1, count + 1), 88.0)}
+
+        def speed(node: int, rank: int, metric: int, shares: dict[int, float] = share) -> float:
+            return shares.get(node, 100.0)
+
+        for seed in range(4):
+            found = _judged(PEERS, nodes, 1, 0.02, speed, seed)
+            assert {one.level for one in found} & {Level.WARN, Level.FAIL}, (count, seed)
+
+
+def test_a_third_of_a_cluster_at_another_speed_is_reported() -> None:
+    """A third of 40 nodes is an eighth slower in one value, so that none is an outlier: a WARN says so and blames nobody."""
+    (found,) = _judged(PEERS, 40, 1, 0.02, lambda node, rank, metric: 89.0 if node < 13 else 100.0, 3)
+    assert (Level.WARN, Cause.EVIDENCE, CLUSTER) == (found.level, found.cause, found.subject)
+
+
 def test_a_clear_outlier_of_a_small_group_is_never_silent() -> None:
     """Eight nodes, one of which is a fifth slower in one value, at 2 % noise: it may be noise, which is said."""
     for seed in range(6):
