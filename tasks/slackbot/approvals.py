@@ -1,4 +1,9 @@
-"""What buttons and modals do: verify, record the answer, show it, and hand it to the run. The first answer counts."""
+"""What buttons and modals do: compare with the store, record the answer, show it, and have it handed to the run.
+
+The question is read from an allowed gate's own store, never taken from the click. The first answer counts.
+
+NotAnswerable       the click changes nothing; the message is for whoever clicked
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,64 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from checks.documents.decode import decode, parse_json
 from checks.model import SCHEMA_VERSION
-from tasks.gate.question import LEAST_REASON, AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from checks.value_types import DecodeError
+from tasks.gate.question import (
+    LEAST_REASON,
+    AnswerChannel,
+    ApprovalAction,
+    ApprovalAnswer,
+    Question,
+    keep_answer,
+    may_answer,
+    read_answer,
+    read_question,
+)
+from tasks.gate_file.model import Gate
+from tasks.gate_file.read import GateFileError
 from tasks.notifiers.base import AnswerLine, NotifyError
 from tasks.notifiers.deliver import means_on
+from tasks.notifiers.slack.blocks import escape, when
 from tasks.notifiers.slack.client import SlackWeb
 from tasks.notifiers.slack.messages import APPROVE, RECHECK, REFUSE
 from tasks.notifiers.slack.notifier import SlackNotifier
-from tasks.slackbot.answer_check import Named, NotAnswerable, Open, answer_of, find, named_in, require_open
 from tasks.slackbot.config import Allowed
-from tasks.slackbot.dialogs import modal, reason_of, respond
-from tasks.slackbot.handover import AnswerDelivery, note
-from tasks.slackbot.prefect_client import Runs
-from tasks.slackbot.wording import answered, without_markup
-from tasks.store.base import StoreError
+from tasks.slackbot.dialogs import answered, modal, reason_of, respond, user, without_markup
+from tasks.slackbot.handover import AnswerDelivery
+from tasks.slackbot.prefect_client import FLOW, REMEDY, Runs, Unreachable
+from tasks.store.base import Store, StoreError
 
 LOG = logging.getLogger("prelaunch.slack")
 BUTTONS = {APPROVE: ApprovalAction.LAUNCH, REFUSE: ApprovalAction.BLOCK, RECHECK: ApprovalAction.RECHECK}
+VALUE_CHARACTERS = 2000
+UNREAD = "The gate's store cannot be read now, so nothing was recorded. Click again."
+
+
+class NotAnswerable(Exception):
+    """This click changes nothing. The message says why, and the remedy, in mrkdwn."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a button or a modal names. It is not trusted until it was compared with the store."""
+
+    flow_run_id: str
+    gate_id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class OpenAnswer:
+    """A question that waits, where its answer goes, and the gate file as it is now."""
+
+    question: Question
+    allowed: Allowed
+    gate: Gate
+    store: Store
 
 
 class ApprovalHandler:
@@ -43,11 +87,11 @@ class ApprovalHandler:
             return  # a link's button needs no answer
         who, action = str(payload["user"]["id"]), BUTTONS[clicks[0]["action_id"]]
         try:
-            named = named_in(str(clicks[0].get("value", "")))
+            value = str(clicks[0].get("value", ""))
             if action is ApprovalAction.LAUNCH:
-                self._ask_why(named, who, str(payload.get("trigger_id", "")))
+                self._ask_why(value, who, str(payload.get("trigger_id", "")))
                 return
-            said = f"Recorded: {answered(self.give(named, who, action, ''))}."
+            said = f"Recorded: {answered(self._give(value, who, action, ''))}."
         except NotAnswerable as error:
             said = str(error)
         respond(str(payload.get("response_url") or ""), said)
@@ -59,46 +103,51 @@ class ApprovalHandler:
         if len(reason) < LEAST_REASON:
             return f"Give a reason of at least {LEAST_REASON} characters: it is recorded."
         try:
-            self.give(named_in(str(view.get("private_metadata", ""))), who, ApprovalAction.LAUNCH, reason)
+            self._give(str(view.get("private_metadata", "")), who, ApprovalAction.LAUNCH, reason)
         except NotAnswerable as error:
             return str(error)
         return ""
 
-    def give(self, named: Named, who: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
+    def _give(self, value: str, who: str, action: ApprovalAction, reason: str) -> ApprovalAnswer:
         """Record the answer and begin to hand it over. Raises NotAnswerable: then nothing was changed."""
-        found = find(self._gates, named)
-        require_open(found, self._runs, who, action)
-        question = found.question
+        found = self._find(value, who, action)
+        gate_id, key = found.question.gate_id, found.question.key
         answer = ApprovalAnswer(
-            SCHEMA_VERSION,
-            question.gate_id,
-            question.key,
-            action,
-            who,
-            AnswerChannel.SLACK,
-            True,
-            reason,
-            time.time(),
+            SCHEMA_VERSION, gate_id, key, action, who, AnswerChannel.SLACK, True, reason, time.time()
         )
-        _record(found, answer)
-        LOG.info("gate %s: %s answered %s", question.gate_id, who, action.value)
+        try:
+            is_first = keep_answer(found.store, answer)
+        except StoreError as error:
+            LOG.error("gate %s: the answer cannot be stored: %s", gate_id, error)
+            raise NotAnswerable(
+                "The answer could not be recorded, so it does not count. Click again, or answer in Prefect."
+            ) from error
+        if not is_first:
+            _require_open(found)
+            raise NotAnswerable(UNREAD)
+        LOG.info("gate %s: %s answered %s", gate_id, who, action.value)
         # Slack waits 3 s for the acknowledgement of a modal, and may itself take longer; the run need not wait for it.
-        self._handing.add(found, answer)
+        self._handing.wake()
         threading.Thread(target=self._show, args=(found, answer), name="slack-show", daemon=True).start()
         return answer
 
-    def _ask_why(self, named: Named, who: str, trigger: str) -> None:
-        found = find(self._gates, named)
-        require_open(found, self._runs, who, ApprovalAction.LAUNCH)
+    def _ask_why(self, value: str, who: str, trigger: str) -> None:
+        found = self._find(value, who, ApprovalAction.LAUNCH)
         try:
-            self._web.call(
-                "views.open", trigger_id=trigger, view=modal(found.question, ApprovalAction.LAUNCH)
-            )
+            self._web.call("views.open", trigger_id=trigger, view=modal(found.question, value))
         except NotifyError as error:
             LOG.warning("no modal could be opened: %s", error)
             raise NotAnswerable(f"The reason could not be asked for. Click again. {error}") from error
 
-    def _show(self, found: Open, answer: ApprovalAnswer) -> None:
+    def _find(self, value: str, who: str, action: ApprovalAction) -> OpenAnswer:
+        """The question, which this user may answer now. Raises NotAnswerable."""
+        found = find_question(self._gates, value)
+        _require_open(found)
+        _require_allowed(found, who, action)
+        _require_waiting(found, self._runs)
+        return found
+
+    def _show(self, found: OpenAnswer, answer: ApprovalAnswer) -> None:
         """Remove the buttons. A failure is logged: the answer counts all the same, and the run updates its message at its end."""
         table = found.gate.notify.slack
         if table is None:
@@ -110,16 +159,82 @@ class ApprovalHandler:
             LOG.warning("gate %s: its message is not up to date: %s", answer.gate_id, error)
 
 
-def _record(found: Open, answer: ApprovalAnswer) -> None:
+def find_question(gates: Sequence[Allowed], value: str) -> OpenAnswer:
+    """The question that a button's value, or a modal's metadata, names, from the store of an allowed gate. Raises NotAnswerable."""
     try:
-        note(found)
-        if keep_answer(found.store, answer):
-            return
-    except StoreError as error:
-        LOG.error("gate %s: the answer cannot be stored: %s", answer.gate_id, error)
+        named = decode(Named, parse_json(value, VALUE_CHARACTERS))
+    except DecodeError as error:
+        raise NotAnswerable("This button does not belong to Prelaunch. Answer in Prefect.") from error
+    failed = False
+    for allowed in gates:
+        try:
+            gate, store = allowed.gate(), allowed.store()
+            question = read_question(store, named.gate_id, named.key)
+        except (GateFileError, StoreError, DecodeError) as error:
+            LOG.error("the store of gate %s cannot be asked: %s", allowed.name, error)
+            failed = True
+            continue
+        if question is not None and question.gate == gate.name:
+            if (question.gate_id, question.key, question.flow_run_id) != (
+                named.gate_id,
+                named.key,
+                named.flow_run_id,
+            ):
+                raise NotAnswerable("The store has a different question. Answer in Prefect.")
+            return OpenAnswer(question, allowed, gate, store)
+    if failed:
+        raise NotAnswerable(UNREAD)
+    raise NotAnswerable(
+        "No gate that this app serves has asked this question. See deployments/slack.toml, or answer in Prefect."
+    )
+
+
+def _require_open(found: OpenAnswer) -> None:
+    """Require that nobody has answered, and that there is time left."""
+    question = found.question
+    try:
+        before = read_answer(found.store, question.gate_id, question.key)
+    except (StoreError, DecodeError) as error:
+        LOG.error("the answer to %s cannot be read: %s", question.gate_id, error)
+        raise NotAnswerable(UNREAD) from error
+    if before is not None:
+        raise NotAnswerable(f"It is answered already: {answered(before)}. Nothing was changed.")
+    if time.time() >= question.deadline:
         raise NotAnswerable(
-            "The answer could not be recorded, so it does not count. Click again, or answer in Prefect."
-        ) from error
-    given = answer_of(found)
-    said = answered(given) if given else "somebody"
-    raise NotAnswerable(f"It is answered already: {said}. Nothing was changed.")
+            f"The time to answer was over {when(question.deadline)}: it is refused. Run the gate again."
+        )
+
+
+def _require_allowed(found: OpenAnswer, who: str, action: ApprovalAction) -> None:
+    """Require that the user may answer by the question as it was asked and by the gate file as it is now."""
+    asked, approval = found.question, found.gate.approval
+    now = replace(asked, approvers=approval.approvers, overriders=approval.overriders)
+    named = sorted({*asked.approvers, *asked.overriders})
+    may = [one for one in named if may_answer(asked, one, action) and may_answer(now, one, action)]
+    if who in may:
+        return
+    LOG.warning("%s may not answer %s (%s)", who, action.value, asked.gate_id)
+    whom = ", ".join(map(user, may)) or "nobody through Slack"
+    raise NotAnswerable(
+        f"You may not give this answer: {whom} may. The gate file says so ([approval]). Nothing was changed."
+    )
+
+
+def _require_waiting(found: OpenAnswer, runs: Runs) -> None:
+    """Require that the run waits, and is one of the allowed gate's. A server that does not answer is believed to have it."""
+    question = found.question
+    try:
+        run = runs.run(question.flow_run_id)
+    except Unreachable as error:
+        LOG.warning("gate %s: %s The answer is stored and will be delivered later.", question.gate_id, error)
+        return
+    if run is None:
+        raise NotAnswerable(
+            "Prefect's server has no such run. Check that it is the server that runs the gate."
+        )
+    if run.flow != (REMEDY if question.repair else FLOW) or run.gate_file != found.allowed.file:
+        raise NotAnswerable(
+            "The run is of another gate file than this app serves. Answer in Prefect, and see deployments/slack.toml."
+        )
+    if run.over:
+        raise NotAnswerable(f"The run has ended ({escape(run.state, 60)}): nobody waits for an answer.")

@@ -12,11 +12,10 @@ from tasks.notifiers.slack.blocks import escape, link
 from tasks.reports.fleet.model import Fleet
 from tasks.slackbot import replies
 from tasks.slackbot.config import Allowed, Config
-from tasks.slackbot.dialogs import respond
+from tasks.slackbot.dialogs import inline, respond, user
 from tasks.slackbot.history import HistoryError, Past, fleet_of, last, last_refusal, of_id
 from tasks.slackbot.prefect_client import FLOW, PrefectError, Run, Runs
 from tasks.slackbot.replies import Reply, told
-from tasks.slackbot.wording import inline, user
 
 LOG = logging.getLogger("prelaunch.slack")
 REASON_CHARACTERS = 300

@@ -1,20 +1,51 @@
-"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason (pure)."""
+"""What `prelaunch slack` shows to one person in Slack: short answers, and the modal that asks for a reason."""
 
 from __future__ import annotations
 
-import json
+import html
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.gate.question import LEAST_REASON, REASON_CHARACTERS, ApprovalAction, Question
-from tasks.notifiers.slack.blocks import Block, escape, marked, when
-from tasks.slackbot.wording import inline, without_markup
+from tasks.gate.question import LEAST_REASON, REASON_CHARACTERS, ApprovalAction, ApprovalAnswer, Question
+from tasks.notifiers.slack.blocks import Block, entities, escape, marked, when
+from tasks.text.inert import one_line
 
 LOG = logging.getLogger("prelaunch.slack")
 TIMEOUT_S = 5
 CALLBACK = "prelaunch_answer"
 REASON = "reason"
+DONE = {
+    ApprovalAction.BLOCK: "refused the launch",
+    ApprovalAction.LAUNCH: "approved the launch",
+    ApprovalAction.RECHECK: "asked to check again",
+}
+_DATE = re.compile(r"<!date\^[^|>]*\|([^>]*)>")
+_MENTION = re.compile(r"<[@#]([A-Z0-9]+)>")
+
+
+def inline(text: str, most: int = 300) -> str:
+    """Code within a line, which a reader can copy unchanged."""
+    return "`" + entities(one_line(text, most).replace("`", "'")) + "`"
+
+
+def user(user_id: str) -> str:
+    """A user's name. It notifies the user only if the message is visible to everybody."""
+    return f"<@{entities(user_id[:40])}>"
+
+
+def answered(answer: ApprovalAnswer) -> str:
+    """Who answered what, when and why."""
+    who = user(answer.who) if answer.verified else escape(answer.who, 100)
+    why = f": {escape(answer.reason, 1000)}" if answer.reason else ""
+    return f"{who} {DONE[answer.action]}, {when(answer.at)}{why}"
+
+
+def without_markup(text: str) -> str:
+    """The same for a place that shows markup as it is, such as an error beside a field."""
+    plain = _MENTION.sub(r"\1", _DATE.sub(r"\1", text))
+    return html.unescape(plain.replace("\u2060", "").replace("*", "").replace("`", ""))
 
 
 def respond(url: str, text: str, blocks: Sequence[Block] = ()) -> None:
@@ -33,8 +64,8 @@ def respond(url: str, text: str, blocks: Sequence[Block] = ()) -> None:
             LOG.warning("an answer did not reach Slack, which answers %s", status)
 
 
-def modal(question: Question, action: ApprovalAction) -> dict[str, Any]:
-    """The view: the findings about the machines, what the answer means, and a field for the reason."""
+def modal(question: Question, value: str) -> dict[str, Any]:
+    """The view: the findings about the machines, what the answer means, and a field for the reason. `value` is the button's."""
     text = f"*{escape(question.said, 1500)}*\nGate {inline(question.gate_id)}, open until {when(question.deadline)}."
     title, verb, meaning = "Launch anyway", "Launch", "The training starts on these machines."
     if question.override:
@@ -45,12 +76,6 @@ def modal(question: Question, action: ApprovalAction) -> dict[str, Any]:
         )
     if question.repair:
         title, verb, meaning = "Allow a repair", "Allow", f"This is done: {inline(question.repair)}."
-    metadata = {
-        "flow_run_id": question.flow_run_id,
-        "gate_id": question.gate_id,
-        "key": question.key,
-        "action": action.value,
-    }
     field = {
         "type": "plain_text_input",
         "action_id": REASON,
@@ -61,7 +86,7 @@ def modal(question: Question, action: ApprovalAction) -> dict[str, Any]:
     return {
         "type": "modal",
         "callback_id": CALLBACK,
-        "private_metadata": json.dumps(metadata),
+        "private_metadata": value,
         "title": _plain(title),
         "submit": _plain(verb),
         "close": _plain("Cancel"),

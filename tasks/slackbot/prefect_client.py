@@ -19,12 +19,12 @@ from tasks.gate_file.folder import path_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun, State
+    from prefect.client.schemas.objects import FlowRun
 
 FLOW, REMEDY = "gate", "remedy"
 GOING = ("RUNNING", "PAUSED", "PENDING", "SCHEDULED", "CANCELLING")
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-SHOWN = 20
+SHOWN = 100
 
 
 class PrefectError(Exception):
@@ -43,7 +43,7 @@ class NotStarted(PrefectError):
 class Run:
     """A flow run as far as it matters here. `gate_file` is resolved on this machine, None if it names none.
 
-    `form` is where the form lies that it waits for (tasks.gate.approval.answers.keyset_of), "" if it waits for none.
+    `question` is the gate's id and the key of the question that it waits for, None if it waits for none.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Run:
     gate_file: Path | None
     kind: str
     state: str
-    form: str
+    question: tuple[str, str] | None
     paused: bool
 
     @property
@@ -126,21 +126,21 @@ class Runs:
             )
             return self._seen(made)
 
-    def going(self) -> tuple[Run, ...]:
-        """The gate's runs that run, wait or are due now, newest first."""
+    def going(self, states: Sequence[str] = GOING) -> tuple[Run, ...]:
+        """The gates' runs in these states, which by default run, wait or are due now, newest first."""
         from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
         from prefect.client.schemas.sorting import FlowRunSort
 
         due = {"before_": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))}
         chosen = FlowRunFilter.model_validate(
-            {"state": {"type": {"any_": list(GOING)}}, "expected_start_time": due}
+            {"state": {"type": {"any_": list(states)}}, "expected_start_time": due}
         )
         flow = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
         with _asking():
             found = self._client.read_flow_runs(
                 flow_filter=flow,
                 flow_run_filter=chosen,
-                limit=SHOWN * 5,
+                limit=SHOWN,
                 sort=FlowRunSort.EXPECTED_START_TIME_DESC,
             )
             return tuple(self._seen(run) for run in found)
@@ -148,8 +148,9 @@ class Runs:
     def _seen(self, run: FlowRun) -> Run:
         if run.flow_id not in self._flows:
             self._flows[run.flow_id] = self._client.read_flow(run.flow_id).name
+        from tasks.gate.approval.answers import paused_for
+
         state = run.state
-        paused = state is not None and state.is_paused()
         return Run(
             str(run.id),
             run.name,
@@ -157,8 +158,8 @@ class Runs:
             gate_file_of(run.parameters),
             state.type.value if state else "",
             (state.name or "") if state else "",
-            _asked_in(state) if state is not None and paused else "",
-            paused,
+            paused_for(state) if state else None,
+            state is not None and state.is_paused(),
         )
 
 
@@ -167,10 +168,6 @@ def gate_file_of(parameters: Mapping[str, Any]) -> Path | None:
     request = parameters.get("request")
     named = request.get("gate_file") if isinstance(request, Mapping) else getattr(request, "gate_file", None)
     return path_of(named).resolve() if isinstance(named, str) and named else None
-
-
-def _asked_in(state: State[Any]) -> str:
-    return (state.state_details.run_input_keyset or {}).get("schema", "")
 
 
 def _parameters(deployment: str, kept: Mapping[str, Any] | None, gate_file: Path) -> dict[str, Any]:

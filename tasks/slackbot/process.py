@@ -84,11 +84,11 @@ class Process:
                 f"{error} Look at PREFECT_API_URL and PREFECT_API_AUTH_STRING, and whether the server runs."
             )
             raise SlackAppError(said) from error
-        web, handing = SlackWeb(app.api_url, bot, app.bot_token), AnswerDelivery(runs)
+        web, handing = SlackWeb(app.api_url, bot, app.bot_token), AnswerDelivery(runs, self._config.gates)
         try:
             web.call("auth.test")
             self._stack.callback(handing.stop, STOP_S / 3)
-            handing.start(self._config.gates)
+            handing.start()
             answering = ApprovalHandler(self._config.gates, runs, web, bot, handing)
             self._connect(token, Envelopes(answering, Commands(self._config, runs)))
         except NotifyError as error:

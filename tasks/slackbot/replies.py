@@ -16,9 +16,9 @@ from tasks.render.headline import coverage_text, explanation, headline, measured
 from tasks.render.remedy_commands import Place, engine_of
 from tasks.reports.fleet.model import Fleet, NodeState
 from tasks.reports.fleet.text import advice_lines, answer_line, moved_line, state_line
+from tasks.slackbot.dialogs import inline
 from tasks.slackbot.history import Past
 from tasks.slackbot.prefect_client import Run
-from tasks.slackbot.wording import inline
 from tasks.store.layout import html_key
 from tasks.store.records import Record
 from tasks.text.inert import browsable

@@ -11,7 +11,7 @@ LEASES, LEASES_BY_RUN, PASSES, BASELINES, INCIDENTS = (
     "baselines",
     "incidents",
 )
-RUNS, HANDING_OVER, REMEDIATION, COMMISSIONS = "runs", "handing-over", "remediation", "commissions"
+RUNS, REMEDIATION, COMMISSIONS = "runs", "remediation", "commissions"
 MONITORING, FLEET = "monitoring", "fleet"
 STORE_ID_KEY = "store-id"
 
@@ -208,11 +208,6 @@ def incidents_key(cluster: str) -> str:
 def run_notification_key(flow_run_id: str, kind: str) -> str:
     """The key that records that a flow run's notification was sent, for a run that may have no gate."""
     return f"{RUNS}/{flow_run_id}/{_file(kind)}.json"
-
-
-def handing_over_key(gate_id: str, key: str) -> str:
-    """The key that records an answer which has not reached its run yet."""
-    return f"{HANDING_OVER}/{gate_id}/{key}.json"
 
 
 def journal_key(cluster: str) -> str:

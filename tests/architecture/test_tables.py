@@ -29,7 +29,7 @@ FOLDERS = {
         layout.BASELINES,
         layout.INCIDENTS,
     ),
-    *(layout.RUNS, layout.HANDING_OVER),
+    layout.RUNS,
 }
 # Files of a gate that have the same name nowhere else: a key that ends so is one of a store.
 FILES = {

@@ -168,7 +168,7 @@ def test_every_folder_of_a_store_is_described() -> None:
         layout.INCIDENTS,
     )
 
-    assert [] == [name for name in (*folders, layout.RUNS, layout.HANDING_OVER) if f"`{name}/" not in text]
+    assert [] == [name for name in (*folders, layout.RUNS) if f"`{name}/" not in text]
     assert f"`{layout.STORE_ID_KEY}`" in text
 
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 from prefect.client.orchestration import PrefectClient
@@ -136,6 +136,22 @@ def keyset_of(question: str) -> dict[str, str]:
     """Where Prefect keeps a question's form and its answer; the same in every process of the run."""
     keyset = keyset_from_base_key(question)
     return {"schema": keyset["schema"], "description": keyset["description"], "response": keyset["response"]}
+
+
+def pause_name(question: Question) -> str:
+    """The name of a pause: the question that it is for, and a mark that no other pause has."""
+    return f"{question.gate_id} {question.key} {uuid4().hex[:8]}"
+
+
+def paused_for(state: State) -> tuple[str, str] | None:
+    """The gate's id and the key of the question for which a run is paused; None if it is not paused for one."""
+    named = (state.state_details.pause_key or "").split() if state.is_paused() else []
+    return (named[0], named[1]) if len(named) == 3 else None
+
+
+def form_of(answer: ApprovalAnswer) -> dict[str, object]:
+    """The answer in the fields of the form, which the server compares with the form's schema."""
+    return {"action": answer.action.value, "reason": answer.reason, "approver": answer.who}
 
 
 async def save_form(client: PrefectClient, run: UUID, question: Question, description: str) -> None:

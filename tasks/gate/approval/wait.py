@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
@@ -30,7 +30,13 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound, Pause, PrefectException
 from prefect.states import Paused, Running, Scheduled
 
-from tasks.gate.approval.answers import collect_answer, keyset_of, read_proven_answer, save_form
+from tasks.gate.approval.answers import (
+    collect_answer,
+    keyset_of,
+    pause_name,
+    read_proven_answer,
+    save_form,
+)
 from tasks.gate.cancellation import RunCancelled
 from tasks.gate.lease.lease import LeaseLost
 from tasks.gate.question import ApprovalAnswer, Question, expired_answer
@@ -123,7 +129,7 @@ class ApprovalWait:
             message=self.question.said,
             reschedule=self.back,
             pause_expiration_time=until,
-            pause_key=f"{self.question.key}-{uuid4().hex[:8]}",
+            pause_key=pause_name(self.question),
         )
         state.state_details.run_input_keyset = keyset_of(self.question.key)
 

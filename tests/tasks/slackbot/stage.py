@@ -68,7 +68,7 @@ class Stage:
         self, *, override: bool = False, minutes: float = 30, gate_id: str = GATE_ID, repair: str = ""
     ) -> Asking:
         """A run that waits for an answer, its question in the store and its message in the channel."""
-        run = paused_run(self.file, KEY, "remedy" if repair else "gate")
+        run = paused_run(self.file, KEY, "remedy" if repair else "gate", gate_id)
         now = time.time()
         question = Question(
             SCHEMA_VERSION, gate_id, "test", "test", run, KEY, "ASK test: node-1: a *warning*",
@@ -76,7 +76,7 @@ class Stage:
         )  # fmt: skip
         keep_question(self.store, question)
         self.post(question)
-        return Asking(self, question, self.slack.only(self.channel))
+        return Asking(self, question, self.slack.posted(self.channel)[-1])
 
     def post(self, question: Question) -> None:
         """The message with the buttons, as the gate's own notifier posts it."""
@@ -163,16 +163,16 @@ def stage(folder: Path, monkeypatch: Any, deployment: str = "p5", only: str = ""
         yield Stage(folder, slack, socket, channel, file, FolderStore(folder / "store"), config)
 
 
-def paused_run(file: Path, key: str, flow: str = "gate") -> str:
+def paused_run(file: Path, key: str, flow: str = "gate", gate_id: str = GATE_ID) -> str:
     """A run of the gate's flow that waits for an answer, as the flow leaves it. Its id."""
-    return asyncio.run(_paused(file, key, flow))
+    return asyncio.run(_paused(file, key, flow, gate_id))
 
 
-async def _paused(file: Path, key: str, flow: str) -> str:
+async def _paused(file: Path, key: str, flow: str, gate_id: str) -> str:
     from prefect.client.orchestration import get_client
     from prefect.states import Paused, Running
 
-    from tasks.gate.approval.answers import keyset_of, save_form
+    from tasks.gate.approval.answers import keyset_of, pause_name, save_form
 
     async with get_client() as client:
         flow_id = await client.create_flow_from_name(flow)
@@ -187,9 +187,9 @@ async def _paused(file: Path, key: str, flow: str) -> str:
         )
         run = UUID(made.json()["id"])
         await client.set_flow_run_state(run, Running(), force=True)
-        question: Any = type("Question", (), {"key": key})()
+        question: Any = type("Question", (), {"key": key, "gate_id": gate_id})()
         await save_form(client, run, question, "the findings")
-        state: Any = Paused(timeout_seconds=3600, pause_key=f"{key}-00000000")
+        state: Any = Paused(timeout_seconds=3600, pause_key=pause_name(question))
         state.state_details.run_input_keyset = dict(keyset_of(key))
         done = await client.set_flow_run_state(run, state)
         assert done.state is not None and done.state.is_paused(), done

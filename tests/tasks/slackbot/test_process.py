@@ -10,18 +10,15 @@ from typing import Any
 
 import pytest
 
-from checks.model import SCHEMA_VERSION
-from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer, keep_answer
+from tasks.gate.question import ApprovalAction
 from tasks.notifiers.slack.messages import REFUSE
 from tasks.orchestration.server.server import EmbeddedServer
 from tasks.slackbot import handover, process
-from tasks.slackbot.answer_check import Named, find
 from tasks.slackbot.config import read_config
 from tasks.slackbot.prefect_client import Runs, Unreachable
 from tasks.slackbot.process import Plain, Process, SlackAppError
-from tasks.store.layout import HANDING_OVER
 from tests.fakes.slack.server import Failure
-from tests.tasks.slackbot.stage import ADA, Stage, set_state, stage, until
+from tests.tasks.slackbot.stage import ADA, Stage, stage, until
 
 
 @pytest.fixture
@@ -89,75 +86,26 @@ def test_slack_that_is_down_for_a_while_is_asked_again(world: Stage) -> None:
         world.socket.wait_connected(2)
 
 
-def test_an_answer_waits_for_a_server_that_is_down(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is recorded at once, and handed over when the server is back."""
-    down = threading.Event()
-    before = Runs.run
+def test_an_answer_survives_a_server_that_is_down_and_a_restart(
+    world: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded at once, and handed over by the next process once the server is back."""
 
-    def run(self: Runs, flow_run_id: str) -> Any:
-        if down.is_set():
-            raise Unreachable("Prefect's server does not answer (ConnectError).")
-        return before(self, flow_run_id)
+    def gone(*_: Any) -> Any:
+        raise Unreachable("Prefect's server does not answer (ConnectError).")
 
-    monkeypatch.setattr(Runs, "run", run)
-    with world.app():
+    # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
+    with monkeypatch.context() as patch, world.app():
         asking = world.ask()
-        down.set()
+        patch.setattr(Runs, "run", gone)
+        patch.setattr(Runs, "going", gone)
         asking.click(ADA, REFUSE)
         assert "Recorded" in asking.whispered()
         assert asking.answer is not None
         assert (ApprovalAction.BLOCK, "PAUSED") == (asking.answer.action, asking.state)
 
-        down.clear()
-
-        asking.resumed()
-
-
-def test_an_answer_survives_a_restart(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an earlier process could not hand over, the next one does."""
-    # The fault is entered first and so lasts until the process has ended, whose thread tries again while it ends.
-    with monkeypatch.context() as patch, world.app():
-        asking = world.ask()
-
-        def gone(*_: Any) -> Any:
-            raise Unreachable("Prefect's server does not answer (ConnectError).")
-
-        patch.setattr(handover, "hand_over", gone)
-        asking.click(ADA, REFUSE)
-        assert "Recorded" in asking.whispered()
-    assert "PAUSED" == asking.state
-    assert 1 == len(world.store.list(HANDING_OVER))
-
     with world.app():
         asking.resumed()
-        until(lambda: not world.store.list(HANDING_OVER), "nothing is left to hand over")
-
-
-def test_an_answer_to_a_run_that_ended_meanwhile_is_given_up(world: Stage) -> None:
-    """Nobody waits for it; it stays in the store."""
-    asking = world.ask()
-    asked = asking.question
-    gates = read_config(world.config).gates
-    found = find(gates, Named(asked.flow_run_id, asked.gate_id, asked.key))
-    handover.note(found)
-    answer = ApprovalAnswer(
-        SCHEMA_VERSION,
-        asked.gate_id,
-        asked.key,
-        ApprovalAction.BLOCK,
-        ADA,
-        AnswerChannel.SLACK,
-        True,
-        "",
-        asked.asked_at,
-    )
-    keep_answer(world.store, answer)
-    set_state(asked.flow_run_id, "CANCELLED")
-
-    with world.app():
-        until(lambda: not world.store.list(HANDING_OVER), "it is given up")
-
-    assert (answer, "CANCELLED") == (asking.answer, asking.state)
 
 
 @pytest.mark.parametrize(
