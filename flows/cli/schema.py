@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    from tasks.orchestration.result_document import result_schema
-    from tasks.reports.schema import SCHEMAS
+    from tasks.reports.schema import RESULT_PATH, SCHEMAS
 
-    write_stdout(result_schema() if arguments.kind == "result" else SCHEMAS[arguments.kind][1]())
+    kind = arguments.kind
+    write_stdout(RESULT_PATH.read_text(encoding="utf-8") if kind == "result" else SCHEMAS[kind][1]())
     return int(Exit.GO)

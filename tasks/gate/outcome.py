@@ -377,7 +377,7 @@ def ending_json(
     rejected: RejectionKind | None = None,
     images: dict[str, object] | None = None,
 ) -> dict[str, object]:
-    """The outcome of a gate that may have ended early, with only what is known. Its form: tasks/orchestration/result_document.py."""
+    """The outcome of a gate that may have ended early, with only what is known. Its form: deployments/schemas/result.schema.json."""
     return {
         "answer": verdict.answer.value if verdict else None,
         "decision": decision,

@@ -10,15 +10,8 @@ from typing import Any
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowFilter,
-    FlowFilterName,
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus
+from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+from prefect.client.schemas.objects import FlowRun, WorkerStatus
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
@@ -27,15 +20,8 @@ from tasks.gate_file.folder import SUFFIX, path_of
 FLOW, REAP = "gate", "reap"
 CREATE = "prefect work-pool create {pool} --type process --base-job-template deployments/server/pool.json"
 START = "prefect worker start --pool {pool} (with the settings that docs/server.md, Start a worker, names)"
-# A worker that is online takes a run within its poll of 15 s, and starts its process within seconds.
-LATE_S, BEGINS_S = 20.0, 60.0
-# How Prefect 3.8.8 names the state of a run whose deployment has no free slot.
-NO_SLOT = "AwaitingConcurrencySlot"
-HOLDS = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
-NOT_STARTED = (
-    "a worker took this run at {at:%H:%M} UTC and has not started it. If that worker is dead, reap ends the run after 5 min, and a "
-    "new run has to be started (docs/server.md, Runs that stay Pending)"
-)
+# A worker that is online takes a run within its poll of 15 s.
+LATE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -74,38 +60,17 @@ async def pool_state(client: PrefectClient, pool: str) -> PoolState:
 
 
 async def waiting_reason(client: PrefectClient, run: FlowRun) -> str:
-    """Why a run has not begun that should have: the run that has its deployment's slot, a worker that took it and does not start it,
-    or a pool without a worker. "" where it waits for none of them, or the server does not say.
-    """
+    """Why a run that is due has not begun, if that is its work pool; "" if not, or if the server does not say."""
     state, pool, due = run.state, run.work_pool_name, run.expected_start_time
-    now = datetime.now(UTC)
-    if state is None:
+    if state is None or not state.is_scheduled() or not pool or due is None:
+        return ""
+    if datetime.now(UTC) - due < timedelta(seconds=LATE_S):
         return ""
     try:
-        if state.name == NO_SLOT:
-            return await _slot_holders(client, run)
-        if state.is_pending() and now - state.timestamp >= timedelta(seconds=BEGINS_S):
-            said = (NOT_STARTED.format(at=state.timestamp), await _slot_holders(client, run))
-            return "; ".join(filter(None, said))
-        if not state.is_scheduled() or not pool or due is None or now - due < timedelta(seconds=LATE_S):
-            return ""
         found = await pool_state(client, pool)
     except httpx.HTTPError:
         return ""
     return f"{found.lack[:1].upper()}{found.lack[1:]}: {found.remedy}" if found.lack else ""
-
-
-async def _slot_holders(client: PrefectClient, run: FlowRun) -> str:
-    chosen = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(HOLDS))),
-        deployment_id=FlowRunFilterDeploymentId(any_=[run.deployment_id]),
-    )
-    others = await client.read_flow_runs(flow_run_filter=chosen, limit=10)
-    return "; ".join(
-        f"run {other.name} ({other.id}, {other.state.name} since {other.state.timestamp:%H:%M} UTC) has the slot"
-        for other in others
-        if other.id != run.id and other.state is not None
-    )
 
 
 async def gate_pools(file: Path | None) -> tuple[GatePool, ...]:

@@ -1,7 +1,7 @@
 """The JSON Schemas of reports, gate files and policies, made from the types that their readers decode.
 
 `python -m tasks.reports.schema` writes the committed files; tests compare them. Editors find those of gate files and policies by
-the line `#:schema` at the top of a file. The schema of a gate's result is made in tasks/orchestration/result_document.py.
+the line `#:schema` at the top of a file. The schema of a gate's result is written by hand; tests compare every end of a gate with it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "checks" / "report.schema.json"
 GATE_PATH = ROOT / "deployments" / "schemas" / "gate.schema.json"
 POLICY_PATH = ROOT / "deployments" / "schemas" / "policy.schema.json"
+RESULT_PATH = ROOT / "deployments" / "schemas" / "result.schema.json"
 EXACT = 2**53
 DEFINED = "#/$defs/{model}"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -62,7 +63,7 @@ def gate_schema() -> str:
 
 def schema_text(schema: dict[str, Json], title: str) -> str:
     """The text of a schema that refuses unknown keys."""
-    walk(schema, _strict)
+    _make_strict(schema)
     head: dict[str, Json] = {"$schema": DIALECT, "title": title}
     return json.dumps({**schema, **head}, indent=1, sort_keys=True) + "\n"
 
@@ -83,16 +84,16 @@ def _strict(table: dict[str, Json]) -> None:
             table[word] = int(bound)
 
 
-def walk(value: Json, change: Callable[[dict[str, Json]], None]) -> None:
+def _make_strict(value: Json) -> None:
     """Change every table within a schema."""
     if isinstance(value, dict):
         if not isinstance(value.get("title"), dict):  # a field that is called "title" is no title
-            change(value)
+            _strict(value)
         for item in value.values():
-            walk(item, change)
+            _make_strict(item)
     elif isinstance(value, list):
         for item in value:
-            walk(item, change)
+            _make_strict(item)
 
 
 SCHEMAS: Mapping[str, tuple[Path, Callable[[], str]]] = {

@@ -36,23 +36,31 @@ __all__ = ["engine"]
 pytestmark = pytest.mark.usefixtures("prefect_backend", "engine")
 
 
-async def _followed(path: Path, **more: Any) -> tuple[Outcome, FollowedRun, UUID]:
-    state, outcome = await run(request_of(path, **more))
+async def _followed(path: Path) -> tuple[Outcome, FollowedRun, UUID]:
+    state, outcome = await run(request_of(path))
     run_id = state.state_details.flow_run_id
     said: list[Progress] = []
     return outcome, await follow.follow(run_id, said.append, 60.0), run_id
 
 
-@pytest.mark.parametrize(("part", "code"), [("healthy", 0), ("silent", 3)])
-def test_the_exit_code_is_the_gates_own(tmp_path: Path, engine: Engine, part: str, code: int) -> None:
-    """Go and cannot-tell arrive with the verdict, and the report is that which was judged: a changed one is not shown."""
-    engine.parts = [part]
+def test_a_go_arrives_with_its_report_and_is_none_once_the_run_ends_otherwise(tmp_path: Path) -> None:
+    """A report that was changed is not shown; an announcement that contradicts itself is no go; a run that is tried again and
+    rejected, its announcement refused by the server, is not the go that it was before.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.states import Failed
 
-    outcome, followed, _ = asyncio.run(_followed(fake_gate(tmp_path)))
+    async def followed() -> tuple[Outcome, FollowedRun, object, FollowedRun]:
+        outcome, before, run_id = await _followed(fake_gate(tmp_path))
+        async with get_client() as client:
+            found = await status_artifact(client, run_id)
+            await client.set_flow_run_state(run_id, Failed(name="Rejected"), force=True)
+        return outcome, before, found and found.data, await follow.follow(run_id, lambda progress: None, 60.0)
 
-    said = followed.announced
-    assert said is not None and outcome.judged is not None, followed.why
-    assert (followed.final, said.code, outcome.code) == (True, code, code)
+    outcome, before, data, after = asyncio.run(followed())
+    said = before.announced
+    assert said is not None and outcome.judged is not None, before.why
+    assert (before.final, said.code, outcome.code) == (True, 0, 0)
     assert said.verdict == outcome.judged.verdict
     report, missing = kept_report(said)
     assert report is not None and (dump(report), missing) == (dump(outcome.judged.report), "")
@@ -62,55 +70,15 @@ def test_the_exit_code_is_the_gates_own(tmp_path: Path, engine: Engine, part: st
     changed, why = kept_report(said)
     assert changed is None and "it is not the report that was judged" in why
 
+    assert isinstance(data, str)
+    _require_strict(json.loads(data.splitlines()[-2]), said)
 
-def test_a_rejected_request_says_so(tmp_path: Path) -> None:
-    """There is no gate and no verdict; the code is that of a rejection."""
-
-    async def rejected() -> FollowedRun:
-        from flows.gate import gate
-
-        state = await gate(request_of(tmp_path / "none.toml"), return_state=True)
-        run_id = state.state_details.flow_run_id
-        assert run_id is not None
-        return await follow.follow(run_id, lambda progress: None, 60.0)
-
-    followed = asyncio.run(rejected())
-
-    assert followed.state == "Rejected"
-    assert followed.announced is not None
-    assert (followed.announced.code, followed.announced.verdict) == (2, None)
+    assert (after.state, after.announced) == ("Rejected", None)
+    assert "a go, but the run did not end so" in after.why
 
 
-def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
-    """An id of another server is a clear error."""
-    nobody = UUID(int=7)
-
-    with pytest.raises(NoSuchRun, match="has no flow run"):
-        asyncio.run(follow.follow(nobody, lambda progress: None, 5.0))
-
-
-def _written(folder: Path) -> tuple[RunStatus, dict[str, Any]]:
-    """A good announcement as it lies in the database."""
-
-    async def data() -> tuple[RunStatus, dict[str, Any]]:
-        _, followed, run_id = await _followed(fake_gate(folder))
-        from prefect.client.orchestration import get_client
-
-        async with get_client() as client:
-            found = await status_artifact(client, run_id)
-        assert found is not None and isinstance(found.data, str) and followed.announced is not None
-        return followed.announced, json.loads(found.data.splitlines()[-2])
-
-    return asyncio.run(data())
-
-
-def _text(data: dict[str, Any]) -> str:
-    return f"said\n\n```json\n{json.dumps(data)}\n```\n"
-
-
-def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> None:
+def _require_strict(data: dict[str, Any], good: RunStatus) -> None:
     """Zero without a verdict, with another answer, or of another version: unreadable, each of them."""
-    good, data = _written(tmp_path)
     no_go = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "answer": "no_go"}}
     asked = {**data["outcome"], "verdict": {**data["outcome"]["verdict"], "answer": "ask"}}
     yes = {"action": "launch-anyway", "note": ""}
@@ -130,34 +98,37 @@ def test_an_announcement_that_contradicts_itself_is_no_go(tmp_path: Path) -> Non
         {**data, "outcome": no_go},
         {key: value for key, value in data.items() if key != "store"},
     )
-
     assert read_status(_text(data)) == good
     assert read_status(_text({**data, "outcome": {**asked, "approval": yes}})).code == 0
-    for table in bad:
+    for text in (*map(_text, bad), "```json\n{\n```", json.dumps(data)):
         with pytest.raises(StatusError):
-            read_status(_text(table))
-    with pytest.raises(StatusError):
-        read_status("```json\n{\n```")
-    with pytest.raises(StatusError):
-        read_status(json.dumps(data))
+            read_status(text)
 
 
-def test_a_go_of_a_run_that_did_not_end_well_is_no_verdict(tmp_path: Path) -> None:
-    """A run that is tried again and rejected, its announcement refused by the server, is not the go that it was before."""
-    from prefect.client.orchestration import get_client
-    from prefect.states import Failed
+def _text(data: dict[str, Any]) -> str:
+    return f"said\n\n```json\n{json.dumps(data)}\n```\n"
+
+
+def test_a_gate_that_cannot_tell_and_a_rejected_request_say_so(tmp_path: Path, engine: Engine) -> None:
+    """The exit code is the gate's own; of a rejected request there is no gate and no verdict. A run of another server is an error."""
+    engine.parts = ["silent"]
 
     async def followed() -> tuple[FollowedRun, FollowedRun]:
-        _, before, run_id = await _followed(fake_gate(tmp_path))
-        async with get_client() as client:
-            await client.set_flow_run_state(run_id, Failed(name="Rejected"), force=True)
-        return before, await follow.follow(run_id, lambda progress: None, 60.0)
+        from flows.gate import gate
 
-    before, after = asyncio.run(followed())
+        _, silent, _ = await _followed(fake_gate(tmp_path))
+        state = await gate(request_of(tmp_path / "none.toml"), return_state=True)
+        run_id = state.state_details.flow_run_id
+        assert run_id is not None
+        with pytest.raises(NoSuchRun, match="has no flow run"):
+            await follow.follow(UUID(int=7), lambda progress: None, 5.0)
+        return silent, await follow.follow(run_id, lambda progress: None, 60.0)
 
-    assert before.announced is not None and before.announced.code == 0
-    assert (after.state, after.announced) == ("Rejected", None)
-    assert "a go, but the run did not end so" in after.why
+    silent, rejected = asyncio.run(followed())
+
+    assert silent.announced is not None and silent.announced.verdict is not None
+    assert rejected.announced is not None and rejected.state == "Rejected"
+    assert (silent.announced.code, rejected.announced.code, rejected.announced.verdict) == (3, 2, None)
 
 
 class Offline:

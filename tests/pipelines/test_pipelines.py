@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 
 from checks.version import ENGINE
-from tasks.orchestration.result_document import PATH
 from tasks.orchestration.server.server import EmbeddedServer
+from tasks.reports.schema import RESULT_PATH
 from tests.flows.cli.test_gate import KEYS
 from tests.flows.gates import processes_below, write_gate
 from tests.pipelines.pipeline import ROOT, Played, load, play, prelaunch
@@ -110,7 +110,7 @@ def test_one_of_two_has_to_be_named(tmp_path: Path, named: dict[str, str]) -> No
 
     assert (done.returncode, done.stderr.count(said)) == (2, 1)
     document = json.loads((out / "prelaunch.json").read_text())
-    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text())).validate(document)
     assert document["error"]["message"].endswith(said)
     assert "1" == ElementTree.parse(out / "junit.xml").getroot().get("errors")
     assert all(said in (out / name).read_text() for name in RESULTS)

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from tasks.orchestration.result_document import PATH
 from tasks.render.markdown import escape
+from tasks.reports.schema import RESULT_PATH
 from tests.pipelines.pipeline import ROOT
 from tests.pipelines.test_pipelines import GITLAB, RESULTS, SCRIPT, _script
 
@@ -45,7 +45,7 @@ def headed(folder: Path, word: str, name: str = "gate") -> str:
     out = folder / "prelaunch-results"
     assert RESULTS == sorted(path.name for path in out.iterdir())
     document = json.loads((out / "prelaunch.json").read_text())
-    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text())).validate(document)
     error = ElementTree.parse(out / "junit.xml").getroot().find(".//error")
     assert error is not None and error.get("type") == word
     assert (out / "summary.md").read_text().startswith(f"# {word} {name}\n\n")

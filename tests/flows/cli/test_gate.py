@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from tasks.orchestration.result_document import PATH
 from tasks.orchestration.server.server import EmbeddedServer
+from tasks.reports.schema import RESULT_PATH
 from tests.flows.cli.conftest import Run
 from tests.flows.gates import processes_below, runs, write_gate
 
@@ -79,7 +79,7 @@ def finish(command: subprocess.Popen[str]) -> tuple[int, Any, str]:
     stdout, stderr = command.communicate()
     assert "Traceback" not in stderr
     document = json.loads(stdout)
-    jsonschema.Draft202012Validator(json.loads(PATH.read_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text())).validate(document)
     return command.returncode, document, stderr
 
 

@@ -27,12 +27,12 @@ from tasks.gate.question import AnswerChannel, ApprovalAction, ApprovalAnswer
 from tasks.gate_file.cost_terms import CostTerms, cost_of
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import JobState, LaunchRejected, Placement
-from tasks.orchestration.result_document import PATH, result_schema
 from tasks.render.context import VerdictContext
+from tasks.reports.schema import RESULT_PATH
 from tasks.store.base import StoreUnreachable
 from tests.sample_reports import healthy, verdict_of, without_node, wrong_sums
 
-VALIDATOR = jsonschema.Draft202012Validator(json.loads(PATH.read_text()))
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(RESULT_PATH.read_text()))
 REPORTS = (healthy(), wrong_sums(healthy(), "node-1/rank-3"), without_node(healthy(), "node-1"))
 ANSWERED = ApprovalAnswer(
     1, "g-1", "k", ApprovalAction.LAUNCH, "ana", AnswerChannel.PREFECT, False, "we know it", 1.0, True
@@ -51,12 +51,6 @@ def judged(report: Report) -> JudgedReport:
 def errors(document: object) -> list[str]:
     """What the schema says against it, as a script reads it."""
     return [error.message for error in VALIDATOR.iter_errors(json.loads(json.dumps(document)))]
-
-
-def test_the_committed_schema_is_current_and_a_schema() -> None:
-    """`python -m tasks.orchestration.result_document` writes it."""
-    assert PATH.read_text() == result_schema()
-    jsonschema.Draft202012Validator.check_schema(json.loads(PATH.read_text()))
 
 
 @pytest.mark.parametrize("ending", list(Ending))
