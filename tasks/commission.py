@@ -44,7 +44,6 @@ from tasks.orchestration.commission_result import (
     result_page,
     since,
     summary_line,
-    table_row,
 )
 from tasks.render.headline import deciding
 from tasks.store.base import StoreError
@@ -293,9 +292,8 @@ STATES = {
 
 
 async def conclude_commission(found: Sequence[ClusterResult]) -> State[Any]:
-    """The page and the table of the clusters, and the state: named after the worst of them."""
+    """The page of the clusters, and the state: named after the worst of them."""
     said = summary_line(found)
-    await artifacts.show_table("commission-clusters", [table_row(one) for one in found], said)
     await artifacts.show_markdown("commission-result", result_page(found), said)
     worst = found[0].result
     # Prefect logs the message of the last state: it is not logged here as well.

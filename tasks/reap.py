@@ -29,17 +29,16 @@ from tasks.expire import expire_question
 from tasks.gate.blocking_calls import run_to_end
 from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import LeaseError, LeaseLost
+from tasks.gate.lease.lease import LeaseError, LeaseLost, taken_over
 from tasks.gate.lease.owner import this_process
 from tasks.gate.lease.renewal import LOOK_S, RunLiveness, liveness_of
-from tasks.gate.lease.successor import taken_over
 from tasks.gate.session import cancel_jobs
 from tasks.gate_file.read import GateFileError
 from tasks.launchers.base import LaunchError
 from tasks.notifiers.base import Kind
 from tasks.notifiers.deliver import still_paid
 from tasks.orchestration import runs
-from tasks.orchestration.events import Event, emit_gate_event, event_subject
+from tasks.orchestration.events import Event, emit_gate_event
 from tasks.orchestration.opaque import opaque
 from tasks.orchestration.runs import GateRun
 from tasks.page import notify_run
@@ -337,7 +336,7 @@ async def _page(run: GateRun, setting: GateContext, kind: Kind, said: str) -> st
     where = await run_to_end(notify_run, setting, run.flow_run_id, gate_id, kind, said)
     if where is None:
         return "already notified"
-    emit_gate_event(event, event_subject(setting, gate_id, run.flow_run_id), {"headline": said})
+    emit_gate_event(event, setting, gate_id, run.flow_run_id, {"headline": said})
     return f"notified: {where}" if where else "no notification could be delivered"
 
 

@@ -116,7 +116,6 @@ WHOLE_FILES = (
     "tests/tasks/launchers/sagemaker/output/test_fetch.py",
     "tests/tasks/store/test_store_contract.py",
     "tests/tasks/store/test_index.py",
-    "tests/tasks/gate/lease/test_lease_s3.py",
     "tests/tasks/store/test_s3.py",
     "tests/documents/test_readme.py",
     "tests/mutants/test_mutations.py",

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
-from checks.value_types import DecodeError, Range
+from checks.value_types import Range
 
 PRICES = Path(__file__).parent / "prices.json"
 # What a table calls several regions that have one price.
@@ -49,20 +49,8 @@ class _Prices:
 
 @lru_cache(maxsize=1)
 def builtin_prices() -> tuple[Price, ...]:
-    """The list prices of this version."""
-    return load_prices(parse_json(table_bytes(PRICES), 1 << 20))
-
-
-def load_prices(document: object) -> tuple[Price, ...]:
-    """A table of prices, each with its provenance. Raises DecodeError, also for two prices of one thing."""
-    rows = decode(_Prices, resolved(document, "prices")).prices
-    seen: set[tuple[str, Purchase]] = set()
-    for index, row in enumerate(rows):
-        if (row.instance_type, row.purchase) in seen:
-            said = f"a second price of {row.instance_type} ({row.purchase.value})"
-            raise DecodeError(said, f"prices[{index}]")
-        seen.add((row.instance_type, row.purchase))
-    return rows
+    """The list prices of this version, each with its provenance."""
+    return decode(_Prices, resolved(parse_json(table_bytes(PRICES), 1 << 20), "prices")).prices
 
 
 def price_of(rows: Sequence[Price], instance_type: str, purchase: Purchase = Purchase.EC2) -> Price | None:

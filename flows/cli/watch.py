@@ -47,7 +47,7 @@ from tasks.text.inert import one_line
 if TYPE_CHECKING:
     from checks.model import Report
     from tasks.orchestration.follow import FollowedRun
-    from tasks.orchestration.status_document import RunStatus
+    from tasks.orchestration.status import RunStatus
 
 # The codes of gates whose verdict let the training go on, and whose training did not.
 NOT_TRAINED = (Exit.JOB_FAILED, Exit.NO_CAPACITY)

@@ -22,16 +22,16 @@ from checks.documents.decode import nearest
 from checks.documents.report import digest, dump_plain
 from checks.facts import withheld_kernel_log
 from checks.facts.builtin import builtin
-from checks.facts.instances import Facts, lacks
+from checks.facts.instances import Facts, lacks, types_text
 from checks.judge.baseline.model import Baseline, digest_of
 from checks.model import Declared, KernelLog
 from checks.policy import CheckPolicy, OnWarn, Policy, leave_out_edit
 from checks.value_types import DecodeError
 from checks.version import ENGINE
 from tasks.gate.lease.lease import LauncherAddress
-from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, TermsError, terms_of
+from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms, terms_of
 from tasks.gate_file.folder import missing_name, path_of
-from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line, wrong_policy
+from tasks.gate_file.machines import require_known_type, require_own_machine, unfit_line
 from tasks.gate_file.model import Gate, Mode
 from tasks.gate_file.read import GateFileError, read_gate_file, with_lines
 from tasks.gate_file.references import PolicyError, options_from, policies_in, read_policy
@@ -141,8 +141,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     policy = _policy(file, here, gate.policy.file)
     baseline = _baseline(file, here, gate, request.advanced.baseline)
     facts = builtin().of(gate.declared(()))
-    _require_known(file, here, gate, policy, facts)
-    terms = _terms(file, here, gate)
+    _require_known(file, gate, policy, facts)
     topology = topology_of(gate.cluster, file, here)
     store, address, local, index = _kept_in(file, gate, request.advanced.store)
     options = options_from(here, gate.cluster.options)
@@ -158,7 +157,7 @@ def open_gate_context(request: GateRequest) -> GateContext:
     _require_time_to_ask(file, gate, policy, launcher, request.advanced.ask_minutes)
     return GateContext(
         gate, file, here, policy, facts, gate.declared(names, kernel_log),
-        store, address, index, engine, launcher, local, baseline, terms, topology,
+        store, address, index, engine, launcher, local, baseline, terms_of(gate), topology,
     )  # fmt: skip
 
 
@@ -229,14 +228,7 @@ def _baseline(file: str, here: Path, gate: Gate, asked: str) -> Baseline | None:
         raise GateFileError(f"{where}: {error.file}", error.path, error.message, error.nearest) from error
 
 
-def _terms(file: str, here: Path, gate: Gate) -> CostTerms:
-    try:
-        return terms_of(gate, file, here)
-    except TermsError as error:
-        raise GateFileError(error.file, error.key, error.message, error.nearest) from error
-
-
-def _require_known(file: str, here: Path, gate: Gate, policy: Policy, facts: Facts) -> None:
+def _require_known(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
     """Require types, GPU counts and checks that exist; otherwise a contradiction would be noticed only after the checks."""
     declared = gate.cluster.declared
     require_known_type(file, gate, policy, facts)
@@ -247,8 +239,11 @@ def _require_known(file: str, here: Path, gate: Gate, policy: Policy, facts: Fac
         said = f"{declared.instance_type} has {instance.gpus} GPUs, and {declared.gpus_per_node} are declared"
         raise GateFileError(file, "cluster.declared.gpus_per_node", said, str(instance.gpus))
     if not facts.are_for(policy.instance_types, gate.declared(())):
-        said = wrong_policy(gate, policy, facts, here)
-        raise GateFileError(file, where, said)
+        kind, types = declared.instance_type, types_text(policy.instance_types, declared.instance_type)
+        said = f"policy {policy.name!r} ({gate.policy.file}) was not written for {kind}, but for {types}"
+        raise GateFileError(
+            file, where, f"{said}. Name another in [policy] file, or add the type to a copy of this one"
+        )
     try:
         known = catalog.with_extra(gate.checks.extra)
     except CatalogError as error:

@@ -1,50 +1,34 @@
-"""The job's length and price, from a gate file or the command line, and the cost of a verdict that follows from them.
-
-TermsError          a price or a length that cannot be used: file, key and remedy
-"""
+"""The job's length and price, from a gate file or the command line, and the cost of a verdict that follows from them."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.documents.columns import by_check
 from checks.facts.failures import builtin_failures
-from checks.facts.prices import Price, Purchase, builtin_prices, load_prices, price_of
+from checks.facts.prices import Price, Purchase, builtin_prices, price_of
 from checks.facts.provenance import Kind, Provenance
 from checks.judge.cost.cost import Cost, Job, cost
 from checks.model import Declared, Report, Verdict
-from checks.value_types import DecodeError
 
 if TYPE_CHECKING:  # pydantic is slow to import, and nothing here makes a gate file
     from tasks.gate_file.model import Gate
 
-PRICES_BYTES = 1 << 20
 MOST_HOURS, MOST_USD = 24.0 * 366, 100_000.0
 SECONDS_PER_HOUR = 3600.0
 
 
-class TermsError(Exception):
-    """A value was given that cannot be used. `key` is the dotted key or the option."""
-
-    def __init__(self, file: str, key: str, message: str, nearest: str | None = None) -> None:
-        super().__init__(f"{file}: {f'{key}: ' if key else ''}{message}")
-        self.file, self.key, self.message, self.nearest = file, key, message, nearest
-
-
 @dataclass(frozen=True)
 class CostTerms:
-    """Hours and US dollars; None where nobody said. `prices` are a site's own, before those that are built in."""
+    """Hours and US dollars; None where nobody said."""
 
     hours: float | None = None
     checkpoint_hours: float | None = None
     replacement_hours: float | None = None
     usd_per_node_hour: float | None = None
     purchase: Purchase = Purchase.EC2
-    prices: tuple[Price, ...] = ()
 
 
 NOTHING_SAID = CostTerms()
@@ -70,11 +54,9 @@ def job_of(declared: Declared, terms: CostTerms, check_hours: float | None = Non
     )
 
 
-def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:
-    """What the gate file says; `prices` is relative to it. Raises TermsError."""
+def terms_of(gate: Gate) -> CostTerms:
+    """What the gate file says."""
     said, training = gate.cost, gate.training
-    if said.prices and said.usd_per_node_hour is not None:
-        raise TermsError(file, "cost", '"prices" would be ignored beside "usd_per_node_hour": leave one out')
     minutes = training.checkpoint_minutes
     return CostTerms(
         training.expected_hours,
@@ -82,24 +64,7 @@ def terms_of(gate: Gate, file: str, here: Path) -> CostTerms:
         said.replacement_hours,
         said.usd_per_node_hour,
         Purchase(said.purchase),
-        read_prices(here / said.prices) if said.prices else (),
     )
-
-
-def read_prices(path: Path) -> tuple[Price, ...]:
-    """A site's own prices: [[prices]] as in deployments/examples/prices.toml. Raises TermsError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(PRICES_BYTES + 1)
-        if len(data) > PRICES_BYTES:
-            raise TermsError(str(path), "", f"more than the {PRICES_BYTES} bytes that are read")
-        return load_prices(tomllib.loads(data.decode("utf-8")))
-    except OSError as error:
-        raise TermsError(str(path), "", f"it cannot be read ({error.strerror})") from error
-    except DecodeError as error:
-        raise TermsError(str(path), error.path, error.reason, error.nearest) from error
-    except (ValueError, RecursionError) as error:
-        raise TermsError(str(path), "", f"it is not valid TOML ({error})"[:300]) from error
 
 
 def price_for(instance_type: str, terms: CostTerms) -> Price | None:
@@ -107,8 +72,7 @@ def price_for(instance_type: str, terms: CostTerms) -> Price | None:
     if terms.usd_per_node_hour is not None:
         said = Provenance("declared for this job", "as declared", "undated", Kind.DOCUMENTED)
         return Price(instance_type, terms.purchase, "", terms.usd_per_node_hour, said)
-    own = price_of(terms.prices, instance_type, terms.purchase)
-    return own or price_of(builtin_prices(), instance_type, terms.purchase)
+    return price_of(builtin_prices(), instance_type, terms.purchase)
 
 
 def _check_hours(report: Report) -> float | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from checks import catalog
 from checks.check import Check
 from checks.documents.decode import nearest
@@ -14,7 +11,6 @@ from checks.facts.instances import Facts, types_text, unknown_type
 from checks.policy import CheckPolicy, Policy
 from tasks.gate_file.model import Gate
 from tasks.gate_file.read import GateFileError
-from tasks.gate_file.references import PolicyError, default_policy, reference
 
 
 def require_known_type(file: str, gate: Gate, policy: Policy, facts: Facts) -> None:
@@ -38,31 +34,6 @@ def require_own_machine(file: str, gate: Gate) -> None:
     if bool(declared.gpus_per_node) != bool(machine.gpu):
         said = f"{declared.gpus_per_node} GPUs are declared, and gpu = {machine.gpu!r}. Name the model of the GPUs, or declare none"
         raise GateFileError(file, "cluster.machine.gpu", said)
-
-
-def wrong_policy(gate: Gate, policy: Policy, facts: Facts, here: Path) -> str:
-    """What to say of a policy that is not for the declared machines; `here` is the gate file's folder."""
-    kind = gate.cluster.declared.instance_type
-    said = f"policy {policy.name!r} ({gate.policy.file}) was not written for {kind}, but for {types_text(policy.instance_types, kind)}"
-    shipped = _shipped_for(gate, here)
-    said += (
-        f". Write file = {shipped} in [policy], the shipped one for it"
-        if shipped
-        else ". Name another in [policy] file"
-    )
-    if gate.cluster.machine is None:
-        return said
-    models = {facts.instances[name].gpu for name in policy.instance_types if name in facts.instances} - {""}
-    return f"{said}, add the type to a copy of this policy, or name a GPU that it is for: {', '.join(sorted(models)) or 'none'}"
-
-
-def _shipped_for(gate: Gate, here: Path) -> str:
-    """The shipped policy for the declared machines, as a gate file in `here` names it: '"../policies/local.toml"'; "" if none is."""
-    try:
-        path, _ = default_policy(gate.cluster.declared.instance_type, gate.declared(()))
-    except PolicyError:
-        return ""
-    return json.dumps(reference(path, here))
 
 
 def unfit_line(check: Check, line: CheckPolicy) -> str:

@@ -41,7 +41,6 @@ LOCKED: dict[str, str] = {
     "training.image": "it is the code that will run",
     "training.request": "it is the code that will run",
     "training.model_trainer": "it names code that will run",
-    "cost.prices": "it is a path",
     "notify": "it decides who is notified, and where secrets are sent",
     "approval": "it decides who may approve",
     "remediation": "it decides what is done to machines",
@@ -248,11 +247,9 @@ class Training(Table):
 class CostTable(Table):
     """What an hour costs, for the cost that is shown with a verdict; without it the list prices are taken.
 
-    `prices` is a file of a site's own (deployments/examples/prices.toml). `replacement_hours` is how long the cluster
-    waits for another node.
+    `replacement_hours` is how long the cluster waits for another node.
     """
 
-    prices: Annotated[str, Field(max_length=4096)] = ""
     usd_per_node_hour: Annotated[float, Field(gt=0, le=100_000)] | None = None
     purchase: Literal["ec2", "sagemaker"] = "ec2"
     replacement_hours: Hours | None = None

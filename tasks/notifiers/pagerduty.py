@@ -5,6 +5,9 @@ harm. An incident about machines that may still be billing does not depend on a 
 
 Events: https://developer.pagerduty.com/docs/send-alert-event. The dedup key is "prelaunch/<cluster>/<culprit>", or what happened and
 to whom ("prelaunch/<cluster>/cannot-tell/node-1"): the same again is the same incident, whichever gate saw it.
+
+incidents/<cluster>.json in the store has the open incidents. A routing key is kept there as the gate file's reference, never as its
+value. Several gates, the reaper and a hook may write at the same time: a change is written only if nobody changed it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,12 +16,16 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import Version, dump_plain
+from checks.model import SCHEMA_VERSION
+from checks.value_types import DecodeError
 from tasks.gate_file.people import PagerDutyTable
 from tasks.notifiers.base import Audience, Item, Kind, Notification, NotifierAccess, NotifyError, Status
-from tasks.notifiers.incidents import Incident, forget, opened, remember
+from tasks.store.layout import incidents_key
 from tasks.text.redact import REMOVED, redact
 from tasks.text.tables import counted, excerpt
 
@@ -28,6 +35,8 @@ DEDUP = 255
 EVENT_BYTES = 256 << 10
 FIELD = 4000
 LINKS = 10
+FILE_BYTES = 1 << 20
+TRIES = 10
 # Of one kind so many incidents of a cluster are open at once that say to whom it happened; what comes after shares one.
 MOST_NAMED = 16
 # Each of these calls by itself: an answer that is missing, somebody's word against a FAIL, machines that cost money, and a test.
@@ -272,3 +281,72 @@ def _attempt(url: str, event: Event, limit_s: float) -> None:
 
 def _hidden(text: str, routing_key: str) -> str:
     return redact(text.replace(routing_key, REMOVED), os.environ)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """An incident that was opened: `routing_key` is a reference, `gate_id` is the gate that opened it."""
+
+    dedup_key: str
+    routing_key: str
+    gate_id: str
+    kind: str
+
+
+Open = tuple[Incident, ...]
+
+
+@dataclass(frozen=True)
+class Incidents:
+    """The open incidents of a cluster, as the file has them."""
+
+    schema_version: Version
+    cluster: str
+    open: Open
+
+
+def opened(means: NotifierAccess, cluster: str) -> Open:
+    """The open incidents of the store. Raises NotifyError."""
+    return _read(means.read(incidents_key(cluster)), cluster)
+
+
+def remember(means: NotifierAccess, cluster: str, incident: Incident) -> None:
+    """Record an incident before it is opened; one that is recorded stays as it is. Raises NotifyError."""
+    _change(means, cluster, lambda found: found if _among(incident, found) else (*found, incident))
+
+
+def forget(means: NotifierAccess, cluster: str, incident: Incident) -> None:
+    """Remove an incident that was resolved. Raises NotifyError."""
+    _change(means, cluster, lambda found: tuple(one for one in found if not _same(one, incident)))
+
+
+def _change(means: NotifierAccess, cluster: str, edit: Callable[[Open], Open]) -> None:
+    key = incidents_key(cluster)
+    for _ in range(TRIES):
+        data = means.read(key)
+        found = _read(data, cluster)
+        wanted = edit(found)
+        if wanted == found:
+            return
+        if means.replace(key, data, dump_plain(Incidents(SCHEMA_VERSION, cluster, wanted))):
+            return
+    raise NotifyError(f"{key} changed {TRIES} times while it was written. Resolve the incident by hand.")
+
+
+def _read(data: bytes | None, cluster: str) -> Open:
+    if data is None:
+        return ()
+    try:
+        return decode(Incidents, parse_json(data, FILE_BYTES)).open
+    except DecodeError as error:
+        raise NotifyError(
+            f"{incidents_key(cluster)} cannot be read: {error}. Resolve the cluster's incidents by hand and remove the file."
+        ) from error
+
+
+def _among(incident: Incident, found: Open) -> bool:
+    return any(_same(one, incident) for one in found)
+
+
+def _same(one: Incident, other: Incident) -> bool:
+    return (one.dedup_key, one.routing_key) == (other.dedup_key, other.routing_key)

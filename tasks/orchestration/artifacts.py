@@ -11,7 +11,6 @@ import httpx
 from prefect.artifacts import (
     acreate_markdown_artifact,
     acreate_progress_artifact,
-    acreate_table_artifact,
     aupdate_progress_artifact,
 )
 from prefect.exceptions import PrefectException
@@ -24,7 +23,6 @@ EVERY_S = 2.0
 SAID = "Health checks"
 # A database row, not a file: the whole text is in the store.
 MARKDOWN_CHARACTERS = 200_000
-ROWS = 2000
 CUT = "\n\nTruncated here: the store has the whole summary, next to the report.\n"
 
 
@@ -64,19 +62,6 @@ async def show_markdown(key: str, text: str, description: str) -> None:
     shown = text if len(text) <= MARKDOWN_CHARACTERS else text[: MARKDOWN_CHARACTERS - len(CUT)] + CUT
     with warn_on_failure(key):
         await acreate_markdown_artifact(shown, key=key, description=inert(description))
-
-
-async def show_table(key: str, rows: list[dict[str, object]], description: str) -> None:
-    """Show a table, worst row first; if it is truncated its description says so. Prefect's UI reads a cell as Markdown."""
-    if len(rows) > ROWS:
-        description = f"{description} (the first {ROWS} of {len(rows)} rows; the report has them all)"
-    with warn_on_failure(key):
-        shown = [{name: _cell(value) for name, value in row.items()} for row in rows[:ROWS]]
-        await acreate_table_artifact(shown, key=key, description=inert(description))
-
-
-def _cell(value: object) -> object:
-    return inert(value) if isinstance(value, str) else value
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""How a commissioning ended for each cluster, in words: the sentence, the table, and the page with what changed since the last one.
+"""How a commissioning ended for each cluster, in words: the sentence, and the page with what changed since the last one.
 
 Pure: values in, text out. tasks/commission.py keeps and shows it.
 """
@@ -113,16 +113,3 @@ def _sentence(one: ClusterResult) -> str:
     if one.says_answer:
         return one.why
     return f"{one.result}: {one.why if one.cluster in one.why else f'{one.cluster}: {one.why}'}"
-
-
-def table_row(one: ClusterResult) -> dict[str, object]:
-    """A row of the table."""
-    return {
-        "result": one.result.value,
-        "cluster": one.cluster,
-        "why": one.why,
-        "since the last": one.since or "-",
-        "gate file": one.gate_file,
-        "gate": one.gate_id or "-",
-        "baseline": one.baseline or "-",
-    }

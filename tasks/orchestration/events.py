@@ -6,9 +6,9 @@ not the record of a gate: one that cannot be emitted is a warning, and changes n
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -75,29 +75,19 @@ class NodeEvent(StrEnum):
     BACK = "prelaunch.node.back"
 
 
-@dataclass(frozen=True)
-class EventSubject:
-    """The gate that an event is about; a field is "" if it is not known."""
-
-    cluster: str
-    gate: str
-    gate_id: str
-    flow_run_id: str
-
-
-def event_subject(setting: GateContext, gate_id: str, flow_run_id: str) -> EventSubject:
-    """The subject of an event of a gate that has a context."""
-    return EventSubject(setting.gate.cluster.name, setting.gate.name, gate_id, flow_run_id)
-
-
-def emit_gate_event(event: Event, of: EventSubject, payload: Said) -> None:
-    """Emit an event, without secrets and with every text truncated. A failure is a warning."""
-    cluster = of.cluster or UNKNOWN
-    base = {"gate_id": of.gate_id, "gate": of.gate, "cluster": cluster, "flow_run_id": of.flow_run_id}
+def emit_gate_event(
+    event: Event, setting: GateContext | None, gate_id: str, flow_run_id: str, payload: Said
+) -> None:
+    """Emit an event, without secrets and with every text truncated. A failure is a warning. Without a context its cluster is not
+    known.
+    """
+    gate = setting.gate if setting is not None else None
+    cluster, name = (gate.cluster.name, gate.name) if gate is not None else (UNKNOWN, "")
+    base = {"gate_id": gate_id, "gate": name, "cluster": cluster, "flow_run_id": flow_run_id}
     related = [
-        {"prefect.resource.id": f"prefect.flow-run.{of.flow_run_id}", "prefect.resource.role": "flow-run"}
+        {"prefect.resource.id": f"prefect.flow-run.{flow_run_id}", "prefect.resource.role": "flow-run"}
     ]
-    _emit(event.value, cluster, related if of.flow_run_id else None, {**base, **payload})
+    _emit(event.value, cluster, related if flow_run_id else None, {**base, **payload})
 
 
 def emit_node_event(event: NodeEvent, cluster: str, gate: str, payload: Said) -> None:
@@ -129,7 +119,7 @@ def emit_started(session: Session) -> None:
         "launches": session.launches,
         "adopted": session.keeper.lease.adopted,
     }
-    emit_gate_event(Event.STARTED, _of(session), said)
+    _emit_of(session, Event.STARTED, said)
 
 
 def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion) -> None:
@@ -141,12 +131,12 @@ def emit_question(session: Session, judged: JudgedReport, asked: PendingQuestion
         "url": asked.url,
         **_verdict(judged),
     }
-    emit_gate_event(Event.ASKED, _of(session), said)
+    _emit_of(session, Event.ASKED, said)
 
 
 def emit_answer(session: Session, answer: ApprovalAnswer) -> None:
     """Emit that a person answered, or that nobody did by the deadline ("via" is "nobody")."""
-    emit_gate_event(Event.ANSWERED, _of(session), _answer(answer))
+    _emit_of(session, Event.ANSWERED, _answer(answer))
 
 
 def emit_end(session: Session, outcome: Outcome) -> None:
@@ -168,22 +158,21 @@ def emit_end(session: Session, outcome: Outcome) -> None:
         else None,
     }
     # A kind of end and its event have one name.
-    emit_gate_event(Event[kind_of(outcome).name], _of(session), said)
+    _emit_of(session, Event[kind_of(outcome).name], said)
 
 
 def emit_rejected(request: GateRequest, flow_run_id: str, error: Exception) -> None:
     """Emit that a request started nothing. The event names the cluster if the gate file can be read."""
-    try:
-        of = event_subject(open_gate_context(request), "", flow_run_id)
-    except GateFileError:
-        of = EventSubject(UNKNOWN, "", "", flow_run_id)
+    setting: GateContext | None = None
+    with contextlib.suppress(GateFileError):
+        setting = open_gate_context(request)
     said = {"gate_file": request.gate_file, "headline": str(error), "exit_code": int(Exit.REJECTED)}
-    emit_gate_event(Event.REJECTED, of, said)
+    emit_gate_event(Event.REJECTED, setting, "", flow_run_id, said)
 
 
 def emit_cancelled(session: Session, why: str) -> None:
     """Emit that somebody cancelled the run and that its jobs are being ended."""
-    emit_gate_event(Event.CANCELLED, _of(session), {"headline": why})
+    _emit_of(session, Event.CANCELLED, {"headline": why})
 
 
 def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -214,8 +203,9 @@ def emit_run_ended(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -
         LOG.warning("event %s was not emitted: %s", RUN_ENDED, error)
 
 
-def _of(session: Session) -> EventSubject:
-    return event_subject(session.setting, session.gate_id, session.keeper.lease.owner.flow_run_id)
+def _emit_of(session: Session, event: Event, payload: Said) -> None:
+    run = session.keeper.lease.owner.flow_run_id
+    emit_gate_event(event, session.setting, session.gate_id, run, payload)
 
 
 def _verdict(judged: JudgedReport | None) -> Said:

@@ -37,8 +37,7 @@ from checks.model import Report
 from checks.value_types import DecodeError
 from tasks.gate.links import run_url
 from tasks.gate.progress import Progress
-from tasks.orchestration.status import status_artifact
-from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.orchestration.status import RunStatus, StatusError, read_status, status_artifact
 from tasks.orchestration.work_pools import FLOW, waiting_reason
 from tasks.store.base import StoreError
 from tasks.store.layout import report_key
@@ -116,8 +115,21 @@ async def follow(run: UUID, say: Say, limit_s: float) -> FollowedRun:
 async def start(deployment: str, request: Mapping[str, object], once: str) -> UUID:
     """Start a run of a deployment ("gate/p5-prod"), its own request changed where `request` says so.
 
-    The same `once` starts one run, however often it is asked. Raises NoSuchRun, FollowError, Unreachable.
+    The same `once` starts one run, however often it is asked: a server that fails, as one may that is busy, is asked again for a
+    minute. Raises NoSuchRun, FollowError, Unreachable.
     """
+    until = time.monotonic() + FIRST_ANSWER_S
+    while True:
+        try:
+            return await _started(deployment, request, once)
+        except Unreachable as error:
+            failed = isinstance(error.__cause__, httpx.HTTPStatusError)
+            if not failed or not once or time.monotonic() > until:
+                raise
+        await asyncio.sleep(POLL_S)
+
+
+async def _started(deployment: str, request: Mapping[str, object], once: str) -> UUID:
     client = get_client()
     try:
         async with client:
@@ -132,9 +144,9 @@ async def start(deployment: str, request: Mapping[str, object], once: str) -> UU
                 found.id, parameters={**found.parameters, "request": asked}, idempotency_key=once or None
             )
             return made.id
-    except httpx.HTTPStatusError as error:
-        raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
     except httpx.HTTPError as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+            raise FollowError(f"the server refused to start {deployment}: {_said(error)}") from error
         raise Unreachable(unanswered(str(client.api_url), error)) from error
     except ObjectNotFound as error:
         said = f"the server {_at(client)} has no deployment {deployment!r}. `prefect deployment ls` lists those that there are."

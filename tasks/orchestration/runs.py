@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from tasks.gate.commission import CommissionRequest, gate_contexts, gate_requests
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
-from tasks.orchestration.status import status_artifact
-from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.orchestration.status import RunStatus, StatusError, read_status, status_artifact
 from tasks.text.inert import one_line
 
 TAG = "prelaunch"

@@ -32,18 +32,17 @@ class Commands:
         reply = self.answer(
             str(payload.get("text") or ""),
             str(payload.get("user_id") or ""),
-            str(payload.get("channel_id") or ""),
             # The same for every delivery of one command.
             str(payload.get("trigger_id") or envelope),
         )
         respond(str(payload.get("response_url") or ""), reply.text, reply.blocks)
 
-    def answer(self, text: str, who: str, channel: str, order: str) -> Reply:
+    def answer(self, text: str, who: str, order: str) -> Reply:
         """The answer to a command. `order` is the same for every delivery of one command."""
         verb, _, rest = " ".join(text.split()).partition(" ")
         words: dict[str, Callable[[], Reply]] = {
-            "gate": lambda: told(self._start(rest, who, channel, order)),
-            "remedy": lambda: told(self._start(rest, who, channel, order, remedy=True)),
+            "gate": lambda: told(self._start(rest, who, order)),
+            "remedy": lambda: told(self._start(rest, who, order, remedy=True)),
             "status": lambda: self._status(rest),
             "fleet": lambda: self._fleet(rest),
             "why": lambda: self._why(rest),
@@ -57,7 +56,7 @@ class Commands:
         hint = f" Did you mean {inline(near)}?" if near else ""
         return told(f"{inline(verb, 60)} is not a command.{hint}\n{replies.HELP}")
 
-    def _start(self, rest: str, who: str, channel: str, order: str, remedy: bool = False) -> str:
+    def _start(self, rest: str, who: str, order: str, remedy: bool = False) -> str:
         name, _, reason = rest.partition(" ")
         allowed = self._config.named(name)
         if allowed is None:
@@ -67,8 +66,6 @@ class Commands:
             LOG.warning("%s may not start gate %s", who, name)
             whom = ", ".join(map(user, table.users)) or "nobody through Slack"
             return f"You may not start {inline(name)}: {whom} may (users in deployments/slack.toml). Nothing was started."
-        if table.channel and channel != table.channel:
-            return f"{inline(name)} is started in <#{table.channel}> alone. Nothing was started."
         deployment = table.remedy if remedy else table.deployment
         if not deployment:
             return f"{inline(name)} has no deployment for repairs (remedy in deployments/slack.toml). Nothing was started."

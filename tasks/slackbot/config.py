@@ -20,21 +20,19 @@ from tasks.store.base import Store, StoreError
 from tasks.store.open import absolute, open_store
 
 GateName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
-NoChannelId = Annotated[str, Field(pattern=r"^(|[CGD][A-Z0-9]{2,30})$")]
 
 
 class AllowedGate(NotifyTable):
     """One gate that Slack may start: `deployment` is "flow/name", `gate_file` is relative to this file's folder. `remedy` is the
     deployment that repairs what the gate condemned, "" if Slack may not start it.
 
-    `users` may start it; with `channel` (an id) only from there. Who may answer its questions says the gate file.
+    `users` may start it. Who may answer its questions says the gate file.
     """
 
     deployment: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$", max_length=200)]
     gate_file: Annotated[str, Field(min_length=1, max_length=4096)]
     remedy: Annotated[str, Field(pattern=r"^([^/\s]+/[^/\s]+)?$", max_length=200)] = ""
     users: tuple[UserId, ...] = ()
-    channel: NoChannelId = ""
 
 
 class SlackApp(NotifyTable):

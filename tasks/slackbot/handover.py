@@ -15,7 +15,7 @@ from checks.value_types import DecodeError
 from tasks.gate.question import read_answer
 from tasks.gate_file.read import GateFileError
 from tasks.slackbot.config import Allowed
-from tasks.slackbot.prefect_client import PrefectError, Run, Runs
+from tasks.slackbot.prefect_client import NotStarted, PrefectError, Run, Runs
 from tasks.store.base import StoreError
 
 LOG = logging.getLogger("prelaunch.slack")
@@ -46,40 +46,45 @@ class AnswerDelivery:
             self._thread.join(patience_s)
 
     def _run(self) -> None:
-        failed = False
+        said = set[str]()
         while not self._stopped.is_set():
             self._wake.clear()
             try:
-                deliver_answers(self._runs, self._gates)
-                failed = False
+                problems = deliver_answers(self._runs, self._gates)
             except PrefectError as error:
-                if not failed:
-                    LOG.warning("%s Answers are stored, and will be delivered later.", error)
-                failed = True
+                problems = {f"{error} Answers are stored, and will be delivered later."}
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                LOG.error("no answer could be delivered: %s: %s", type(error).__name__, error)
+                problems = {f"no answer could be delivered: {type(error).__name__}: {error}"}
+            for problem in sorted(problems - said):  # once for as long as it lasts
+                LOG.error("%s", problem)
+            said = problems
             self._wake.wait(EVERY_S)
 
 
-def deliver_answers(runs: Runs, gates: Sequence[Allowed]) -> None:
-    """Resume every paused run of these gates whose question was answered. Raises Unreachable."""
+def deliver_answers(runs: Runs, gates: Sequence[Allowed]) -> set[str]:
+    """Resume every paused run of these gates whose question was answered; returns what failed. Raises Unreachable."""
+    problems = set[str]()
     for run in runs.going(("PAUSED",)):
         for allowed in gates:
             if run.gate_file == allowed.file and run.question is not None:
-                _deliver(runs, run, allowed, *run.question)
+                problems |= _deliver(runs, run, allowed, *run.question)
+    return problems
 
 
-def _deliver(runs: Runs, run: Run, allowed: Allowed, gate_id: str, key: str) -> None:
+def _deliver(runs: Runs, run: Run, allowed: Allowed, gate_id: str, key: str) -> set[str]:
     from tasks.gate.approval.answers import form_of
 
     try:
         answer = read_answer(allowed.store(), gate_id, key)
     except (GateFileError, StoreError, DecodeError) as error:
-        LOG.error("the answer to %s cannot be read: %s", gate_id, error)
-        return
+        return {f"the answer to {gate_id} cannot be read: {error}"}
     if answer is None:
-        return
-    if refused := runs.resume(run.id, form_of(answer)):
-        LOG.error("gate %s: Prefect refused to resume the run: %s", gate_id, refused)
-    else:
-        LOG.info("gate %s: %s by %s; the run goes on", gate_id, answer.action.value, answer.who)
+        return set()
+    try:
+        refused = runs.resume(run.id, form_of(answer))
+    except NotStarted as error:  # of this run alone
+        refused = str(error)
+    if refused:
+        return {f"gate {gate_id}: Prefect refused to resume the run: {refused}"}
+    LOG.info("gate %s: %s by %s; the run goes on", gate_id, answer.action.value, answer.who)
+    return set()

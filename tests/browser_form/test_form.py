@@ -150,14 +150,14 @@ def test_a_question_is_answered_on_the_run_s_page(
 def test_clusters_are_chosen_from_a_list_and_each_has_a_row(
     served: World, deployments: dict[str, str], browser: Browser
 ) -> None:
-    """The commissioning's form holds the two of the deployment; its table has the sick one first."""
+    """The commissioning's form holds the two of the deployment; its page has a row for each."""
     with form_of(browser, served, deployments["commission"]) as page:
         choose(page, "Check profile", "quick")
         shot(page, "commission-form")
         run = start(page)
     served.wait(run, "Refused")
-    (table,) = [item for item in served.artifacts(run) if item["key"] == "commission-clusters"]
-    with page_of(browser, served, f"/artifacts/artifact/{table['id']}", 700) as page:
+    (result,) = [item for item in served.artifacts(run) if item["key"] == "commission-result"]
+    with page_of(browser, served, f"/artifacts/artifact/{result['id']}", 700) as page:
         cells = page.get_by_role("row")
         expect(cells.filter(has_text="REFUSED").filter(has_text="p5-prod")).to_be_visible()
         expect(cells.filter(has_text="PASSED").filter(has_text="p5-test")).to_be_visible()

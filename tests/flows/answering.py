@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from checks.documents.decode import decode, parse_json
 from tasks.gate.outcome import Outcome
@@ -21,16 +22,16 @@ def form(action: str, reason: str = REASON, approver: str = "Ada") -> dict[str, 
     return {"action": action, "reason": reason, "approver": approver}
 
 
-async def paused(running: asyncio.Task[Any]) -> Any:
-    """The flow run that waits; None where the gate ended without waiting."""
+async def paused(running: asyncio.Future[Any], gate_file: Path) -> Any:
+    """The flow run of this gate file, once it waits; None where the gate ended without waiting. Other gates of the server may wait."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
 
-    chosen = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["PAUSED"]}))
     async with get_client() as client:
         while not running.done():
-            if found := await client.read_flow_runs(flow_run_filter=chosen):
-                return found[0]
+            for question in asked(gate_file.parent / "store")[-1:]:
+                found = await client.read_flow_run(UUID(question.flow_run_id))
+                if found.state is not None and found.state.is_paused():
+                    return found
             await asyncio.sleep(0.1)
     return None
 
@@ -41,7 +42,7 @@ async def answer_all(request: GateRequest, *forms: dict[str, str]) -> tuple[Any,
 
     running = asyncio.create_task(run(request))
     for given in forms:
-        if (flow_run := await paused(running)) is None:
+        if (flow_run := await paused(running, Path(request.gate_file))) is None:
             break
         await aresume_flow_run(flow_run.id, run_input=given)
     return await running

@@ -111,9 +111,6 @@ infra_check = false
             rules.write_text(json.dumps(few_checks.policy_document()))
             text = text.replace("[checks]\n", f'[checks]\nextra = ["{few_checks.ADDS}"]\n')
         text = text.replace('"policy.toml"', json.dumps(str(rules)))
-        text = text.replace(
-            "network_s = 5.0", "network_s = 20.0"
-        )  # starting torch on two cores takes its time
         text = text.replace("max_runtime_minutes = 1.0", "max_runtime_minutes = 3.0", 1)
         text = text.replace("ranks_per_node = 2", "ranks_per_node = 1").replace(
             "stage_s = 20.0", "stage_s = 60.0"

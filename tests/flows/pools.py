@@ -25,6 +25,7 @@ def engine_of(folder: Path, patch: pytest.MonkeyPatch) -> Engine:
     patch.setitem(registry.LAUNCHERS, "fake", "tests.flows.fake_engine")
     patch.setattr(provision, "FIRST_S", 0.05)
     patch.setattr(launch, "PROOF_S", 0.1)
+    patch.setattr(launch, "GRACE_S", 0.5)
     made = Engine(root=folder / "engine")
     patch.setattr(fake_engine, "CURRENT", [made])
     return made

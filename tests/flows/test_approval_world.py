@@ -107,7 +107,7 @@ def test_a_run_in_its_own_process_outlives_its_server(
 
     async def through_a_restart() -> Outcome:
         running = asyncio.create_task(run(request_of(path, ask_minutes=5)))
-        flow_run = await paused(running)
+        flow_run = await paused(running, path)
         await asyncio.to_thread(world.server.stop)
         await asyncio.sleep(5)
         await asyncio.to_thread(world.server.start)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import Artifact, FlowRun, WorkerStatus, WorkPool
@@ -24,8 +25,7 @@ from tasks.gate.outcome import Outcome
 from tasks.gate.progress import Progress
 from tasks.orchestration import follow
 from tasks.orchestration.follow import FollowedRun, NoSuchRun, kept_report, kept_text
-from tasks.orchestration.status import status_artifact
-from tasks.orchestration.status_document import RunStatus, StatusError, read_status
+from tasks.orchestration.status import RunStatus, StatusError, read_status, status_artifact
 from tasks.orchestration.work_pools import START
 from tasks.store.layout import summary_key
 from tests.flows.driving import request_of, run
@@ -148,7 +148,6 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_asked(
     monkeypatch: pytest.MonkeyPatch, limit_s: float
 ) -> None:
     """The time that was given is of waiting, whoever is waited for; one that never answered is waited for a minute."""
-    import httpx
 
     class Silent(Offline):
         """A server that does not answer."""
@@ -252,6 +251,34 @@ def test_a_wrong_password_or_address_is_said_at_once(
             asyncio.run(asyncio.wait_for(follow.follow(uuid4(), lambda progress: None, 60.0), 30))
         with pytest.raises(error, match=remedy):
             asyncio.run(follow.start("gate/local", {}, ""))
+
+
+@pytest.mark.parametrize("once", ["pipeline-7", ""])
+def test_a_server_that_fails_for_a_moment_is_asked_again_to_start_a_run(
+    monkeypatch: pytest.MonkeyPatch, once: str
+) -> None:
+    """Nothing was rejected. Without a key that lets it start one run at most, a person decides about a second try."""
+    failures = [500]
+
+    class Busy(Offline):
+        """It fails once."""
+
+        async def read_deployment_by_name(self, name: str) -> SimpleNamespace:
+            if failures:
+                answer = httpx.Response(failures.pop(), request=httpx.Request("GET", self.api_url))
+                raise httpx.HTTPStatusError("a locked database", request=answer.request, response=answer)
+            return SimpleNamespace(id=UUID(int=3), parameters={"request": {"gate_file": "local"}})
+
+        async def create_flow_run_from_deployment(self, deployment: UUID, **more: object) -> SimpleNamespace:
+            return SimpleNamespace(id=UUID(int=4))
+
+    monkeypatch.setattr(follow, "get_client", Busy)
+    monkeypatch.setattr(follow, "POLL_S", 0.01)
+    if once:
+        assert UUID(int=4) == asyncio.run(follow.start("gate/p5", {}, once))
+    else:
+        with pytest.raises(follow.Unreachable):
+            asyncio.run(follow.start("gate/p5", {}, once))
 
 
 def test_a_deployment_without_a_gate_file_says_how_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

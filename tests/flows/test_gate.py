@@ -42,8 +42,11 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) -> None:
-    """GO: the command ran on every node, and the report, verdict and page for people are kept."""
-    state, outcome = gate_it(write_gate(tmp_path))
+    """GO: the command ran on every node, and the report, verdict and page for people are kept. In Prefect the run's name is a
+    sentence; the verdict, the progress and the status are its artifacts, and nothing else.
+    """
+    flow_run, state, outcome, artifacts = asyncio.run(_read(write_gate(tmp_path)))
+    verdict = artifacts["gate-verdict-test"]
 
     assert (state.name, outcome.decision, outcome.code) == ("Launched", Decision.LAUNCHED, 0)
     assert logs(tmp_path, "train").count("trained") == 2
@@ -62,6 +65,12 @@ def test_healthy_nodes_launch_the_training(tmp_path: Path, walked: list[str]) ->
     assert outcome.training is not None and outcome.training.detail == "node-0: trained"
     assert "GateRequest" in walked and set() == {"Observation", "Planned", "Coverage"} & set(walked)
 
+    assert flow_run.name == "gate test: 2 nodes, quick"
+    assert {"gate-verdict-test", "gate-progress-test", "gate-run-test"} == set(artifacts)
+    said = unescape(verdict.data)
+    assert "report.html (a file of " in said and "Gate file: /" in said and "file://" not in said
+    assert verdict.description.startswith("GO test: 2 of 2 nodes")
+
 
 async def _read(path: Path) -> tuple[Any, Any, Outcome, dict[str | None, Any]]:
     """The flow run, its final state, the outcome, and the artifacts by key."""
@@ -74,18 +83,6 @@ async def _read(path: Path) -> tuple[Any, Any, Outcome, dict[str | None, Any]]:
         chosen = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
         found = await client.read_artifacts(artifact_filter=chosen)
         return flow_run, state, outcome, {a.key: a for a in found}
-
-
-def test_the_run_can_be_read_in_prefect(tmp_path: Path, engine: Engine) -> None:
-    """Its name is a sentence; the verdict, the progress and the status are artifacts, and nothing else."""
-    flow_run, _, _, artifacts = asyncio.run(_read(fake_gate(tmp_path)))
-    verdict = artifacts["gate-verdict-test"]
-
-    assert flow_run.name == "gate test: 2 nodes, quick"
-    assert {"gate-verdict-test", "gate-progress-test", "gate-run-test"} == set(artifacts)
-    said = unescape(verdict.data)
-    assert "report.html (a file of " in said and "Gate file: /" in said and "file://" not in said
-    assert verdict.description.startswith("GO test: 2 of 2 nodes")
 
 
 def test_wrong_sums_refuse_and_name_the_rank(

@@ -61,9 +61,12 @@ def buried(folder: Path) -> None:
 def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
     tmp_path: Path, engine: Engine
 ) -> None:
-    """Its check job failed after it had reported, and the look at the training was throttled: it runs on."""
+    """Its check job failed after it had reported, the pool's time is up meanwhile, and the look at the training was throttled: it
+    runs on, on other machines, which checked again in place.
+    """
     session = died(tmp_path, engine, training=True)
     check, train = session.keeper.lease.jobs
+    engine.kept[check] = Hold(Keeping.GONE, "Terminated")
     engine.last[check] = dataclasses.replace(engine.last[check], state=JobState.FAILED)
     looks = itertools.count()
 
@@ -73,18 +76,6 @@ def test_a_training_that_the_engine_does_not_speak_of_is_not_begun_twice(
             engine.silent.append(train)
 
     engine.hook = hook
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    assert (0, [check, train]) == (outcome.code, list(engine.jobs)), outcome.reason
-    assert ("cancel", train) not in engine.calls
-
-
-def test_a_training_whose_pool_is_gone_since_is_not_begun_twice(tmp_path: Path, engine: Engine) -> None:
-    """It runs on other machines, which checked again in place; the pool's time is up meanwhile."""
-    session = died(tmp_path, engine, training=True)
-    check, train = session.keeper.lease.jobs
-    engine.kept[check] = Hold(Keeping.GONE, "Terminated")
-
     _, outcome = gate_it(fake_gate(tmp_path))
 
     assert (0, [check, train]) == (outcome.code, list(engine.jobs)), outcome.reason

@@ -19,7 +19,7 @@ from tasks import finish
 from tasks.gate.context import open_gate_context
 from tasks.gate.question import Question
 from tasks.orchestration import events
-from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, EventSubject, emit_gate_event
+from tasks.orchestration.events import CULPRITS, TEXT_CHARACTERS, Event, emit_gate_event
 from tests.flows import reapers
 from tests.flows.answering import REASON, asked, form
 from tests.flows.driving import gate_it, request_of, run
@@ -32,7 +32,7 @@ from tests.world_processes import until
 
 __all__ = ["engine"]
 DOCS = ROOT / "docs" / "events.md"
-ABOUT = EventSubject("c", "g", "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
+ABOUT = (None, "g-1", "0c8a9c1e-0b5c-4f55-8a53-7a1f1b6b7a10")
 REACTING = """
 from prefect import flow
 
@@ -68,18 +68,8 @@ def test_a_refusal_is_an_event_that_names_the_culprit_and_others_react(
     assert [] == failed_actions(at_world, "drain")
 
 
-def test_a_go_is_started_and_gone(at_world: World, tmp_path: Path, engine: Engine) -> None:
-    """Two events of one gate, in this order."""
-    _, outcome = gate_it(fake_gate(tmp_path))
-
-    started, gone = (_of_gate(at_world, event, outcome.gate_id) for event in (Event.STARTED, Event.GO))
-    assert started["occurred"] < gone["occurred"]
-    assert (2, "quick", True) == tuple(started["payload"][key] for key in ("nodes", "profile", "launches"))
-    assert ("launched", "succeeded") == (gone["payload"]["decision"], gone["payload"]["training_state"])
-
-
 def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, engine: Engine) -> None:
-    """Who answered, how, and why."""
+    """Who answered, how, and why; between the gate's start and its GO."""
     engine.parts = ["warn"]
     request = request_of(fake_gate(tmp_path, on_warn="ask"), ask_minutes=5)
 
@@ -102,6 +92,10 @@ def test_a_question_and_its_answer_are_events(at_world: World, tmp_path: Path, e
     said = (question.key, "launch-anyway", "Ada", "prefect", False, REASON)
     keys = ("key", "action", "who", "via", "verified", "reason")
     assert said == tuple(second["payload"][key] for key in keys)
+    started, gone = (_of_gate(at_world, event, question.gate_id) for event in (Event.STARTED, Event.GO))
+    assert started["occurred"] < first["occurred"] < second["occurred"] < gone["occurred"]
+    assert (2, "quick", True) == tuple(started["payload"][key] for key in ("nodes", "profile", "launches"))
+    assert ("launched", "succeeded") == (gone["payload"]["decision"], gone["payload"]["training_state"])
 
 
 def test_a_rejected_request_is_an_event_of_its_cluster(
@@ -152,7 +146,7 @@ def test_an_event_that_cannot_be_emitted_is_a_warning(
 
     monkeypatch.setattr(events, "emit_event", broken)
     monkeypatch.setattr(events.LOG, "handlers", [caplog.handler])
-    emit_gate_event(Event.GO, ABOUT, {})
+    emit_gate_event(Event.GO, *ABOUT, {})
 
     assert "event prelaunch.gate.go was not emitted: no server" in caplog.text
 
@@ -168,7 +162,7 @@ def test_a_payload_is_short_and_holds_no_secret(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(events, "emit_event", keep)
     monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
     emit_gate_event(
-        Event.REFUSED, ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]}
+        Event.REFUSED, *ABOUT, {"headline": "hunter2hunter2 " + "x" * 5000, "culprits": ["n-hunter2hunter2"]}
     )
 
     payload = sent[0]["payload"]

@@ -40,37 +40,25 @@ RAISED: dict[Trouble, type[LaunchError]] = {
     Trouble.QUOTA: QuotaExceeded,
     Trouble.SERVICE: EngineUnavailable,
 }
-needs_server = pytest.mark.usefixtures("prefect_backend", "play")
 
 
-@needs_server
-@pytest.mark.parametrize(
-    ("trouble", "name", "code"),
-    [
-        (Trouble.CONFIGURATION, "Rejected", 2),
-        (Trouble.STOPPED, "CannotTell", 3),
-    ],
-)
-def test_a_job_without_reports_ends_as_the_engine_says(
-    tmp_path: Path, engine: Engine, trouble: Trouble, name: str, code: int
-) -> None:
-    """The request is wrong, there are no machines, the service failed; else nobody can tell."""
-    engine.endings = [dataclasses.replace(FAILED, trouble=trouble)]
+@pytest.mark.usefixtures("prefect_backend", "play")
+def test_a_job_that_somebody_stopped_before_it_reported_cannot_tell(tmp_path: Path, engine: Engine) -> None:
+    """With the engine's words, and without a word against a machine."""
+    engine.endings = [dataclasses.replace(FAILED, trouble=Trouble.STOPPED)]
 
     state, outcome = gate_it(fake_gate(tmp_path))
 
-    assert (name, code) == (state.name, outcome.code)
-    assert "the engine's words" in outcome.reason or outcome.judged is not None
-    assert engine.idle
-    if outcome.judged is not None:
-        first = outcome.judged.report.ends[0]
-        assert first == NodeEnd("node-0", None, "the last words of node-0", first.said)
-        assert first.said.startswith("its job failed ")
-        assert (
-            f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
-            in outcome.judged.report.collection[1]
-        )
-        assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
+    assert ("CannotTell", 3, True) == (state.name, outcome.code, engine.idle)
+    assert outcome.judged is not None
+    first = outcome.judged.report.ends[0]
+    assert first == NodeEnd("node-0", None, "the last words of node-0", first.said)
+    assert first.said.startswith("its job failed ")
+    assert (
+        f"states of {outcome.gate_id}-check-1, reported by the engine: Starting; Failed: why"
+        in outcome.judged.report.collection[1]
+    )
+    assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
 
 
 def test_a_job_that_never_ran_found_no_machines() -> None:
@@ -158,7 +146,7 @@ class Kept:
 def test_what_kept_machines_cost_is_said() -> None:
     """An hour's price while the gate waits, and what it was at the end; without a price that it is not known."""
     priced: Any = Kept(CostTerms(usd_per_node_hour=63.296))
-    unpriced: Any = Kept(dataclasses.replace(NOTHING_SAID, prices=()))
+    unpriced: Any = Kept(NOTHING_SAID)
     unpriced.setting.declared.instance_type = "somebodys.own"
     none: Any = Kept(NOTHING_SAID, since_s=None)
 

@@ -86,18 +86,6 @@ def test_a_job_that_the_engine_took_and_then_had_no_machines_for_is_submitted_ag
     assert engine.idle
 
 
-def test_a_training_that_never_ran_is_not_launched(tmp_path: Path, engine: Engine) -> None:
-    """It waits for longer than a job may: it is ended, and its pool released."""
-    status = JobStatus(JobState.PENDING, "InProgress/Pending: retrying", "", {})
-    engine.matches, engine.train_endings, engine.start_s = False, [status] * 3, 0.3
-
-    state, outcome = gate_it(fake_gate(tmp_path))
-
-    assert (Decision.NOT_LAUNCHED, 5, Answer.GO) == not_launched(outcome)
-    assert ("NoCapacity", True) == (state.name, engine.idle)
-    assert status.detail in outcome.reason
-
-
 def test_a_quota_is_not_waited_for(tmp_path: Path, engine: Engine) -> None:
     """Waiting raises no quota, and the pool costs money: at once exit code 5, with the quota's name."""
     said = "the account-level service limit 'ml.p5.48xlarge for training job usage' is 0 Instances"

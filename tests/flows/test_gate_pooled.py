@@ -140,15 +140,6 @@ def test_a_hook_in_another_process_releases_the_pool(tmp_path: Path, engine: Eng
     assert engine.idle and not list((tmp_path / "store" / "leases").glob("*.json"))
 
 
-def test_capacity_that_comes_late_is_waited_for(tmp_path: Path, engine: Engine) -> None:
-    """Each attempt has a name of its own."""
-    engine.refusals = [NoCapacity("no machines"), NoCapacity("no machines")]
-
-    _, outcome = gate_it(fake_gate(tmp_path, cluster="capacity_wait_minutes = 0.1"))
-
-    assert (0, f"{outcome.gate_id}-check-3") == (outcome.code, next(iter(engine.jobs)))
-
-
 def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Path, engine: Engine) -> None:
     """Nothing was started; what could not be seen is kept."""
     engine.lines = (
@@ -166,11 +157,12 @@ def test_what_is_wrong_before_the_start_is_rejected_with_its_remedy(tmp_path: Pa
 
 
 def test_machines_that_the_preflight_does_not_find_are_waited_for(tmp_path: Path, engine: Engine) -> None:
-    """Nothing is submitted meanwhile, and every attempt looks again."""
+    """Nothing is submitted meanwhile, and every attempt looks again, under a name of its own; so are those that the engine lacks."""
     engine.lines = (PreflightCheck("partition p5", PreflightResult.NO_CAPACITY, "it is DOWN.", "Wait."),)
+    engine.refusals = [NoCapacity("no machines")]
 
     def hook(verb: str, job: str) -> None:
-        if engine.count("preflight") == 3:
+        if engine.count("preflight") == 2:
             engine.lines = ()
 
     engine.hook = hook

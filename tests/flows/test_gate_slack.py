@@ -66,15 +66,6 @@ def test_a_refused_gate_is_one_message(
     assert slack.token not in f"{caplog.text}{out}{err}"
 
 
-def test_a_go_calls_nobody(slack: SlackServer, tmp_path: Path) -> None:
-    """The message says go, and no reply mentions or is sent to the channel."""
-    gate_it(gate_with(slack, tmp_path))
-
-    message = slack.only()
-    assert message.text.startswith("GO test: 2 of 2 nodes")
-    assert not [reply for reply in slack.thread(message) if reply.broadcast or "<@" in reply.text]
-
-
 def test_a_question_is_asked_answered_and_closed(slack: SlackServer, tmp_path: Path, engine: Engine) -> None:
     """Buttons while it waits; then the same message says how it ended, and the thread who decided and why."""
     engine.parts = ["warn"]

@@ -72,39 +72,34 @@ def test_a_run_without_a_process_gets_the_end_that_its_state_calls_for(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "act"),
+    ("why", "kind", "name", "act"),
     [
-        (StateType.SCHEDULED, "Late", ReapAction.LATE),
-        (StateType.SCHEDULED, "Scheduled", ReapAction.LEAVE),
-        (StateType.RUNNING, "Running", ReapAction.LEAVE),
+        ("late", StateType.SCHEDULED, "Late", ReapAction.LATE),
+        ("late", StateType.SCHEDULED, "Scheduled", ReapAction.LEAVE),
+        ("late", StateType.RUNNING, "Running", ReapAction.LEAVE),
+        ("deadline", StateType.PAUSED, "Suspended", ReapAction.WAKE),
     ],
 )
-def test_a_late_run_is_told_while_it_is_late(kind: StateType, name: str, act: ReapAction) -> None:
-    """Who began meanwhile is not."""
-    assert act is assess_state("late", kind, name, RunLiveness.FREE).act
+def test_a_late_run_is_told_while_it_is_late_and_a_deadline_wakes_whoever_waits(
+    why: Why, kind: StateType, name: str, act: ReapAction
+) -> None:
+    """Who began meanwhile is not told; whether a run still waits is found out by who wakes it."""
+    assert act is assess_state(why, kind, name, RunLiveness.FREE).act
 
 
-def test_a_deadline_wakes_whoever_waits() -> None:
-    """Whether it still waits is found out by who wakes it."""
-    assert ReapAction.WAKE is assess_state("deadline", StateType.PAUSED, "Suspended", RunLiveness.FREE).act
-
-
-def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
-    """Its pid is nobody's, or somebody else's by now."""
+def test_a_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
+    """However old its lease looks; the pid of a dead one is nobody's, or somebody else's by now. Without a lease nothing is known."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    store = FolderStore(tmp_path)
-    _lease(store, dataclasses.replace(this_process("run-1"), pid=process.pid, start_ticks=1), time.time())
+    dead = dataclasses.replace(this_process("run-1"), pid=process.pid, start_ticks=1)
+    gone, alive, free = (FolderStore(tmp_path / name) for name in ("gone", "alive", "free"))
+    _lease(gone, dead, time.time())
+    _lease(alive, this_process("run-1"), time.time() - 3600)
+    leases.release(free, _lease(free, ELSEWHERE, time.time()))
 
-    assert RunLiveness.GONE is asyncio.run(liveness_of(store, "run-1"))
-
-
-def test_a_living_process_of_this_machine_is_known_at_once(tmp_path: Path) -> None:
-    """However old its lease looks."""
-    store = FolderStore(tmp_path)
-    _lease(store, this_process("run-1"), time.time() - 3600)
-
-    assert RunLiveness.LIVES is asyncio.run(liveness_of(store, "run-1"))
+    assert [RunLiveness.GONE, RunLiveness.LIVES, RunLiveness.FREE] == [
+        asyncio.run(liveness_of(store, "run-1")) for store in (gone, alive, free)
+    ]
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
@@ -134,14 +129,6 @@ def test_a_lease_that_nobody_renews_is_a_dead_mans(tmp_path: Path, monkeypatch: 
     _lease(store, ELSEWHERE, time.time() - 70)
 
     assert RunLiveness.GONE is asyncio.run(liveness_of(store, "run-1"))
-
-
-def test_a_run_that_gave_its_lease_back_has_none(tmp_path: Path) -> None:
-    """Nothing is known from it."""
-    store = FolderStore(tmp_path)
-    leases.release(store, _lease(store, ELSEWHERE, time.time()))
-
-    assert RunLiveness.FREE is asyncio.run(liveness_of(store, "run-1"))
 
 
 def test_patience_outlasts_a_renewal() -> None:

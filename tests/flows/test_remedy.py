@@ -92,15 +92,21 @@ def refused(refused_once: tuple[Path, str]) -> Refused:
 
 
 def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
-    tmp_path: Path, refused: Refused, machines: TwoMachines
+    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own."""
+    """The re-test is a gate with a partner, below the remediation; it pages nobody, and its lock is its own. The command shows each
+    act, and ends with 0 for a node that serves again, with 2 for what cannot be done.
+    """
     path = gate_file(tmp_path)
     gate_id = refused(path)
-    state = remedy(path)
+    capsys.readouterr()
+    assert 0 == main(["remedy", str(path)])
+    said = capsys.readouterr()
     kept = records(path)
 
-    assert "Repaired" == state.name, state.message
+    assert ["fence", "recheck", "return"] == [line.split()[1] for line in said.out.splitlines()[:-1]]
+    assert "Repaired: node-1: proven" == said.out.splitlines()[-1]
+    assert "node-1: recheck" in said.err
     assert ["fence node-1", "open node-1 node-0", "free node-1"] == machines.calls
     assert ["fence", "recheck", "return"] == [act.rung.value for act in kept.acts()]
     assert {gate_id} == {act.gate_id for act in kept.acts()}
@@ -110,6 +116,8 @@ def test_a_finding_that_does_not_repeat_ends_with_the_node_in_service(
     assert ("go", True) == (record["answer"], record["cluster"].startswith("test-retest-"))
     assert not (tmp_path / "store" / "pages" / f"{again}.txt").exists()
     assert not list((tmp_path / "store" / "leases").rglob("*.json"))
+    assert 2 == main(["remedy", str(path), "--gate", "no-such-gate"])
+    assert 2 == main(["remedy", str(tmp_path / "nothing.toml")])
 
 
 def test_a_finding_that_repeats_is_left_to_a_person(
@@ -160,13 +168,21 @@ def test_a_remediation_that_is_cancelled_ends_its_re_test_and_gives_its_lock_bac
 
 
 def test_mode_plan_prints_the_steps_and_does_nothing(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    refused: Refused,
+    machines: TwoMachines,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The default."""
+    """The default. No engine is asked: a worker without Slurm's commands would wait for it for hours."""
     path = gate_file(tmp_path, "")
     refused(path)
     capsys.readouterr()
 
+    def look() -> dict[str, Machine]:
+        raise EngineSilent("there is no scontrol here")
+
+    monkeypatch.setattr(machines, "look", look)
     assert 0 == main(["remedy", str(path)])
     said = capsys.readouterr()
     assert "1. fence: type-fence node-1" in said.out
@@ -179,24 +195,6 @@ def test_mode_plan_prints_the_steps_and_does_nothing(
         case["steps"][-1]["rung"],
     )
     assert [] == machines.calls
-    assert () == records(path).journal().cases
-
-
-def test_mode_plan_asks_no_engine(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker without Slurm's commands would wait for it for hours."""
-    path = gate_file(tmp_path, "")
-    refused(path)
-
-    def look() -> dict[str, Machine]:
-        raise EngineSilent("there is no scontrol here")
-
-    monkeypatch.setattr(machines, "look", look)
-    state = remedy(path)
-
-    assert "Planned" == state.name
-    assert "node-1" in state.message
     assert () == records(path).journal().cases
 
 
@@ -224,20 +222,6 @@ def test_the_gate_that_is_started_again_leaves_the_lock_to_the_next_remediation(
     assert 1 == ends.count("launched")
 
 
-def test_a_verdict_that_is_too_old_is_rejected_and_nobody_is_paged_again(
-    tmp_path: Path, refused: Refused, machines: TwoMachines
-) -> None:
-    """The gate has paged, and a person who names an old gate is told."""
-    path = gate_file(tmp_path, ACTS + "max_verdict_minutes = 0.001\n")
-    gate_id = refused(path)
-    page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
-    before = page.read_text()
-    state = remedy(path)
-
-    assert ("Rejected", True) == (state.name, "too old" in state.message)
-    assert (before, ()) == (page.read_text(), records(path).journal().cases)
-
-
 def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     tmp_path: Path, engine: Engine, machines: TwoMachines
 ) -> None:
@@ -257,26 +241,32 @@ def test_a_gate_that_condemned_nobody_or_only_observed_is_rejected(
     assert [] == machines.calls
 
 
-def test_a_gate_of_another_cluster_is_rejected(
-    tmp_path: Path, refused: Refused, machines: TwoMachines
-) -> None:
-    """Both keep their gates in one store, and both have a node of this name."""
-    path = gate_file(tmp_path)
-    gate_id = refused(path)
-    other = tmp_path / "other.toml"
-    other.write_text(path.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "other"'))
-    state = remedy(other, gate_id)
-
-    assert ("Rejected", True) == (state.name, "is of cluster test" in state.message)
-    assert [] == machines.calls
-
-
-def test_a_deployment_does_not_choose_the_store(
+def test_what_is_not_acted_on_is_rejected_with_its_reason(
     tmp_path: Path, refused: Refused, machines: TwoMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who chooses it chooses verdicts and answers as well."""
+    """A gate of another cluster in the same store, which has a node of this name; an old verdict, of which nobody is paged again; one
+    that would be another under today's policy; and a store that a deployment's form chooses, with verdicts and answers of its own.
+    """
     path = gate_file(tmp_path)
-    refused(path)
+    gate_id = refused(path)
+    page = tmp_path / "store" / "pages" / f"{gate_id}.txt"
+    before = page.read_text()
+    other, old = tmp_path / "other.toml", tmp_path / "old.toml"
+    other.write_text(path.read_text().replace('[cluster]\nname = "test"', '[cluster]\nname = "other"'))
+    old.write_text(path.read_text() + "max_verdict_minutes = 0.001\n")
+    policy = tmp_path / "policy.toml"
+    rules = policy.read_text()
+
+    def rejected(file: Path) -> str:
+        state = remedy(file, gate_id)
+        assert "Rejected" == state.name
+        return str(state.message)
+
+    assert "is of cluster test" in rejected(other)
+    assert "too old" in rejected(old)
+    policy.write_text(rules.replace('on_warn = "go"', 'on_warn = "ask"'))
+    assert "is judged differently now" in rejected(path)
+    policy.write_text(rules)
     monkeypatch.setenv("PRELAUNCH_GATES", str(tmp_path))
     monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
 
@@ -287,21 +277,7 @@ def test_a_deployment_does_not_choose_the_store(
 
     state = asyncio.run(run())
     assert ("Rejected", True) == (state.name, "cannot be chosen for a deployment" in state.message)
-    assert [] == machines.calls
-
-
-def test_a_verdict_that_would_be_another_now_is_rejected(
-    tmp_path: Path, refused: Refused, machines: TwoMachines
-) -> None:
-    """The policy was changed after the gate."""
-    path = gate_file(tmp_path)
-    refused(path)
-    policy = tmp_path / "policy.toml"
-    policy.write_text(policy.read_text().replace('on_warn = "go"', 'on_warn = "ask"'))
-    state = remedy(path)
-
-    assert ("Rejected", True) == (state.name, "is judged differently now" in state.message)
-    assert [] == machines.calls
+    assert (before, [], ()) == (page.read_text(), machines.calls, records(path).journal().cases)
 
 
 def test_one_remediation_of_a_cluster_at_a_time(
@@ -346,20 +322,3 @@ def test_a_person_closes_the_breaker_in_the_terminal(
 def test_what_is_allowed_in_the_terminal_is_no_part_of_a_request() -> None:
     """A form of Prefect could send it."""
     assert {"gate_file", "gate_id", "store", "open_only"} == set(RemedyRequest.model_fields)
-
-
-def test_the_command_shows_each_act_and_its_exit_code(
-    tmp_path: Path, refused: Refused, machines: TwoMachines, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """0 for a node that serves again, 2 for what cannot be done."""
-    path = gate_file(tmp_path)
-    refused(path)
-    capsys.readouterr()
-
-    assert 0 == main(["remedy", str(path)])
-    said = capsys.readouterr()
-    assert ["fence", "recheck", "return"] == [line.split()[1] for line in said.out.splitlines()[:-1]]
-    assert "Repaired: node-1: proven" == said.out.splitlines()[-1]
-    assert "node-1: recheck" in said.err
-    assert 2 == main(["remedy", str(path), "--gate", "no-such-gate"])
-    assert 2 == main(["remedy", str(tmp_path / "nothing.toml")])

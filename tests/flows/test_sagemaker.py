@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.gate.outcome import Decision
-from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, names, pools
+from tests.flows.cloud import Account, account, answered, cloud_gate, gate_there, names
 from tests.flows.driving import kept, page, play
 from tests.survival import few_checks
 from tests.survival.faulty_network import needs_root
@@ -50,19 +50,6 @@ def test_it_passes_and_trains_on_the_reused_pool(tmp_path: Path, account: Accoun
         assert ("pooled", f"{train} reused the machines of {check}") == (proof["kind"], proof["proof"][0])
         assert "all 2 hosts confirmed" in proof["proof"][1] and "GPU UUIDs" in proof["proof"][1]
         assert f"{check}/metrics/health_check_metrics.json" in cloud.keys(check)
-
-
-def test_a_fail_releases_the_pool_and_pages(tmp_path: Path, account: Account) -> None:
-    """The bad machines are let go at once: the next job would land on them."""
-    with account(part="wrong") as cloud:
-        path = cloud_gate(tmp_path, cloud)
-        _, outcome = gate_there(path)
-        check, _ = names(outcome)
-
-        assert (Decision.REFUSED, 1) == (outcome.decision, outcome.code), outcome.reason
-        assert {check: "Terminated"} == pools(cloud)
-        assert [check] == list(cloud.jobs())
-        assert "algo-2" in page(tmp_path, outcome)
 
 
 @FEW

@@ -34,12 +34,6 @@ def nothing_left(cloud: Cloud) -> bool:
     return not cloud.running() and set(pools(cloud).values()) <= {"Terminated", "Reused"}
 
 
-def text_of(outcome: Outcome) -> str:
-    """Everything that was found."""
-    assert outcome.judged is not None
-    return "\n".join(f"{f.cause.value} {f.subject} {f.message}" for f in outcome.judged.verdict.findings)
-
-
 def test_missing_capacity_throttling_and_a_failing_s3_cost_only_time(
     tmp_path: Path, account: Account
 ) -> None:
@@ -53,19 +47,6 @@ def test_missing_capacity_throttling_and_a_failing_s3_cost_only_time(
         assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
         assert "Failed" == cloud.jobs()[f"{outcome.gate_id}-check-1"]["TrainingJobStatus"]
         assert f"{outcome.gate_id}-train-2" in cloud.jobs()
-
-
-def test_a_host_that_dies_is_named_and_nobody_is_condemned(tmp_path: Path, account: Account) -> None:
-    """There is no report from it: cannot tell."""
-    with account(part="slow") as cloud:
-        cloud.machine("m5.large-1", fault={"dies_at_line": "fake node"})
-        path = cloud_gate(tmp_path, cloud)
-        _, outcome = gate_there(path)
-
-        assert (Decision.CANNOT_TELL, 3) == (outcome.decision, outcome.code), outcome.reason
-        assert "algo-2" in text_of(outcome) and "HARDWARE" not in text_of(outcome)
-        assert outcome.judged is not None and () == outcome.judged.verdict.condemned
-        assert nothing_left(cloud)
 
 
 def test_an_instance_replaced_inside_of_the_pool_is_checked_again_in_place(

@@ -24,7 +24,7 @@ from tasks.gate.outcome import (
 )
 from tasks.launchers.base import JobState
 from tasks.orchestration.follow import FollowedRun
-from tasks.orchestration.status_document import RunStatus
+from tasks.orchestration.status import RunStatus
 from tasks.store.folder import FolderStore
 from tasks.store.layout import log_key, logs_folder
 from tests.sample_reports import healthy, verdict_of

@@ -17,10 +17,8 @@ from tasks.gate.context import GateContext, open_gate_context
 from tasks.gate_file.cost_terms import (
     NOTHING_SAID,
     CostTerms,
-    TermsError,
     cost_json,
     cost_of,
-    read_prices,
 )
 from tasks.gate_file.read import GateFileError
 from tasks.gate_file.request import GateRequest
@@ -77,46 +75,14 @@ def test_without_price_or_length_there_is_no_line() -> None:
     assert not is_worth_showing(cost_of(P5, verdict_of(healthy()), CostTerms(hours=72)))
 
 
-def test_what_is_declared_comes_before_a_sites_prices_and_those_before_the_list() -> None:
-    """Each by its name."""
-    own = read_prices(ROOT / "deployments" / "examples" / "prices.toml")
+def test_what_is_declared_comes_before_the_list() -> None:
+    """Which has a price for each way to buy."""
     made = [
         _cost(terms).price
-        for terms in (CostTerms(usd_per_node_hour=98.0, prices=own), CostTerms(prices=own), CostTerms())
+        for terms in (CostTerms(usd_per_node_hour=98.0), CostTerms(), CostTerms(purchase=Purchase.SAGEMAKER))
     ]
-    sagemaker = _cost(CostTerms(purchase=Purchase.SAGEMAKER)).price
 
-    assert [price and price.usd_per_node_hour for price in (*made, sagemaker)] == [98.0, 39.8, 55.04, 63.296]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[[prices]]\ninstance_type = 'x'", "missing key"),
-        ("[[prices]]\nusd_per_node_hour = 1", "missing key"),
-        ("prices = 7", "expected rows"),
-        ("[[", "not valid TOML"),
-        ("[[price]]\na = 1", "unknown key"),
-    ],
-)
-def test_a_file_of_prices_that_says_too_little_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    """With the file; a price without a date would be used for years."""
-    file = tmp_path / "prices.toml"
-    file.write_text(text)
-
-    with pytest.raises(TermsError, match=said) as refused:
-        read_prices(file)
-
-    assert refused.value.file == str(file)
-
-
-def test_two_prices_of_one_thing_are_refused(tmp_path: Path) -> None:
-    """One of them would be ignored."""
-    text = (ROOT / "deployments" / "examples" / "prices.toml").read_text()
-    (tmp_path / "prices.toml").write_text(text + text[text.index("[[prices]]") :])
-
-    with pytest.raises(TermsError, match="second price"):
-        read_prices(tmp_path / "prices.toml")
+    assert [price and price.usd_per_node_hour for price in made] == [98.0, 55.04, 63.296]
 
 
 @pytest.mark.parametrize("hours", [0.0, -1.0, 1e9, float("nan")])
@@ -134,13 +100,11 @@ def _setting(tmp_path: Path, training: str, cost: str) -> GateContext:
 
 
 def test_a_gate_file_says_length_interval_and_price(tmp_path: Path) -> None:
-    """Its prices lie beside it."""
-    (tmp_path / "prices.toml").write_bytes((ROOT / "deployments" / "examples" / "prices.toml").read_bytes())
+    """In hours and US dollars."""
     training = "expected_hours = 72\ncheckpoint_minutes = 30"
-    terms = _setting(tmp_path, training, 'prices = "prices.toml"\nreplacement_hours = 2').terms
+    terms = _setting(tmp_path, training, "usd_per_node_hour = 40\nreplacement_hours = 2").terms
 
-    assert (terms.hours, terms.checkpoint_hours, terms.replacement_hours) == (72, 0.5, 2)
-    assert [price.usd_per_node_hour for price in terms.prices] == [39.80]
+    assert CostTerms(72, 0.5, 2, 40) == terms
 
 
 @pytest.mark.parametrize(
@@ -150,8 +114,6 @@ def test_a_gate_file_says_length_interval_and_price(tmp_path: Path) -> None:
         ("checkpoint_minutes = true", "", "training.checkpoint_minutes"),
         ("", "usd_per_node_hour = -1", "cost.usd_per_node_hour"),
         ("", "usd_per_node_hours = 1", "Did you mean 'usd_per_node_hour'"),
-        ("", 'prices = "p.toml"\nusd_per_node_hour = 1', "would be ignored"),
-        ("", 'prices = "none.toml"', "cannot be read"),
         ("", 'purchase = "spot"', "none of ec2, sagemaker"),
     ],
 )

@@ -12,8 +12,7 @@ from uuid import UUID
 import pytest
 
 from tasks.orchestration import status
-from tasks.orchestration.status import RUNS, publish_state
-from tasks.orchestration.status_document import read_status
+from tasks.orchestration.status import RUNS, publish_state, read_status
 from tests.tasks.sessions import session
 
 RUN, ARTIFACT = UUID(int=7), UUID(int=9)

@@ -48,7 +48,6 @@ api_url = "{url}"
 deployment = "gate/{deployment}"
 gate_file = "gate.toml"
 users = ["U0ADA"]
-channel = "{only}"
 """
 
 
@@ -149,7 +148,7 @@ class Asking:
 
 
 @contextmanager
-def stage(folder: Path, monkeypatch: Any, deployment: str = "p5", only: str = "") -> Iterator[Stage]:
+def stage(folder: Path, monkeypatch: Any, deployment: str = "p5") -> Iterator[Stage]:
     """A workspace and a gate file; the Prefect server is the fixture's."""
     with slack_server() as slack, socket_mode(slack) as socket:
         monkeypatch.setenv("SLACK_APP_TOKEN", slack.app_token)
@@ -159,7 +158,7 @@ def stage(folder: Path, monkeypatch: Any, deployment: str = "p5", only: str = ""
         with file.open("a", encoding="utf-8") as opened:
             opened.write(TABLES.format(channel=channel, url=slack.url))
         config = folder / "slack.toml"
-        config.write_text(CONFIG.format(url=slack.url, deployment=deployment, only=only), encoding="utf-8")
+        config.write_text(CONFIG.format(url=slack.url, deployment=deployment), encoding="utf-8")
         yield Stage(folder, slack, socket, channel, file, FolderStore(folder / "store"), config)
 
 

@@ -34,14 +34,14 @@ def world(
 ) -> Iterator[Stage]:
     """A workspace, a gate file and a list, whose deployment bears the test's name, and the process that serves them."""
     name = f"p5-{abs(hash(request.node.name)) % 10**8}"
-    with stage(tmp_path, monkeypatch, deployment=name, **getattr(request, "param", {})) as made, made.app():
+    with stage(tmp_path, monkeypatch, deployment=name) as made, made.app():
         yield made
 
 
-def told(world: Stage, user: str, text: str, channel: str = "C1") -> str:
+def told(world: Stage, user: str, text: str) -> str:
     """What one person reads after they typed it."""
     count = len(world.slack.responses)
-    world.socket.command(user, text, channel)
+    world.socket.command(user, text)
     body = world.socket.answered(count + 1)[-1]
     assert ("ephemeral", []) == (body["response_type"], faults(body["blocks"]))
     return json.dumps(body["blocks"], ensure_ascii=False).replace("\u2060", "")
@@ -60,8 +60,8 @@ def name_of(world: Stage) -> str:
 
 
 def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: Stage) -> None:
-    """The run bears who asked; the answer says why they did."""
-    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
+    """The run bears who asked, and the answer says why they did. A deployment that names no gate file gets the list's."""
+    made = deployed(name_of(world), {"request": {"wait": "verdict"}})
 
     sent = world.socket.command(ADA, "gate p5 after the <!channel> repair")
     world.socket.answered(1)
@@ -74,26 +74,16 @@ def test_a_gate_is_started_once_however_often_the_command_is_delivered(world: St
     assert str(run.id) in second
     assert "after the &lt;!channel&gt; repair" in first.replace("\\u2060", "")
     assert {"prelaunch", "by slack", f"by {ADA}"} <= set(run.tags)
+    assert {"gate_file": str(world.file), "wait": "verdict"} == run.parameters["request"]
 
 
-def test_who_is_not_on_the_list_starts_nothing(world: Stage) -> None:
-    """They hear who may."""
-    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
+def test_who_is_not_on_the_list_and_a_deployment_of_another_gate_file_start_nothing(world: Stage) -> None:
+    """They hear who may; the list names a file, and the file is what decides who may answer."""
+    made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})
 
-    said = told(world, EVE, "gate p5")
-
-    assert f"You may not start `p5`: <@{ADA}> may" in said
+    assert f"You may not start `p5`: <@{ADA}> may" in told(world, EVE, "gate p5")
+    assert "is for" in told(world, ADA, "gate p5")
     assert [] == runs_of(made)
-
-
-@pytest.mark.parametrize("world", [{"only": "C0GATES"}], indirect=True)
-def test_a_gate_may_be_bound_to_one_channel(world: Stage) -> None:
-    """Elsewhere nothing is started."""
-    made = deployed(name_of(world), {"request": {"gate_file": str(world.file)}})
-
-    assert "in <#C0GATES> alone" in told(world, ADA, "gate p5", channel="C1")
-    assert "Started" in told(world, ADA, "gate p5", channel="C0GATES")
-    assert 1 == len(runs_of(made))
 
 
 def test_repairs_are_started_by_the_same_people_where_the_list_names_their_deployment(
@@ -110,23 +100,6 @@ def test_repairs_are_started_by_the_same_people_where_the_list_names_their_deplo
             assert "You may not start" in told(world, EVE, "remedy p5")
             assert "Started the repairs of `p5`" in told(world, ADA, "remedy p5")
         assert 1 == len(runs_of(made))
-
-
-def test_a_deployment_of_another_gate_file_is_not_started(world: Stage) -> None:
-    """The list names a file, and the file is what decides who may answer."""
-    made = deployed(name_of(world), {"request": {"gate_file": str(world.folder / "other.toml")}})
-
-    assert "is for" in told(world, ADA, "gate p5")
-    assert [] == runs_of(made)
-
-
-def test_a_deployment_that_names_no_gate_file_gets_the_lists(world: Stage) -> None:
-    """One deployment may serve every gate file."""
-    made = deployed(name_of(world), {"request": {"wait": "verdict"}})
-
-    assert "Started" in told(world, ADA, "gate p5")
-    (run,) = runs_of(made)
-    assert {"gate_file": str(world.file), "wait": "verdict"} == run.parameters["request"]
 
 
 def test_what_cannot_be_done_is_said(world: Stage) -> None:
@@ -147,28 +120,37 @@ def test_what_cannot_be_done_is_said(world: Stage) -> None:
         assert said in told(world, ADA, text)
 
 
-def test_status_shows_what_waits_and_the_last_verdict(world: Stage) -> None:
-    """Runs of the list's gates alone."""
+def test_status_and_why_say_what_waits_and_what_was_found(
+    world: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest verdict that was no go, or the one that was asked for, also where another version wrote it or a record cannot be
+    read. Verdicts are in the store, and are shown where the server does not answer.
+    """
     kept(world, NO_GO, wrong_sums(healthy()))
     kept(world, GO, healthy())
     world.ask()
 
     said = told(world, EVE, "status")
-
-    assert "*p5* on cluster test" in said
-    assert "waits for an answer" in said
+    assert "*p5* on cluster test" in said and "waits for an answer" in said
     assert f"last verdict: GO 2001-09-09T01:46:40Z (`{GO}`)" in said
-
-
-def test_why_says_the_refusal_the_findings_and_the_remedies(world: Stage) -> None:
-    """The newest verdict that was no go, or the one that was asked for."""
-    kept(world, NO_GO, wrong_sums(healthy()))
-    kept(world, GO, healthy())
-
     for asked in ("why", "why p5", f"why {NO_GO}"):
         said = told(world, EVE, asked)
         assert "NO-GO test: node-1, rank 3 computes wrong sums" in said
         assert "12 wrong values in all_reduce" in said and NO_GO in said and "Observed" in said
+
+    world.store.put(verdict_key(NO_GO), b'{"level": "FAIL"}')
+    said = told(world, EVE, "why")
+    assert "NO-GO test: FAIL node-1, rank 3 computes wrong sums" in said and "Another version" in said
+
+    def gone(*_: Any) -> Any:
+        raise PrefectError("Prefect's server does not answer (ConnectError).")
+
+    monkeypatch.setattr(Runs, "going", gone)
+    said = told(world, ADA, "status")
+    assert "Runs are not shown: Prefect's server does not answer" in said and "last verdict: GO" in said
+    world.store.put(record_key(GO), b"{")
+    assert "cannot be read" in told(world, ADA, "why")
+    assert "cannot be read" in told(world, ADA, "status")
 
 
 def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
@@ -187,36 +169,3 @@ def test_fleet_says_which_nodes_are_proven_and_names_the_worst(
     assert "0 of 2 nodes proven within 24 h; 1 condemned; 1 unproven" in said
     assert said.index("node-1") < said.index("node-0") and "computes wrong sums" in said
     assert "is not in the list of gates" in told(world, EVE, "fleet nothing")
-
-
-def test_a_verdict_of_another_version_is_told_from_its_record(world: Stage) -> None:
-    """What can be read is said, and that there is more."""
-    kept(world, NO_GO, wrong_sums(healthy()))
-    world.store.put(verdict_key(NO_GO), b'{"level": "FAIL"}')
-
-    said = told(world, EVE, "why")
-
-    assert "NO-GO test: FAIL node-1, rank 3 computes wrong sums" in said and "Another version" in said
-
-
-def test_a_record_that_cannot_be_read_is_said(world: Stage) -> None:
-    """Nothing is passed over in silence."""
-    world.store.put(record_key(GO), b"{")
-
-    assert "cannot be read" in told(world, ADA, "why")
-    assert "cannot be read" in told(world, ADA, "status")
-
-
-def test_a_server_that_does_not_answer_is_said(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verdicts are shown all the same; they are in the store."""
-
-    def gone(*_: Any) -> Any:
-        raise PrefectError("Prefect's server does not answer (ConnectError).")
-
-    monkeypatch.setattr(Runs, "going", gone)
-    kept(world, GO, healthy())
-
-    said = told(world, ADA, "status")
-
-    assert "Runs are not shown: Prefect's server does not answer" in said
-    assert "last verdict: GO" in said

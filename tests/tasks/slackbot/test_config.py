@@ -25,7 +25,7 @@ def test_the_shipped_list_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GATE + "chanel = 'C1'", "gates.p5.chanel: unknown key. Did you mean 'channel'?"),
+        (GATE + "user = ['U1']", "gates.p5.user: unknown key. Did you mean 'users'?"),
         ("ap_token = 'env:X'\n" + GATE, "ap_token: unknown key. Did you mean 'app_token'?"),
         (GATE + 'users = ["ada"]', "gates.p5.users.0: 'ada' is not of the form"),
         ('[gates.p5]\ngate_file = "gate.toml"', "gates.p5.deployment: missing key"),

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 from tasks.gate.lease import lease as leases
-from tasks.gate.lease.lease import Lease
+from tasks.gate.lease.lease import Lease, taken_over
 from tasks.gate.lease.owner import Owner, this_process
-from tasks.gate.lease.successor import taken_over
 from tasks.store.folder import FolderStore
 from tasks.store.layout import outcome_key, request_key
 
