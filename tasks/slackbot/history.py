@@ -35,7 +35,6 @@ class HistoryError(Exception):
 class Past:
     """An earlier verdict; `verdict` is None if another version wrote it, so that only the record can be read."""
 
-    allowed: Allowed
     gate: Gate
     store: Store
     record: Record
@@ -89,7 +88,7 @@ def _past(allowed: Allowed, gate: Gate, store: Store, record: Record) -> Past:
         verdict = None
     except StoreError as error:
         raise HistoryError(f"The store of {allowed.name} cannot be read: {error}") from error
-    return Past(allowed, gate, store, record, verdict)
+    return Past(gate, store, record, verdict)
 
 
 def _opened(allowed: Allowed) -> tuple[Gate, Store]:

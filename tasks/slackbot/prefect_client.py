@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 FLOW, REMEDY = "gate", "remedy"
 GOING = ("RUNNING", "PAUSED", "PENDING", "SCHEDULED", "CANCELLING")
-FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 SHOWN = 100
 
 
@@ -50,15 +49,10 @@ class Run:
     name: str
     flow: str
     gate_file: Path | None
-    kind: str
     state: str
     question: tuple[str, str] | None
     paused: bool
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended."""
-        return self.kind in FINAL
+    over: bool
 
     @property
     def url(self) -> str:
@@ -156,10 +150,10 @@ class Runs:
             run.name,
             self._flows[run.flow_id],
             gate_file_of(run.parameters),
-            state.type.value if state else "",
             (state.name or "") if state else "",
             paused_for(state) if state else None,
             state is not None and state.is_paused(),
+            state is not None and state.is_final(),
         )
 
 

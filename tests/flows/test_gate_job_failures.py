@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +13,10 @@ from tasks.collect import poll_pause_s
 from tasks.gate.job_failures import never_ran, require_machines, require_reports
 from tasks.gate.job_times import JobTimes
 from tasks.gate.jobs import JobEnd
-from tasks.gate_file.cost_terms import NOTHING_SAID, CostTerms
-from tasks.launch import pool_cost_now, pool_cost_so_far, pool_waits
 from tasks.launchers.base import (
     EngineUnavailable,
-    Hold,
     JobState,
     JobStatus,
-    Keeping,
     LaunchError,
     LaunchRejected,
     NoCapacity,
@@ -59,14 +54,6 @@ def test_a_job_that_somebody_stopped_before_it_reported_cannot_tell(tmp_path: Pa
         in outcome.judged.report.collection[1]
     )
     assert {Cause.EVIDENCE} == {finding.cause for finding in outcome.judged.verdict.findings}
-
-
-def test_a_job_that_never_ran_found_no_machines() -> None:
-    """It was given up while it waited for them."""
-    waiting = JobStatus(JobState.PENDING, "Insufficient capacity error, retrying!", "", {})
-
-    with pytest.raises(NoCapacity, match="retrying"):
-        require_reports(JobEnd("j", waiting, "it did not start within 60 s and was ended"))
 
 
 @pytest.mark.parametrize(
@@ -123,60 +110,6 @@ def test_what_never_ran(changes: dict[str, Any], expected: bool) -> None:
     status = dataclasses.replace(FAILED, **changes)
 
     assert (expected, False) == (never_ran(JobEnd("j", status)), never_ran(JobEnd("j", status, ran=True)))
-
-
-class Kept:
-    """A session whose check job's machines have been kept for half an hour of one."""
-
-    def __init__(
-        self, terms: CostTerms, since_s: float | None = 1800.0, keeping: Keeping = Keeping.READY
-    ) -> None:
-        self.released = 0
-        launcher = SimpleNamespace(keeps_s=3600.0, hold=lambda name: Hold(keeping))
-        declared = SimpleNamespace(nodes=4, instance_type="p5.48xlarge")
-        self.setting = SimpleNamespace(launcher=launcher, declared=declared, terms=terms)
-        self.keeper = SimpleNamespace(lease=SimpleNamespace(job=lambda stage: f"g-{stage}-1"))
-        self.kept_s = lambda job: since_s
-
-    def release_machines(self) -> None:
-        """Count it."""
-        self.released += 1
-
-
-def test_what_kept_machines_cost_is_said() -> None:
-    """An hour's price while the gate waits, and what it was at the end; without a price that it is not known."""
-    priced: Any = Kept(CostTerms(usd_per_node_hour=63.296))
-    unpriced: Any = Kept(NOTHING_SAID)
-    unpriced.setting.declared.instance_type = "somebodys.own"
-    none: Any = Kept(NOTHING_SAID, since_s=None)
-
-    assert (
-        "4 nodes are waiting for the training, for 30 more minutes at most. They cost 253 USD per hour."
-        == pool_cost_now(priced)
-    )
-    assert "4 nodes waited for it for 30.0 minutes (127 USD)." == pool_cost_so_far(priced)
-    assert "the price of somebodys.own is not known" in pool_cost_so_far(unpriced)
-    assert ("", "") == (pool_cost_now(none), pool_cost_so_far(none))
-
-
-@pytest.mark.parametrize(
-    ("since_s", "keeping", "waits", "released"),
-    [
-        (1800.0, Keeping.READY, True, 0),
-        (1800.0, Keeping.COMING, True, 0),
-        (1800.0, Keeping.GONE, False, 0),
-        (1800.0, Keeping.TAKEN, False, 0),
-        (3601.0, Keeping.READY, False, 1),
-        (None, Keeping.READY, False, 0),
-    ],
-)
-def test_a_pool_waits_as_long_as_the_gate_file_says(
-    since_s: float | None, keeping: Keeping, waits: bool, released: int
-) -> None:
-    """Then it is let go, whatever the engine would still keep."""
-    session: Any = Kept(NOTHING_SAID, since_s, keeping)
-
-    assert (waits, released) == (pool_waits(session), session.released)
 
 
 def test_times_are_counted_by_state() -> None:

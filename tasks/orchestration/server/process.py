@@ -2,6 +2,10 @@
 
 It inherits a listening socket, so that its address is known before it runs and nobody can take the port
 from it, and a pipe on which it says "ready", "full: ..." or "failed: ..." once. It dies with its parent.
+
+A request that SQLite refused is repeated here within milliseconds. A transaction that began by reading is refused at once
+(SQLITE_BUSY) if another connection has written since; no timeout helps, and Prefect's client would try again after two seconds. The
+refused transaction changed nothing. Two servers on one file conflict in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from tasks.orchestration.server.database import (
 )
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn import Server
 
 _FORBIDDEN = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH)
@@ -47,6 +51,10 @@ _COLLECT_S = 5.0
 _EVERY_OBJECT = 12  # so many collections until one looks at all objects
 # Nothing of an embedded server is scheduled for later; its worker looked for such tasks four times a second.
 _LOOKS_FOR_TASKS_S = 5.0
+# Below the client's time-out of 60 s (PREFECT_API_REQUEST_TIMEOUT). A server that is dead answers nothing, and is not waited for.
+_GIVE_UP_S = 50.0
+_PAUSE_S = 0.02
+_BUSY = 503
 
 
 @dataclass(frozen=True)
@@ -125,13 +133,65 @@ def _application() -> ASGIApp:
     from prefect.server.api import background_workers
     from prefect.server.api.server import create_app
 
-    from tasks.orchestration.server.sqlite_retry import repeat_when_busy
-
     pause = timedelta(seconds=_LOOKS_FOR_TASKS_S)
     # A module without this name would be a Prefect that looks for tasks in another way: the server then says so and does not start.
     module = vars(background_workers)
     module["Worker"] = partial(module["Worker"], minimum_check_interval=pause, scheduling_resolution=pause)
     return repeat_when_busy(create_app(ephemeral=True))
+
+
+def repeat_when_busy(app: ASGIApp) -> ASGIApp:
+    """The same application, whose 503 answers are withheld and tried again for up to 50 s."""
+
+    async def repeating(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        request = await _whole(receive)
+        deadline = time.monotonic() + _GIVE_UP_S
+        while await _refused(app, dict(scope), _Replay(request, receive), send, deadline):
+            await asyncio.sleep(_PAUSE_S)
+
+    return repeating
+
+
+class _Replay:
+    """Gives the request's messages once more, then whatever follows them."""
+
+    def __init__(self, request: list[Message], receive: Receive) -> None:
+        self._left = list(request)
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        return self._left.pop(0) if self._left else await self._receive()
+
+
+async def _refused(app: ASGIApp, scope: Scope, receive: Receive, send: Send, deadline: float) -> bool:
+    """Run the request once; True if it answered 503 in time, and then nothing of the answer was sent."""
+    withheld = False
+
+    async def pass_on(message: Message) -> None:
+        nonlocal withheld
+        if message["type"] == "http.response.start" and message["status"] == _BUSY:
+            withheld = time.monotonic() < deadline
+        if not withheld:
+            await send(message)
+
+    try:
+        await app(scope, receive, pass_on)
+    except Exception:
+        # Starlette raises the error again after it answered 503 for it.
+        if not withheld:
+            raise
+    return withheld
+
+
+async def _whole(receive: Receive) -> list[Message]:
+    """The request's messages up to the end of its body."""
+    messages = [await receive()]
+    while messages[-1].get("more_body", False):
+        messages.append(await receive())
+    return messages
 
 
 async def _serve(app: ASGIApp, listening: socket.socket, when_ready: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ ServerError                 no embedded server; carries the remedy
 Decisions.
 - Every gate has its own process, all of one folder share its SQLite file in WAL mode. A server shared between
   gates would have to outlive, or die under, somebody's flow. A file for each would hide the runs from one
-  another and from the next start. What they contend for is repeated in the server (tasks.orchestration.server.sqlite_retry).
+  another and from the next start. What they contend for is repeated in the server (tasks.orchestration.server.process).
 - The listening socket is made here and inherited: the address is known at once, and no port can be lost to
   a race.
 - Anybody on the machine can connect to loopback: a random secret, passed by environment, keeps them out.

@@ -30,9 +30,8 @@ def past(measured_at: str, whole: bool) -> Past:
     cluster = SimpleNamespace(launcher="local", options={}, declared=SimpleNamespace(instance_type="cpu"))
     own: Any = SimpleNamespace(name="p5", cluster=cluster, declared=lambda names: declared)
     store: Any = SimpleNamespace(place=lambda key: f"/srv/{key}")
-    none: Any = None
     record = record_of("p5-1", report, of(verdict), "key", JUDGED_S, "p5", "c")
-    return Past(none, own, store, record, verdict if whole else None)
+    return Past(own, store, record, verdict if whole else None)
 
 
 @pytest.mark.parametrize("whole", [True, False])

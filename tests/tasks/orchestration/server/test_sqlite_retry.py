@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tasks.orchestration.server import sqlite_retry
-from tasks.orchestration.server.sqlite_retry import repeat_when_busy
+from tasks.orchestration.server import process
+from tasks.orchestration.server.process import repeat_when_busy
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -65,7 +65,7 @@ async def _call(
 @pytest.fixture
 def out_of_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def expire() -> None:
-        monkeypatch.setattr(sqlite_retry, "_GIVE_UP_S", 0.0)
+        monkeypatch.setattr(process, "_GIVE_UP_S", 0.0)
 
     return expire
 
