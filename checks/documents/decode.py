@@ -12,15 +12,13 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from checks.documents import bulk_decode, repeated_columns
-from checks.value_types import DecodeError, required, shape
+from checks.value_types import DecodeError, Range, required, shape
 
 T = TypeVar("T")
 MAX_DEPTH = 32
@@ -34,19 +32,13 @@ def nearest(word: str, choices: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def parse_json(text: str | bytes, max_bytes: int, *, shared: bool = False) -> object:
-    """JSON as plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`.
-
-    With `shared`, lists with the same text may be one object (checks.documents.repeated_columns); nothing may change them.
-    """
+def parse_json(text: str | bytes, max_bytes: int) -> object:
+    """JSON as plain values. Refuses NaN, duplicate keys, deep nesting and more than `max_bytes`."""
     if len(text) > max_bytes:
         raise DecodeError(f"{len(text)} bytes is more than the {max_bytes} that are read")
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        value = repeated_columns.parse(text, _PARSER.raw_decode, _limit_depth) if shared else None
-        if value is not None:
-            return value
         value = _PARSER.decode(text)
     except DecodeError:
         raise
@@ -61,17 +53,6 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
     return typing.cast(T, _decode(kind, value, path))
 
 
-def decode_shared(kind: type[T], value: object) -> T:
-    """As `decode`, for a value of `parse_json` with `shared`: what is one list there becomes one tuple."""
-    token = _SHARED.set({})
-    try:
-        return decode(kind, value)
-    finally:
-        _SHARED.reset(token)
-
-
-# The lists that were decoded already, by the identities of their elements' type and of the list. Both live as long as the call.
-_SHARED: ContextVar[dict[tuple[int, int], object] | None] = ContextVar("decoded lists", default=None)
 Read = Callable[[object, str], object]
 # By identity: Union[int, float] and Union[float, int] are equal keys, but read 1 differently.
 _READS: dict[int, tuple[Any, Read]] = {}
@@ -89,7 +70,8 @@ def _read_of(kind: Any) -> Read:
     if origin is Annotated:
         return partial(_decode_annotated, args)
     if origin in (Union, types.UnionType):
-        return partial(_decode_union, args)
+        scalars = [(one, _scalar_of(one)) for one in args if one is not type(None)]
+        return partial(_decode_union, scalars, type(None) in args)
     if origin is tuple:
         return partial(_decode_tuple, args)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
@@ -122,13 +104,22 @@ def _decode_dataclass(kind: Any, value: object, path: str) -> object:
     return kind(**{key: _decode(hints[key], item, _join(path, key)) for key, item in table.items()})
 
 
-def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
-    if value is None and type(None) in kinds:
+def _scalar_of(kind: Any) -> Any:
+    """The scalar that the kind is, bounded or not; None for any other kind."""
+    base = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return base if base in WORDS else None
+
+
+def _decode_union(kinds: Sequence[tuple[Any, Any]], optional: bool, value: object, path: str) -> object:
+    """The first alternative that accepts the value. Scalars of another type than its own are not tried, if others are left."""
+    if optional and value is None:
         return None
+    own = type(value)
+    fitting = [
+        kind for kind, scalar in kinds if scalar is None or scalar is own or (scalar is float and own is int)
+    ]
     errors = []
-    for kind in kinds:
-        if kind is type(None):
-            continue
+    for kind in fitting or [kind for kind, _ in kinds]:
         try:
             return _decode(kind, value, path)
         except DecodeError as error:
@@ -139,15 +130,85 @@ def _decode_union(kinds: Sequence[Any], value: object, path: str) -> object:
 def _decode_tuple(kinds: Sequence[Any], value: object, path: str) -> object:
     if not isinstance(value, (list, tuple)):
         raise DecodeError(f"expected a list, found {_name(value)}", path)
-    known, key = _SHARED.get(), (id(kinds[0]), id(value))
-    if known is not None and key in known:
-        return known[key]
-    made = bulk_decode.taken(kinds[0], value)
+    made = column(kinds[0], value)
     if made is None:
         made = tuple(_decode(kinds[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if known is not None:
-        known[key] = made
     return made
+
+
+def column(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    """All items as `kind` by a few passes over the whole list, because a report of a fleet holds a million values. None in any doubt:
+    then each item is read by itself, which says what is wrong and where.
+    """
+    if id(kind) not in _COLUMNS:
+        _COLUMNS[id(kind)] = (kind, dict(_column_readers(kind)))
+    readers, found = _COLUMNS[id(kind)][1], set(map(type, items))
+    if not found <= readers.keys():
+        return None
+    if len(found) == 1:
+        return readers[found.pop()](items)
+    rest: dict[type, Iterator[Any]] = {}
+    for item_type in found:
+        made = readers[item_type]([item for item in items if type(item) is item_type])
+        if made is None:
+            return None
+        rest[item_type] = iter(made)
+    return tuple([next(rest[type(item)]) for item in items])
+
+
+Column = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
+# By identity, as above.
+_COLUMNS: dict[int, tuple[Any, dict[type, Column]]] = {}
+
+
+def _column_readers(kind: Any) -> Iterator[tuple[type, Column]]:
+    """JSON type -> the reader of a list of it. None of them converts a value, so that the order of alternatives does not matter."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        found: dict[type, list[Column]] = {}
+        for one in args:
+            for own, reader in _column_readers(one):
+                found.setdefault(own, []).append(reader)
+        yield from ((own, partial(_first_fitting, readers)) for own, readers in found.items())
+    elif origin is Annotated and args[0] in (int, float) and isinstance(args[1], Range):
+        yield args[0], partial(_numbers, args[1])
+    elif origin is tuple:
+        yield list, partial(_lists, args[0])
+    elif isinstance(kind, type) and issubclass(kind, Enum):
+        yield str, partial(_members, {member.value: member for member in kind})
+    elif kind is float:
+        yield float, partial(_numbers, None)
+    elif kind in (str, bool, int, type(None)):
+        yield kind, tuple
+
+
+def _first_fitting(readers: Sequence[Column], items: Sequence[Any]) -> tuple[Any, ...] | None:
+    return next((made for reader in readers if (made := reader(items)) is not None), None)
+
+
+def _numbers(limit: Range | None, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Numbers within the limit. One NaN or infinity makes the sum no finite number; a sum that is too large only costs time."""
+    try:
+        fits = math.isfinite(sum(items)) and (
+            limit is None or (limit.least <= min(items) and max(items) <= limit.most)
+        )
+    except OverflowError:
+        return None
+    return tuple(items) if fits else None
+
+
+def _members(members: Mapping[str, object], items: Sequence[Any]) -> tuple[Any, ...] | None:
+    return tuple(map(members.__getitem__, items)) if members.keys() >= set(items) else None
+
+
+def _lists(kind: Any, items: Sequence[Any]) -> tuple[Any, ...] | None:
+    made = column(kind, list(chain.from_iterable(items)))
+    if made is None:
+        return None
+    rest, lengths = iter(made), set(map(len, items))
+    if len(lengths) == 1 and 0 not in lengths:
+        return tuple(zip(*[rest] * lengths.pop(), strict=True))
+    return tuple([tuple(islice(rest, len(item))) for item in items])
 
 
 def _decode_mapping(kind: Any, value: object, path: str) -> object:

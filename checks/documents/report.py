@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from checks.documents.columns import Columns, Observations, Rows, by_check
-from checks.documents.decode import decode, decode_shared, parse_json
+from checks.documents.decode import decode, parse_json
 from checks.model import (
     EVIDENCE_BYTES,
     SCHEMA_VERSION,
@@ -91,10 +91,10 @@ def load(data: bytes) -> Report:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        value = parse_json(data, REPORT_BYTES, shared=True)
+        value = parse_json(data, REPORT_BYTES)
         value = value.get(WRAPPED, value) if isinstance(value, dict) else value
         _require_version(value)
-        file = decode_shared(ReportFile, value)
+        file = decode(ReportFile, value)
     finally:
         if collecting:
             gc.enable()

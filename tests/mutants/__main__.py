@@ -26,7 +26,6 @@ from tests.mutants.trial import Copy, Fate, Trial
 # What decides: the verdict, the rules, the lock, who ends what, the gate inside a job, and what is merged.
 MODULES = (
     "checks.check",
-    "checks.documents.bulk_decode",
     "checks.documents.decode",
     "checks.documents.report",
     "checks.judge.machine_identity",

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from checks.documents import bulk_decode
 from checks.documents import decode as decoding
 from checks.documents.columns import Columns, Rows
 from checks.documents.report import NodeReport, ReportFile, dump, load
@@ -55,7 +54,7 @@ def _decoded(kind: Any, value: Any) -> str:
 
 def _one_by_one(kind: Any, value: Any) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk_decode, "taken", lambda kind, items: None)
+        patch.setattr(decoding, "column", lambda kind, items: None)
         return _decoded(kind, value)
 
 
