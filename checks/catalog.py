@@ -28,7 +28,7 @@ from checks.probes.dcgm import policy as dcgm_policy
 from checks.probes.dcgm import xid_events as dcgm_xid_events
 from checks.probes.efa import counters as efa_counters
 from checks.probes.efa import devices, loopback, pingpong, plugin
-from checks.probes.gpu import idle, memory_errors, nvlink, settings, start_and_end, under_load, xid_events
+from checks.probes.gpu import idle, nvlink, start_and_end, state, under_load, xid_events
 from checks.probes.gpu import inventory as found
 from checks.probes.host import disk, environment, error_counters, mounts, stress, system
 from checks.probes.host import stress as host_memory
@@ -68,14 +68,14 @@ CATALOG: tuple[Check, ...] = (
     idle.memory,
     idle.utilisation,
     idle.processes,
-    settings.modes,
-    settings.power,
-    settings.fabric,
+    state.modes,
+    state.power,
+    state.fabric,
     nvlink.nvlink,
-    memory_errors.ecc,
-    memory_errors.row_remap,
-    memory_errors.retired_pages,
-    memory_errors.recovery_action,
+    state.ecc,
+    state.row_remap,
+    state.retired_pages,
+    state.recovery_action,
     xid_events.xid_events,
     under_load.clocks,
     under_load.thermal,

@@ -7,6 +7,7 @@ A check that cannot measure raises CheckError, or returns Skipped if there is a 
 judges: thresholds are in the policy.
 
     CheckError          the check could not measure; its message becomes the observation's reason
+    Missing             what the check needs is not installed on this node: the observation is SKIPPED with TOOL_MISSING
     CatalogError        a requested check does not exist, or two checks have the same name
 """
 
@@ -36,6 +37,10 @@ class CatalogError(Exception):
 
 class CheckError(Exception):
     """The check could not measure. The message becomes the observation's reason."""
+
+
+class Missing(CheckError):
+    """What the check needs is not installed on this node, which a policy may accept: the observation is SKIPPED with TOOL_MISSING."""
 
 
 class Resource(str, Enum):

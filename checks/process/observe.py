@@ -7,9 +7,9 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from checks.check import Check, CheckError, Context, Measurement, Skipped, fault_of
+from checks.check import Check, CheckError, Context, Measurement, Missing, Skipped, fault_of
 from checks.documents.report import clip
-from checks.model import ErrorKind, Observation, Outcome, Value
+from checks.model import ErrorKind, Observation, Outcome, Skip, Value
 from checks.value_types import listed
 
 RAW_CHARACTERS = 1 << 20
@@ -19,7 +19,9 @@ def probe(check: Check, context: Context, subject: str) -> Observation:
     """The check's observation of the subject. Never raises an exception of the check; KeyboardInterrupt passes."""
     begun = time.monotonic()
     try:
-        result = check.body(context)
+        result: object = check.body(context)
+    except Missing as error:
+        result = Skipped(Skip.TOOL_MISSING, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check's crash costs one observation
         kind, reason = ErrorKind.RAISED, f"the check raised {type(error).__name__}: {error}"
         if isinstance(error, CheckError):

@@ -1,6 +1,6 @@
 """Runs another program with a deadline and a limit on its output. Everything that it starts ends with it.
 
-ToolMissing         it is not installed: a check makes this Skipped(TOOL_MISSING)
+ToolMissing         it is not installed: the observation is SKIPPED with TOOL_MISSING
 ToolError           it could not be started
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.check import CheckError
+from checks.check import CheckError, Missing
 from checks.process.isolate import Output, piped
 from checks.process.tree import end_tree, with_pdeathsig
 
@@ -29,7 +29,7 @@ FOLDERS = (
 AFTER_END_S = 2.0
 
 
-class ToolMissing(CheckError):
+class ToolMissing(Missing):
     """The program is not installed here."""
 
 

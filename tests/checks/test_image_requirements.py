@@ -15,7 +15,7 @@ import pytest
 from checks import catalog, image_requirements
 from checks.check import MODULES, PROGRAMS, Check
 from checks.probes.gpu import inventory as found
-from checks.probes.gpu import settings, under_load
+from checks.probes.gpu import state, under_load
 
 CHECKS = Path(image_requirements.__file__).parent
 
@@ -132,7 +132,7 @@ def test_what_an_image_must_have_is_without_what_comes_along() -> None:
 def test_the_catalogue_names_the_modules() -> None:
     """By the first word of an entry: what stands behind it is for people."""
     assert ("pynvml", "torch") == image_requirements.needed(catalog.CATALOG)
-    assert (("pynvml",), ("pynvml",)) == (settings.fabric.modules, found.inventory.modules)
+    assert (("pynvml",), ("pynvml",)) == (state.fabric.modules, found.inventory.modules)
     assert {"pynvml", "torch"} == set(under_load.clocks.modules)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from checks.explain.reading import Kind
 from checks.model import Level
-from checks.probes.gpu import idle, memory_errors, settings
+from checks.probes.gpu import idle, state
 from tests.corpus.case import Case, Recording
 from tests.corpus.gpu_machines import (
     A100,
@@ -29,12 +29,12 @@ NODE_CHECKS = {
     idle.memory: "nvmlDeviceGetMemoryInfo_v2",
     idle.utilisation: "nvmlDeviceGetUtilizationRates",
     idle.processes: "nvmlDeviceGetComputeRunningProcesses",
-    settings.modes: "nvmlDeviceGetComputeMode",
-    settings.power: "nvmlDeviceGetEnforcedPowerLimit",
-    settings.fabric: "nvmlDeviceGetGpuFabricInfo",
-    memory_errors.ecc: "nvmlDeviceGetSramEccErrorStatus",
-    memory_errors.row_remap: "nvmlDeviceGetRemappedRows",
-    memory_errors.recovery_action: "field:230",
+    state.modes: "nvmlDeviceGetComputeMode",
+    state.power: "nvmlDeviceGetEnforcedPowerLimit",
+    state.fabric: "nvmlDeviceGetGpuFabricInfo",
+    state.ecc: "nvmlDeviceGetSramEccErrorStatus",
+    state.row_remap: "nvmlDeviceGetRemappedRows",
+    state.recovery_action: "field:230",
 }
 
 
@@ -56,15 +56,15 @@ def _every() -> Iterator[Case]:
         idle.memory,
         idle.utilisation,
         idle.processes,
-        settings.power,
-        memory_errors.ecc,
-        memory_errors.row_remap,
-        memory_errors.recovery_action,
+        state.power,
+        state.ecc,
+        state.row_remap,
+        state.recovery_action,
     ):
         yield healthy(check, "8 x B200", node(check, "B200"), B200)
         yield healthy(check, "4 x T4", node(check, "T4"), T4)
         yield healthy(check, "8 x A100", node(check, "A100"), A100)
-    yield blind(memory_errors.ecc, "the driver hangs", hanging(memory_errors.ecc))
+    yield blind(state.ecc, "the driver hangs", hanging(state.ecc))
 
 
 CASES = list(_every())

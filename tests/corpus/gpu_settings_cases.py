@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from checks.probes.gpu import idle, settings
+from checks.probes.gpu import idle, state
 from tests.corpus.gpu_machines import (
     A100,
     APPLICATION,
@@ -117,107 +117,107 @@ IDLE = [
 ]
 
 SETTINGS = [
-    healthy(settings.modes, "4 x T4", node(settings.modes, "T4"), T4),
+    healthy(state.modes, "4 x T4", node(state.modes, "T4"), T4),
     faulty(
-        settings.modes,
+        state.modes,
         "persistence off",
-        node(settings.modes, told={"2/nvmlDeviceGetPersistenceMode": 0}),
+        node(state.modes, told={"2/nvmlDeviceGetPersistenceMode": 0}),
         "GPU 2",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        settings.modes,
+        state.modes,
         "MIG on",
-        node(settings.modes, told={"2/nvmlDeviceGetMigMode": [1, 1]}),
+        node(state.modes, told={"2/nvmlDeviceGetMigMode": [1, 1]}),
         "mig_current",
         cause=CONFIGURATION,
     ),
     faulty(
-        settings.modes,
+        state.modes,
         "MIG pending",
-        node(settings.modes, told={"2/nvmlDeviceGetMigMode": [0, 1]}),
+        node(state.modes, told={"2/nvmlDeviceGetMigMode": [0, 1]}),
         "mig_pending",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        settings.modes,
+        state.modes,
         "exclusive",
-        node(settings.modes, told={"2/nvmlDeviceGetComputeMode": 3}),
+        node(state.modes, told={"2/nvmlDeviceGetComputeMode": 3}),
         "compute_mode",
         cause=CONFIGURATION,
     ),
     faulty(
-        settings.modes,
+        state.modes,
         "prohibited",
-        node(settings.modes, told={"2/nvmlDeviceGetComputeMode": 2}),
+        node(state.modes, told={"2/nvmlDeviceGetComputeMode": 2}),
         "2",
         cause=CONFIGURATION,
     ),
     blind(
-        settings.modes,
+        state.modes,
         "MIG is not told by an H100",
-        node(settings.modes, told={"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
+        node(state.modes, told={"*/nvmlDeviceGetMigMode": error(UNSUPPORTED)}),
     ),
     faulty(
-        settings.power,
+        state.power,
         "capped a little",
-        node(settings.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS}),
+        node(state.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 600 * WATTS}),
         "limit_ratio GPU 5 (0000:a8:00.0) has its power limit at 85.7 % of the default",
         WARN,
         CONFIGURATION,
     ),
     faulty(
-        settings.power,
+        state.power,
         "capped by half",
-        node(settings.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}),
+        node(state.power, told={"5/nvmlDeviceGetEnforcedPowerLimit": 350 * WATTS}),
         "GPU 5",
         cause=CONFIGURATION,
     ),
     blind(
-        settings.power,
+        state.power,
         "no default",
-        node(settings.power, told={"5/nvmlDeviceGetPowerManagementDefaultLimit": 0}),
+        node(state.power, told={"5/nvmlDeviceGetPowerManagementDefaultLimit": 0}),
     ),
-    blind(settings.power, "draws nothing", node(settings.power, told={"5/nvmlDeviceGetPowerUsage": 0})),
+    blind(state.power, "draws nothing", node(state.power, told={"5/nvmlDeviceGetPowerUsage": 0})),
 ]
 
 FABRIC = "nvmlDeviceGetGpuFabricInfo"
 FABRIC_CASES = [
-    healthy(settings.fabric, "8 x B200, a mask that is not 0", node(settings.fabric, "B200"), B200),
-    healthy(settings.fabric, "8 x A100, which have none", node(settings.fabric, "A100"), A100),
+    healthy(state.fabric, "8 x B200, a mask that is not 0", node(state.fabric, "B200"), B200),
+    healthy(state.fabric, "8 x A100, which have none", node(state.fabric, "A100"), A100),
     healthy(
-        settings.fabric,
+        state.fabric,
         "all bits say no fault",
-        node(settings.fabric, told={f"*/{FABRIC}": {"status": 0, "healthMask": 0x51AA}}),
+        node(state.fabric, told={f"*/{FABRIC}": {"status": 0, "healthMask": 0x51AA}}),
     ),
     faulty(
-        settings.fabric,
+        state.fabric,
         "not started",
-        node(settings.fabric, told={f"*/{FABRIC}": {"status": 0, "state": 1}}),
+        node(state.fabric, told={f"*/{FABRIC}": {"status": 0, "state": 1}}),
         "fabric_state",
         cause=CONFIGURATION,
     ),
     faulty(
-        settings.fabric,
+        state.fabric,
         "in progress",
-        node(settings.fabric, told={f"4/{FABRIC}": {"status": 27, "state": 2}}),
+        node(state.fabric, told={f"4/{FABRIC}": {"status": 27, "state": 2}}),
         "fabric_state GPU 4 (0000:97:00.0) has not joined the NVLink fabric (state 2)",
         cause=CONFIGURATION,
     ),
     faulty(
-        settings.fabric,
+        state.fabric,
         "joined with an error",
-        node(settings.fabric, told={f"4/{FABRIC}": {"status": 999}}),
+        node(state.fabric, told={f"4/{FABRIC}": {"status": 999}}),
         "fabric_status",
         cause=CONFIGURATION,
     ),
     *(
         faulty(
-            settings.fabric,
+            state.fabric,
             name,
-            node(settings.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
+            node(state.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
             name,
         )
         for name, mask in {
@@ -229,9 +229,9 @@ FABRIC_CASES = [
     ),
     *(
         faulty(
-            settings.fabric,
+            state.fabric,
             name,
-            node(settings.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
+            node(state.fabric, told={f"4/{FABRIC}": {"status": 0, "healthMask": mask}}),
             name.split()[0],
             cause=CONFIGURATION,
         )
@@ -243,32 +243,30 @@ FABRIC_CASES = [
         }.items()
     ),
     faulty(
-        settings.fabric,
+        state.fabric,
         "unhealthy",
-        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 2}}),
+        node(state.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 2}}),
         "2",
         kind=B200,
     ),
     faulty(
-        settings.fabric,
+        state.fabric,
         "limited capacity",
-        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 3}}),
+        node(state.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 3}}),
         "fabric_summary GPU 4 (0000:97:00.0) has an unhealthy place in the NVLink fabric (summary 3)",
         kind=B200,
     ),
     blind(
-        settings.fabric,
+        state.fabric,
         "a B200 without a summary",
-        node(settings.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 0}}),
+        node(state.fabric, "B200", told={f"4/{FABRIC}": {"healthSummary": 0}}),
         B200,
     ),
+    blind(state.fabric, "a state of no meaning", node(state.fabric, told={f"4/{FABRIC}": {"state": 0}})),
     blind(
-        settings.fabric, "a state of no meaning", node(settings.fabric, told={f"4/{FABRIC}": {"state": 0}})
-    ),
-    blind(
-        settings.fabric,
+        state.fabric,
         "a B200's driver that knows version 2 alone",
-        node(settings.fabric, "B200", told={"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}),
+        node(state.fabric, "B200", told={"*/nvmlDeviceGetGpuFabricInfoV:3": error(25)}),
         B200,
     ),
 ]

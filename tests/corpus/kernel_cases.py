@@ -12,6 +12,7 @@ import pytest
 
 from checks.check import Check
 from checks.explain.reading import Kind
+from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from checks.model import Cause, Level, Observation
 from checks.probes.kernel import log_source
 from checks.probes.kernel.hardware import hardware
@@ -69,7 +70,7 @@ def sources(check: Check, kmsg: str | None, replies: Sequence[Reply], deadline_s
         if replies:
             install(tmp_path / "bin", "journalctl", replies)
         with pytest.MonkeyPatch.context() as patch, on_path(tmp_path / "bin", alone=True):
-            patch.delenv(log_source.FILE_VARIABLE, raising=False)
+            patch.delenv(FILE_VARIABLE, raising=False)
             patch.setattr(log_source, "FILES", (str(tmp_path / "messages"),))
             patch.setattr(log_source, "KMSG", kmsg or str(tmp_path / "none"))
             return observed(check, replace(context(check, tmp_path), timeout_s=deadline_s))

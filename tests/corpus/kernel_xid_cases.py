@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 
 from checks.check import Check
+from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from checks.model import Level, Observation
-from checks.probes.kernel import log_source
 from checks.probes.kernel.hardware import hardware
 from checks.probes.kernel.sxid import sxid
 from checks.probes.kernel.xid import xid
@@ -70,7 +70,7 @@ def _replaced(check: Check) -> Observe:
         path = tmp_path / "anything"
         path.write_text(journal_form(()), encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(log_source.FILE_VARIABLE, str(path))
+            patch.setenv(FILE_VARIABLE, str(path))
             return observed(check, context(check, tmp_path))
 
     return observe

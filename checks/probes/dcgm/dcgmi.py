@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from checks.check import CheckError
+from checks.check import Basis, Body, Check, CheckError, check
+from checks.model import Part, Scope, Value
+from checks.model_details import Contents
 from checks.process import tool
 from checks.process.tool import ToolResult
 from checks.process.tree import DEAD
 
 NO_ENGINE = ("unable to connect to host engine", "unable to establish a connection")
 START = "Start it on this node: nv-hostengine (or systemctl start nvidia-dcgm)."
+NODE = "the node"
 GRACE_S = 10.0
 DIAGNOSTIC = "nvvs"  # the program that the host engine runs for a diagnostic
 POLL_S = 0.1
+
+
+def dcgm_check(name: str, metrics: tuple[str, ...], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of a node's GPUs through DCGM."""
+    return check(name, Scope.NODE, metrics=metrics, needs="dcgmi, nv-hostengine", part=Part.GPU, **more)
+
+
+def each_gpu_and_node(basis: Basis) -> tuple[Contents, ...]:
+    """For checks whose lists have an element for each GPU and one for the node."""
+    return (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),)
+
+
+def by_gpu_and_node(
+    metrics: Iterable[str], rows: Iterable[tuple[str, int | None, str]], gpus: Sequence[int]
+) -> dict[str, Value]:
+    """The texts of each metric: one for each GPU and one for the node (None), "" where there is nothing; and their labels."""
+    found: dict[str, dict[int | None, list[str]]] = {name: {} for name in metrics}
+    for name, owner, words in rows:
+        found[name].setdefault(owner, []).append(words)
+    labels: Value = (*(f"GPU {gpu}" for gpu in gpus), NODE)
+    texts = {
+        name: tuple("; ".join(of_owner.get(owner, ())) for owner in (*gpus, None))
+        for name, of_owner in found.items()
+    }
+    return {"gpus": labels, **texts}
 
 
 def ask(*arguments: str, timeout_s: float) -> ToolResult:

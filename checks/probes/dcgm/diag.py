@@ -7,36 +7,32 @@ level 4 was measured at 45 min to 2.25 h.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from checks.check import CheckError, Context, Measurement, Resource, Skipped, check
-from checks.model import Part, Scope, Skip, Value
-from checks.model_details import Contents
+from checks.check import CheckError, Context, Measurement, Resource
+from checks.model import Value
 from checks.probes.dcgm import dcgmi, diag_json
+from checks.probes.dcgm.dcgmi import NODE, by_gpu_and_node, dcgm_check, each_gpu_and_node
 from checks.probes.dcgm.diagnosis import Diagnosis, DiagnosisError, Meaning, Result, Status, problems_of
 from checks.probes.dcgm.error_table import dcgm_facts
-from checks.process.tool import ToolMissing, ToolResult
+from checks.process.tool import ToolResult
 
-NODE = "the node"
 LONGEST_S = 4 * 3600.0
 MESSAGE_CHARACTERS = 300
 A_TEST_FAILED = 226  # DCGM_ST_NVVS_ERROR (-30) as an exit code; DCGM also uses it for settings
 METRICS = ("gpus_missing", "tests_missing", "not_passed", *(meaning.value for meaning in Meaning))
 
 
-@check(
+@dcgm_check(
     "dcgm.diag",
-    Scope.NODE,
+    METRICS,
     timeout_s=LONGEST_S + 60,
-    metrics=METRICS,
-    needs="dcgmi, nv-hostengine",
     cost="minutes",
-    part=Part.GPU,
     serial=True,
     uses=(Resource.GPU,),
-    holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
+    holds=each_gpu_and_node,
 )
-def diag(context: Context) -> Measurement | Skipped:
+def diag(context: Context) -> Measurement:
     """Runs `dcgmi diag` on every GPU and reads each test's result for each GPU.
 
     Arrays hold a text a GPU and one for the node, "" where there is nothing to say: `hardware_failures` (DCGM's
@@ -49,10 +45,7 @@ def diag(context: Context) -> Measurement | Skipped:
     """
     level = int(context.options.get("level", 1))
     deadline_s = min(context.options.get("deadline_s", 60.0), max(context.timeout_s - 30.0, 1.0))
-    try:
-        said = dcgmi.run_to_deadline(("diag", "-r", str(level), "-j"), deadline_s)
-    except ToolMissing as missing:
-        return Skipped(Skip.TOOL_MISSING, str(missing))
+    said = dcgmi.run_to_deadline(("diag", "-r", str(level), "-j"), deadline_s)
     diagnosis = read(said)
     metrics = metrics_of(diagnosis, level, diagnosis.gpus, context.declared.gpus_per_node)
     return Measurement(metrics, f"{account(diagnosis)}\n{said.account()}")
@@ -91,24 +84,16 @@ def metrics_of(
     diagnosis: Diagnosis, level: int, gpus: tuple[int, ...], declared: int | None
 ) -> dict[str, Value]:
     """The check's metrics; without a declaration all except `gpus_missing`."""
-    said: dict[str, dict[int | None, list[str]]] = {
-        name: {} for name in (*(m.value for m in Meaning), "not_passed")
-    }
-    for result in diagnosis.results:
-        for meaning, words in problems_of(result):
-            owner = owner_of(result, words, gpus)
-            said[meaning.value].setdefault(owner, []).append(words[:MESSAGE_CHARACTERS])
     expected = dcgm_facts().expected(level, diagnosis.major)
-    for owner, words in _not_passed(diagnosis, expected, gpus):
-        said["not_passed"].setdefault(owner, []).append(words)
     seen = {result.test for result in diagnosis.results}
     metrics: dict[str, Value] = {
-        "gpus": (*(f"GPU {gpu}" for gpu in gpus), NODE),
         "tests_missing": ", ".join(test for test in expected if test not in seen),
         "version": diagnosis.version,
         "driver": diagnosis.driver,
         "level": level,
-        **{name: _array(by_owner, gpus) for name, by_owner in said.items()},
+        **by_gpu_and_node(
+            (*(m.value for m in Meaning), "not_passed"), _rows(diagnosis, expected, gpus), gpus
+        ),
     }
     if declared is not None:
         metrics["gpus_missing"] = declared - len(gpus)
@@ -123,8 +108,15 @@ def owner_of(result: Result, words: str, gpus: tuple[int, ...]) -> int | None:
     return int(named[1]) if named and int(named[1]) in gpus else result.gpu
 
 
-def _array(by_owner: Mapping[int | None, list[str]], gpus: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple("; ".join(by_owner.get(owner, ())) for owner in (*gpus, None))
+def _rows(
+    diagnosis: Diagnosis, expected: tuple[str, ...], gpus: tuple[int, ...]
+) -> Iterator[tuple[str, int | None, str]]:
+    """Every problem, and every test that had to pass and did not: the metric, the GPU, and the words."""
+    for result in diagnosis.results:
+        for meaning, words in problems_of(result):
+            yield meaning.value, owner_of(result, words, gpus), words[:MESSAGE_CHARACTERS]
+    for owner, words in _not_passed(diagnosis, expected, gpus):
+        yield "not_passed", owner, words
 
 
 def _not_passed(

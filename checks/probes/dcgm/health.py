@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
-from checks.model import Part, Profile, Scope, Skip, Value
-from checks.model_details import Contents
+from checks.check import CheckError, Context, Measurement
+from checks.model import Profile, Value
 from checks.probes.dcgm import dcgmi
-from checks.probes.dcgm.diag import NODE, gpus_discovered
+from checks.probes.dcgm.dcgmi import by_gpu_and_node, dcgm_check, each_gpu_and_node
+from checks.probes.dcgm.diag import gpus_discovered
 from checks.probes.dcgm.diag_json import document
 from checks.probes.dcgm.diagnosis import DiagnosisError, Problem, known
-from checks.process.tool import ToolMissing, ToolResult
+from checks.process.tool import ToolResult
 
 TITLE = "Health Monitor Report"
 OVERALL = "Overall Health"
@@ -145,20 +145,16 @@ def set_watches(context: Context) -> Mapping[str, object]:
     return {"at_s": time.monotonic()}
 
 
-@check(
+@dcgm_check(
     "dcgm.health",
-    Scope.NODE,
+    ("gpus_missing", "watches_off", "watched_s", "failures", "driver_failures", "warnings"),
     timeout_s=180,
-    metrics=("gpus_missing", "watches_off", "watched_s", "failures", "driver_failures", "warnings"),
-    needs="dcgmi, nv-hostengine",
     cost="seconds",
     profiles=(Profile.STANDARD, Profile.DEEP),
-    part=Part.GPU,
-    closing=True,
     before=set_watches,
-    holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
+    holds=each_gpu_and_node,
 )
-def health(context: Context) -> Measurement | Skipped:
+def health(context: Context) -> Measurement:
     """Reads what DCGM's health watches (PCIe, NVLink, memory, InfoROM, thermal, power, driver) saw during the run.
 
     `failures`, `driver_failures` and `warnings` hold a text a GPU and one for the node, "" where there is nothing;
@@ -166,14 +162,11 @@ def health(context: Context) -> Measurement | Skipped:
     nobody watches. Some watches need a minute of samples, so that a read sooner than `watch_s` (an option) after they
     were set says nothing: it waits. Raises CheckError if they could not be set, or no host engine runs.
     """
-    try:
-        found = gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=ASK_S).stdout)
-        watched_s = _wait(context.before, context.options.get("watch_s", 60.0))
-        flags = dcgmi.ask("health", *GROUP, "-f", "-j", timeout_s=ASK_S)
-        seen = dcgmi.ask("health", *GROUP, "-c", "-j", timeout_s=ASK_S)
-        off, report = read(flags, seen)
-    except ToolMissing as missing:
-        return Skipped(Skip.TOOL_MISSING, str(missing))
+    found = gpus_discovered(dcgmi.ask("discovery", "-l", timeout_s=ASK_S).stdout)
+    watched_s = _wait(context.before, context.options.get("watch_s", 60.0))
+    flags = dcgmi.ask("health", *GROUP, "-f", "-j", timeout_s=ASK_S)
+    seen = dcgmi.ask("health", *GROUP, "-c", "-j", timeout_s=ASK_S)
+    off, report = read(flags, seen)
     metrics: dict[str, Value] = {
         "gpus_missing": context.declared.gpus_per_node - found,
         "watches_off": off,
@@ -213,17 +206,11 @@ def _wait(before: Mapping[str, object] | None, enough_s: float) -> float:
 
 def metrics_of(report: Health, gpus: tuple[int, ...]) -> dict[str, Value]:
     """What the watches saw, with one element per GPU and one for the node."""
-    names = ("failures", "driver_failures", "warnings", "remarks")
-    said: dict[str, dict[int | None, list[str]]] = {name: {} for name in names}
-    for incident in report.incidents:
-        mine = incident.group == "GPU" and incident.entity in gpus
-        owner = incident.entity if mine else None
-        said[metric_of(incident)].setdefault(owner, []).append(words_of(incident))
-    arrays = {
-        name: tuple("; ".join(by_owner.get(owner, ())) for owner in (*gpus, None))
-        for name, by_owner in said.items()
-    }
-    return {"gpus": (*(f"GPU {gpu}" for gpu in gpus), NODE), **arrays}
+    rows = (
+        (metric_of(one), one.entity if one.group == "GPU" and one.entity in gpus else None, words_of(one))
+        for one in report.incidents
+    )
+    return by_gpu_and_node(("failures", "driver_failures", "warnings", "remarks"), rows, gpus)
 
 
 def metric_of(incident: Incident) -> str:

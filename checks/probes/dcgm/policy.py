@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from checks.check import CheckError, Context, Measurement, Skipped, check
-from checks.model import Part, Scope, Skip, Value
+from checks.check import CheckError, Context, Measurement
+from checks.model import Value
 from checks.probes.dcgm import dcgmi
+from checks.probes.dcgm.dcgmi import dcgm_check
 from checks.probes.dcgm.diag_json import document
 from checks.probes.dcgm.diagnosis import DiagnosisError
 from checks.process import tool
-from checks.process.tool import ToolMissing, ToolResult
+from checks.process.tool import ToolResult
 
 GROUP = ("-g", "0")
 ASK_S = 20.0
@@ -38,28 +39,18 @@ class SetPolicy:
     validation: str
 
 
-@check(
-    "dcgm.policy",
-    Scope.NODE,
-    timeout_s=90,
-    metrics=("action", "validation", "violations"),
-    needs="dcgmi, nv-hostengine",
-    cost="seconds",
-    part=Part.GPU,
-    beside_job=True,
+@dcgm_check(
+    "dcgm.policy", ("action", "validation", "violations"), timeout_s=90, cost="seconds", beside_job=True
 )
-def policy(context: Context) -> Measurement | Skipped:
+def policy(context: Context) -> Measurement:
     """Reads the violation policy of all GPUs, and listens for `listen_s` seconds (an option) where it has conditions.
 
     `conditions`, `action` and `validation` in DCGM's words. `violations` holds what was reported meanwhile, "" for
     nothing. Without a condition there is nothing to listen to, and the evidence says so.
     """
-    try:
-        said = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
-        found = read(said)
-        heard = listen(context.options.get("listen_s", 2.0)) if found.conditions != NONE else None
-    except ToolMissing as missing:
-        return Skipped(Skip.TOOL_MISSING, str(missing))
+    said = dcgmi.ask("policy", *GROUP, "--get", "-j", timeout_s=ASK_S)
+    found = read(said)
+    heard = listen(context.options.get("listen_s", 2.0)) if found.conditions != NONE else None
     metrics: dict[str, Value] = {
         "conditions": found.conditions,
         "action": found.action,

@@ -15,8 +15,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
-from checks.model import Part, Scope, Skip, Value
+from checks.check import CheckError, Context, Measurement, lists_gpus
+from checks.model import Value
 from checks.probes.dcgm import dcgmi
 from checks.probes.kernel import xid_decision
 from checks.process import tool
@@ -106,27 +106,20 @@ def parse_row(line: str) -> tuple[int, int] | None:
     return int(found[1]), 0 if found[2] in NONE else int(found[2])
 
 
-@check(
+@dcgmi.dcgm_check(
     "dcgm.xid_events",
-    Scope.NODE,
+    (*(need.value for need in xid_decision.COUNTED), "earlier", "gpus"),
     timeout_s=20,
-    metrics=(*(need.value for need in xid_decision.COUNTED), "earlier", "gpus"),
-    needs="dcgmi, nv-hostengine",
-    part=Part.GPU,
-    closing=True,
     watch=watch,
     holds=lists_gpus,
 )
-def xid_events(context: Context) -> Measurement | Skipped:
+def xid_events(context: Context) -> Measurement:
     """Counts the Xids that DCGM recorded while the gate ran, by what has to be done about them.
 
     One number for each of `gpus`; the kinds are those of kernel.xid. `earlier` is the last Xid from before the run in
     words, "" for none: nothing says how old it is. DCGM prints N/A or 0 for a GPU without one.
     """
-    try:
-        tool.find("dcgmi")
-    except tool.ToolMissing as missing:
-        return Skipped(Skip.TOOL_MISSING, str(missing))
+    tool.find("dcgmi")
     if not context.watched:
         raise CheckError("the watch for DCGM's Xids did not run from start to end")
     first, *later = context.watched

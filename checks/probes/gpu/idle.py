@@ -12,10 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checks.check import Context, Measurement, Resource, Skipped, check, lists_gpus
-from checks.model import Part, Scope, Skip
+from checks.check import Context, Measurement, Resource
 from checks.probes.gpu import nvml
-from checks.probes.gpu.nvml import measured
+from checks.probes.gpu.nvml import measured, nvml_check
 from checks.probes.gpu.record import Gpu, account, columns, padded
 
 LISTS = {
@@ -28,40 +27,21 @@ SETTLE_S = 1.0
 SAMPLES = 5
 PAUSE_S = 0.25
 MIB = 1 << 20
+MEMORY = ("memory_total_mib", "memory_used_mib")
 PROCESSES = ("processes", "graphics_mib")
 
 
-@check(
-    "gpu.memory",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=("memory_total_mib", "memory_used_mib", "gpus"),
-    needs="NVML (driver 510 or later)",
-    part=Part.GPU,
-    uses=(Resource.GPU,),
-    beside_job=True,
-    holds=lists_gpus,
-)
-def memory(context: Context) -> Measurement | Skipped:
+@nvml_check("gpu.memory", MEMORY, needs="NVML (driver 510 or later)", uses=(Resource.GPU,), beside_job=True)
+def memory(context: Context) -> Measurement:
     """Reads each GPU's memory: its size, and what is in use beyond the driver's own reserve.
 
     Arrays in GPU order, in MiB.
     """
-    return measured(context, ("memory_total_mib", "memory_used_mib"))
+    return measured(context, MEMORY)
 
 
-@check(
-    "gpu.utilisation",
-    Scope.NODE,
-    timeout_s=30,
-    metrics=("utilisation_percent", "gpus"),
-    needs="NVML",
-    cost="seconds",
-    part=Part.GPU,
-    uses=(Resource.GPU,),
-    holds=lists_gpus,
-)
-def utilisation(context: Context) -> Measurement | Skipped:
+@nvml_check("gpu.utilisation", ("utilisation_percent",), timeout_s=30, cost="seconds", uses=(Resource.GPU,))
+def utilisation(context: Context) -> Measurement:
     """Samples how busy each GPU is while nothing of ours runs on it: the greatest of five samples in a second.
 
     Array in GPU order, in percent; None where a sample could not be read.
@@ -69,19 +49,16 @@ def utilisation(context: Context) -> Measurement | Skipped:
     return sampled(context, time.sleep)
 
 
-def sampled(context: Context, wait: Callable[[float], None]) -> Measurement | Skipped:
+def sampled(context: Context, wait: Callable[[float], None]) -> Measurement:
     """The measurement, waiting between the samples with `wait`."""
     name = "utilisation_percent"
     rounds: list[tuple[Gpu, ...]] = []
-    try:
-        with nvml.session() as module:
-            wait(SETTLE_S)  # what ran here before (DCGM's diagnostic, our own) is still in the average
-            for sample in range(SAMPLES):
-                if sample:
-                    wait(PAUSE_S)
-                rounds.append(nvml.look(module, (name,)))
-    except nvml.NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    with nvml.session() as module:
+        wait(SETTLE_S)  # what ran here before (DCGM's diagnostic, our own) is still in the average
+        for sample in range(SAMPLES):
+            if sample:
+                wait(PAUSE_S)
+            rounds.append(nvml.look(module, (name,)))
     if len({len(found) for found in rounds}) != 1:
         raise nvml.NvmlError("the number of GPUs that NVML lists changed between two samples")
     gpus = padded(
@@ -98,27 +75,15 @@ def busiest(samples: Sequence[Gpu], name: str) -> Gpu:
     return replace(samples[0], values={**samples[0].values, name: max(_numbers(samples, name))})
 
 
-@check(
-    "gpu.processes",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=(*PROCESSES, "gpus"),
-    needs="NVML",
-    part=Part.GPU,
-    uses=(Resource.GPU,),
-    holds=lists_gpus,
-)
-def processes(context: Context) -> Measurement | Skipped:
+@nvml_check("gpu.processes", PROCESSES, uses=(Resource.GPU,))
+def processes(context: Context) -> Measurement:
     """Counts the processes on each GPU (compute, graphics, MPS); the evidence names them.
 
     Arrays in GPU order, None where a list could not be read. A process that only draws, with known memory, is not in
     `processes`: its memory is in `graphics_mib` (MiB, summed).
     """
-    try:
-        with nvml.session() as module:
-            found = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
-    except nvml.NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    with nvml.session() as module:
+        found = tuple(with_processes(module, gpu) for gpu in nvml.look(module, ()))
     gpus = padded(found, context.declared.gpus_per_node)
     listed = "\n".join(gpu.text("listed") for gpu in gpus if gpu.text("listed"))
     said = "\n".join(part for part in (listed, account(gpus, PROCESSES)) if part)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
-from checks.model import Part, Scope, Skip, Value
+from checks.check import CheckError, Context, Measurement
+from checks.model import Part, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import NotPlausible, field_value, first_of
 from checks.probes.gpu.record import Gpu, padded, sound
@@ -27,7 +27,7 @@ MOST_LINKS = (
 )
 REPLAY, RECOVERY, CRC = 161, 162, 163
 KINDS = ("link_errors", "link_recoveries", "link_replays")
-METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays", "gpus")
+METRICS = ("links_active", "link_errors_per_s", "link_recoveries", "link_replays")
 
 Counters = Mapping[str, Mapping[str, int]]
 
@@ -54,28 +54,15 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"at_s": _now(), "gpus": {links.key: links.counters for links in found if links.key}}
 
 
-@check(
-    "gpu.nvlink",
-    Scope.NODE,
-    timeout_s=30,
-    metrics=METRICS,
-    needs="NVML",
-    part=Part.NVLINK,
-    before=first_look,
-    beside_job=True,
-    holds=lists_gpus,
-)
-def nvlink(context: Context) -> Measurement | Skipped:
+@nvml.nvml_check("gpu.nvlink", METRICS, timeout_s=30, part=Part.NVLINK, before=first_look, beside_job=True)
+def nvlink(context: Context) -> Measurement:
     """Counts the NVLinks that are up, and the errors that they had while the gate ran.
 
     Arrays in GPU order: links, errors of packets or checksums a second, recoveries and replays as differences. A
     counter that went backwards was reset: None.
     """
-    try:
-        with nvml.session() as module:
-            found = look(module)
-    except nvml.NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    with nvml.session() as module:
+        found = look(module)
     if context.before is None:
         raise CheckError(
             "the link error counters could not be read at the start of the run, so there is nothing to compare with"

@@ -1,6 +1,6 @@
 """Reads the records of a node's GPUs through NVML. The module of nvidia-ml-py is called `pynvml`.
 
-NvmlMissing         neither pynvml nor the driver's library is installed: a check turns it into Skipped(TOOL_MISSING)
+NvmlMissing         neither pynvml nor the driver's library is installed: the observation is SKIPPED with TOOL_MISSING
 NvmlError           NVML is installed and gives no answer; `fault` says what is broken if the error code identifies it
 
 An error about one field leaves that field unread; an error about one GPU leaves that GPU unread. Every check of a node's GPUs
@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from checks import image_requirements
-from checks.check import CheckError, Context, Measurement, Skipped
-from checks.model import Skip, Value
+from checks.check import Body, Check, CheckError, Context, Measurement, Missing, check, lists_gpus
+from checks.model import Part, Scope, Value
 from checks.probes.gpu import fabric_health, fields
 from checks.probes.gpu.fields import NotPlausible, Reader
 from checks.probes.gpu.record import Gpu, Number, account, columns, padded, pci_id, sound
@@ -36,7 +36,13 @@ FAULTS = {
 Derive = Callable[[Sequence[Gpu]], dict[str, Value]]
 
 
-class NvmlMissing(CheckError):
+def nvml_check(name: str, metrics: Iterable[str], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of all GPUs of a node through NVML: a list of each metric, and `gpus`, the labels."""
+    usual: dict[str, Any] = {"timeout_s": 20, "needs": "NVML", "part": Part.GPU, "holds": lists_gpus}
+    return check(name, Scope.NODE, metrics=(*metrics, "gpus"), **{**usual, **more})
+
+
+class NvmlMissing(Missing):
     """There is no NVML on this node."""
 
 
@@ -144,18 +150,15 @@ def measured(
     read: Sequence[str] = (),
     derive: Derive | None = None,
     own: Mapping[str, Reader] = READERS,
-) -> Measurement | Skipped:
+) -> Measurement:
     """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`. `own` are readers
     of fields that no other check reads.
 
-    A declared GPU that NVML does not list is None throughout. Raises NvmlError.
+    A declared GPU that NVML does not list is None throughout. Raises NvmlMissing, NvmlError.
     """
     fields = (*names, *read)
-    try:
-        with session() as module:
-            found = look(module, fields, own)
-    except NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    with session() as module:
+        found = look(module, fields, own)
     gpus = padded(found, context.declared.gpus_per_node)
     extra = derive(gpus) if derive else {}
     return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists_gpus
-from checks.model import Part, Scope, Skip, Value
+from checks.check import CheckError, Context, Measurement, lists_gpus
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import ALIVE, is_lost
@@ -20,17 +20,13 @@ def first_look(context: Context) -> Mapping[str, object]:
         return {"gpus": [_row(gpu) for gpu in nvml.look(module, READ)]}
 
 
-@check(
+@nvml.nvml_check(
     "gpu.start_and_end",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=("missing", "when", "exchanged", "action_at_start", "action_at_end", "gpus"),
-    needs="NVML",
-    part=Part.GPU,
+    ("missing", "when", "exchanged", "action_at_start", "action_at_end"),
     before=first_look,
     holds=lambda basis: (*lists_gpus(basis), Contents("when", labels=("start", "end"), along=("missing",))),
 )
-def start_and_end(context: Context) -> Measurement | Skipped:
+def start_and_end(context: Context) -> Measurement:
     """Compares the GPUs that answer at the end of the run with those that answered at its start.
 
     `missing`, declared minus answering, at each of `when`: start, end. `exchanged` counts UUIDs that only one of the two
@@ -42,11 +38,8 @@ def start_and_end(context: Context) -> Measurement | Skipped:
         raise CheckError(
             "the GPUs could not be read at the start of the run, so there is nothing to compare with"
         )
-    try:
-        with nvml.session() as module:
-            found = nvml.look(module, READ)
-    except nvml.NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+    with nvml.session() as module:
+        found = nvml.look(module, READ)
     return compared(earlier, [_row(gpu) for gpu in found], context.declared.gpus_per_node)
 
 

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists
-from checks.model import Part, Scope, Skip, Value
+from checks.check import Body, Check, CheckError, Context, Measurement, check, lists
+from checks.model import Part, Scope, Value
 from checks.probes.gpu import nvml
 from checks.probes.gpu.fields import UNSUPPORTED, field_value
-from checks.probes.gpu.nvml import NvmlMissing
 from checks.probes.gpu.record import Gpu, Number, sound
 from checks.value_types import listed
 
@@ -281,17 +280,22 @@ REASONS = {
 }
 
 
-@check(
-    "gpu.clocks",
-    Scope.RANK,
-    timeout_s=90,
-    metrics=CLOCKS,
-    needs="NVML, torch",
-    cost="seconds",
-    part=Part.GPU,
-    holds=lists("gpus"),
-)
-def clocks(context: Context) -> Measurement | Skipped:
+def load_check(name: str, metrics: tuple[str, ...]) -> Callable[[Body], Check]:
+    """Makes a function a check of each rank's own GPU under load."""
+    return check(
+        name,
+        Scope.RANK,
+        timeout_s=90,
+        metrics=metrics,
+        needs="NVML, torch",
+        cost="seconds",
+        part=Part.GPU,
+        holds=lists("gpus"),
+    )
+
+
+@load_check("gpu.clocks", CLOCKS)
+def clocks(context: Context) -> Measurement:
     """Samples under load why the clocks are lower than they could be, and how long the GPU was slowed down.
 
     The reasons are shares of the samples (0 to 1), `thermal_s` and `power_brake_s` seconds by the GPU's cumulative
@@ -318,17 +322,8 @@ def decoded(reasons: int) -> str:
     return ", ".join(words) or "none"
 
 
-@check(
-    "gpu.thermal",
-    Scope.RANK,
-    timeout_s=90,
-    metrics=THERMAL,
-    needs="NVML, torch",
-    cost="seconds",
-    part=Part.GPU,
-    holds=lists("gpus"),
-)
-def thermal(context: Context) -> Measurement | Skipped:
+@load_check("gpu.thermal", THERMAL)
+def thermal(context: Context) -> Measurement:
     """Samples under load how far the GPU is from its greatest operating temperature.
 
     `margin_c` is the least of the samples: the GPU's own T.LIMIT on Ada, Hopper and later, the distance to the
@@ -348,17 +343,8 @@ def thermal_metrics(seen: LoadSamples) -> dict[str, Value]:
     }
 
 
-@check(
-    "gpu.pcie",
-    Scope.RANK,
-    timeout_s=90,
-    metrics=PCIE,
-    needs="NVML, torch",
-    cost="seconds",
-    part=Part.GPU,
-    holds=lists("gpus"),
-)
-def pcie(context: Context) -> Measurement | Skipped:
+@load_check("gpu.pcie", PCIE)
+def pcie(context: Context) -> Measurement:
     """Reads generation and width of the GPU's PCIe link while data is copied over it, and its replays meanwhile.
 
     `pcie_generation` is the greatest and `pcie_width` the least of the samples; `replays` is a difference.
@@ -378,11 +364,8 @@ def pcie_metrics(seen: LoadSamples) -> dict[str, Value]:
     }
 
 
-def _observed(context: Context, derive: Derive) -> Measurement | Skipped:
-    try:
-        seen = under_load(context)
-    except NvmlMissing as error:
-        return Skipped(Skip.TOOL_MISSING, str(error))
+def _observed(context: Context, derive: Derive) -> Measurement:
+    seen = under_load(context)
     reasons = seen.series("event_reasons") or ()
     words = "; ".join(sorted({decoded(int(mask)) for mask in reasons}))
     return Measurement(

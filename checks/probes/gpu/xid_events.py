@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from checks.check import CheckError, Context, Measurement, check
-from checks.model import Part, Scope, Value
+from checks.check import CheckError, Context, Measurement
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.gpu import nvml
 from checks.probes.gpu.inventory_child import LOST
@@ -72,14 +72,9 @@ def _number(module: Any, handle: Any, numbers: Mapping[str, int]) -> int:
     return numbers.get(uuid.decode() if isinstance(uuid, bytes) else str(uuid), -1)
 
 
-@check(
+@nvml.nvml_check(
     "gpu.xid_events",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=("registered", *(need.value for need in xid_decision.COUNTED), "lost", "gpus"),
-    needs="NVML",
-    part=Part.GPU,
-    closing=True,
+    ("registered", *(need.value for need in xid_decision.COUNTED), "lost"),
     watch=watch,
     holds=lambda basis: (Contents("gpus", basis.declared.gpus_per_node, (NODE,)),),
 )

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from checks.check import Measurement
 from checks.explain.reading import Broken, Complete, Kind, NotRecognised, Part, Reading, ReadOptions
+from checks.facts.withheld_kernel_log import OWN_SOURCE
 from checks.model import Value
 from checks.probes.kernel import hardware, log_source, neuron_lines, sxid, xid
+from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import (
     FORM,
     JITTER_S,
@@ -55,7 +57,7 @@ TIMELESS = (
     "older_events",
     "source",
     "lines_read",
-    log_source.OWN_SOURCE,
+    OWN_SOURCE,
 )
 MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its last 24 hours."
 
@@ -64,7 +66,7 @@ MORE_OF_IT = "Give the whole log of this boot (journalctl -k), or at least its l
 class _Family:
     check: str
     find: Find
-    measured: Callable[[log_source.Log], Measurement]
+    measured: Callable[[Log], Measurement]
     decides_restarts: bool = False  # by itself: what a restart of the machine answers
     always: bool = True  # a machine of any kind has it
 
@@ -304,7 +306,7 @@ class _Explainer:
         self.doubts.setdefault(about, Complete(said) if complete else said)
 
 
-def boots_apart(log: log_source.Log, kept: Iterable[Line], newest_first: bool) -> log_source.Log:
+def boots_apart(log: Log, kept: Iterable[Line], newest_first: bool) -> Log:
     """The log with what came before a restart apart, as a node's own clock would put it: what kernel.xid calls handled
     by a restart is a fault of an earlier boot for the other checks too.
     """

@@ -7,20 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check
-from checks.model import Scope, Value
+from checks.check import Context, Measurement, Skipped
+from checks.model import Value
 from checks.probes.kernel import log_source, out_of_memory, xid
-from checks.probes.kernel.log_lines import (
-    Event,
-    Line,
-    Pattern,
-    account,
-    before_this_boot,
-    lines_of,
-    matching,
-    messages,
-    still_open,
-)
+from checks.probes.kernel.log import Log, log_check, measurement
+from checks.probes.kernel.log_lines import Event, Line, Pattern, matching, messages
 from checks.probes.kernel.out_of_memory import OwnCgroup
 from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
@@ -156,15 +147,7 @@ def _lost(line: Line, named: str) -> Iterator[Event]:
             yield Event("off_bus", line, event.code, event.pci, event.text)
 
 
-@check(
-    "kernel.hardware",
-    Scope.NODE,
-    timeout_s=30,
-    metrics=("covers_s", "records_lost", "earlier_boot", *KINDS, *LIMITS),
-    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
-    closing=True,
-    beside_job=True,
-)
+@log_check("kernel.hardware", (*KINDS, *LIMITS))
 def hardware(context: Context) -> Measurement | Skipped:
     """Counts lost GPUs, machine checks, memory, PCIe and disk errors, lock-ups and failing drivers in the kernel's log.
 
@@ -195,38 +178,20 @@ def _part_of(event: Event) -> str:
     return event.pci or (module[1] if module else "")
 
 
-def measured(log: log_source.Log, own: OwnCgroup | None = None) -> Measurement:
+def measured(log: Log, own: OwnCgroup | None = None) -> Measurement:
     """The faults of the log by kind; `own` is the cgroup of the gate's processes, None for a log of another machine."""
     tally: Counter[str] = Counter()
-    counted = [
-        event
-        for event in log.this_boot
-        if event.kind in STAYS_OPEN or not log_source.is_old(event, log.window_s)
-    ]
-    seen = out_of_memory.attributed(counted, own)
-    old = sum(log_source.is_old(event, log.window_s) for event in seen)
+    seen = out_of_memory.attributed(log.counted(STAYS_OPEN), own)
     for event in seen:
         tally[event.kind] += event.count
     tally[out_of_memory.KILL] += tally[out_of_memory.OWN_JOB]
+    metrics: dict[str, Value] = {kind: tally[kind] for kind in (*KINDS, *LIMITS)}
+    lines = {kind: [event for event in seen if event.kind == kind] for kind in metrics}
+    for kind, events in lines.items():
+        parts = dict.fromkeys(filter(None, map(_part_of, events)))
+        if parts:
+            metrics[f"{kind}_parts"] = ", ".join(list(parts)[:MOST_PARTS])
+    killed = (out_of_memory.KILL, out_of_memory.OWN_JOB)
+    lines[out_of_memory.KILL] = [event for event in seen if event.kind in killed]
     before = [event for event in log.earlier_boot if event.kind in GRAVE]
-    metrics: dict[str, Value] = {
-        **log.metrics(),
-        "earlier_boot": len(before),
-        **{kind: tally[kind] for kind in (*KINDS, *LIMITS)},
-    }
-    shown: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in (*KINDS, *LIMITS)}
-    shown[out_of_memory.KILL] = (out_of_memory.KILL, out_of_memory.OWN_JOB)
-    lines = {
-        kind: text
-        for kind, kinds in shown.items()
-        if (text := lines_of(event for event in seen if event.kind in kinds))
-    }
-    for kind in shown:
-        parts = dict.fromkeys(_part_of(event) for event in seen if event.kind == kind)
-        if named := ", ".join(list(filter(None, parts))[:MOST_PARTS]):
-            metrics[f"{kind}_parts"] = named
-    if before:
-        lines["earlier_boot"] = lines_of(before)
-    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
-    evidence = [f"source: {log.source}", *log.notes, *told]
-    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)
+    return measurement(log, seen, metrics, lines, before)

@@ -14,21 +14,21 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from checks.check import CheckError, Context, Skipped
-from checks.facts import withheld_kernel_log
-from checks.model import Skip, Value
+from checks.facts.withheld_kernel_log import FILE_VARIABLE
+from checks.model import Skip
+from checks.probes.kernel.log import KMSG, Log, is_old
 from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line, read_record
 from checks.process import tool
 
-KMSG = "/dev/kmsg"
 JOURNAL, START = "journalctl", "Linux version "
 FILES = ("/var/log/messages", "/var/log/syslog", "/var/log/kern.log")
-FILE_VARIABLE, OWN_SOURCE = withheld_kernel_log.FILE_VARIABLE, withheld_kernel_log.OWN_SOURCE
 WINDOW_S = 86400.0
 TAIL_BYTES = 16 << 20
 BESIDE_BYTES = 2 << 20
@@ -54,51 +54,6 @@ class UnusableSource(Exception):
     def __init__(self, message: str, skip: Skip = Skip.NOT_PERMITTED) -> None:
         super().__init__(message)
         self.skip = skip
-
-
-@dataclass(frozen=True)
-class Log:
-    """The content of a source. `covers_s` says how far back it goes; `records_lost` counts gaps in its records. Events are in order:
-    those of `this_boot` or without a time, however old, and those of the last `window_s` seconds before this boot. `own` is False
-    if an environment variable put a file in place of this machine's log.
-    """
-
-    source: str
-    window_s: float
-    lines_read: int
-    covers_s: float
-    records_lost: int
-    this_boot: tuple[Event, ...]
-    earlier_boot: tuple[Event, ...]
-    notes: tuple[str, ...]
-    own: bool = True
-
-    @property
-    def recent(self) -> tuple[Event, ...]:
-        """The events of this boot within the window, or without a time."""
-        return tuple(event for event in self.this_boot if not is_old(event, self.window_s))
-
-    @property
-    def older(self) -> tuple[Event, ...]:
-        """The events of this boot before the window."""
-        return tuple(event for event in self.this_boot if is_old(event, self.window_s))
-
-    def metrics(self) -> dict[str, Value]:
-        """The metrics about the log that every check of it has."""
-        return {
-            "source": self.source,
-            OWN_SOURCE: self.own,
-            "lines_read": self.lines_read,
-            "window_s": self.window_s,
-            "covers_s": self.covers_s,
-            "records_lost": self.records_lost,
-            "older_events": len(self.older),
-        }
-
-
-def is_old(event: Event, window_s: float) -> bool:
-    """Whether the event is known to have happened before the window."""
-    return event.line.age_s is not None and event.line.age_s > window_s
 
 
 @dataclass
@@ -206,34 +161,36 @@ def read(context: Context, find: Find) -> Log | Skipped:
 
 
 def first_usable(
-    kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
+    kmsg: Path, files: Sequence[Path], find: Find, now: Now, window_s: float, deadline_s: float
 ) -> Log | Skipped:
     """The log of the first source with lines of the kernel, or why there is none. A ring buffer is read together with the log files,
     because some tools that announce faults (SageMaker HyperPod's) write only there; and, if its first records were overwritten,
     together with the journal.
     """
+    sources: list[Callable[[], Log]] = [
+        lambda: _ring_and_others(kmsg, files, find, now, window_s, deadline_s),
+        lambda: read_journal(Reader(find, now, window_s), deadline_s),
+    ]
+    sources += [partial(read_file, path, Reader(find, now, window_s), vouched=False) for path in files]
     refusals: list[UnusableSource] = []
-    files = tuple(files)
-    try:
-        reader = Reader(find, now, window_s)
-        ring = read_ring(kmsg, reader, deadline_s)
-        if reader.first_record:
-            with contextlib.suppress(UnusableSource):
-                ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
-        return _with_files(ring, files, find, now)
-    except UnusableSource as reason:
-        refusals.append(reason)
-    try:
-        return read_journal(Reader(find, now, window_s), deadline_s)
-    except UnusableSource as reason:
-        refusals.append(reason)
-    for path in files:
+    for source in sources:
         try:
-            return read_file(path, Reader(find, now, window_s), vouched=False)
+            return source()
         except UnusableSource as reason:
             refusals.append(reason)
     absent = all(reason.skip is Skip.TOOL_MISSING for reason in refusals)
     return Skipped(Skip.TOOL_MISSING if absent else Skip.NOT_PERMITTED, "; ".join(map(str, refusals)))
+
+
+def _ring_and_others(
+    kmsg: Path, files: Iterable[Path], find: Find, now: Now, window_s: float, deadline_s: float
+) -> Log:
+    reader = Reader(find, now, window_s)
+    ring = read_ring(kmsg, reader, deadline_s)
+    if reader.first_record:
+        with contextlib.suppress(UnusableSource):
+            ring = _joined(ring, read_journal(Reader(find, now, window_s), deadline_s / 2))
+    return _with_files(ring, files, find, now)
 
 
 def read_ring(path: Path, reader: Reader, deadline_s: float) -> Log:

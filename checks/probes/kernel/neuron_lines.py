@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from checks.check import Measurement
 from checks.model import Value
-from checks.probes.kernel import log_source
+from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import Event, Line, Pattern, account, lines_of, matching
 
 NAME = "neuron.ecc"
@@ -39,7 +39,7 @@ def words_of(event: Event) -> str:
     return f"{kind['kind'] if kind else event.text}{f', {action[1]}' if action else ''}"
 
 
-def of_log(log: log_source.Log) -> Measurement:
+def of_log(log: Log) -> Measurement:
     """What a kernel log alone says: the devices that it names."""
     numbers = [number for event in log.this_boot if (number := device_of(event)) is not None]
     size = 1 + max((number for number in numbers if number <= MOST_DEVICES), default=-1)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check
+from checks.check import Context, Measurement, Skipped
 from checks.documents.decode import decode, parse_json
 from checks.facts.provenance import Provenance, resolved, table_bytes
-from checks.model import Scope, Value
 from checks.probes.kernel import log_source
-from checks.probes.kernel.log_lines import (
-    Event,
-    Line,
-    account,
-    before_this_boot,
-    lines_of,
-    messages,
-    pci_id,
-    still_open,
-)
+from checks.probes.kernel.log import Log, log_check, measurement
+from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
 
 TABLE = Path(__file__).parents[2] / "facts" / "sxid.json"
 
@@ -103,15 +94,7 @@ def _is_detail(event: Event) -> bool:
     return bool(found and found[3] and _DETAIL.match(found[3]))
 
 
-@check(
-    "kernel.sxid",
-    Scope.NODE,
-    timeout_s=30,
-    metrics=("covers_s", "records_lost", "earlier_boot", *(severity.value for severity in COUNTED)),
-    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
-    closing=True,
-    beside_job=True,
-)
+@log_check("kernel.sxid", [severity.value for severity in COUNTED])
 def sxid(context: Context) -> Measurement | Skipped:
     """Counts what NVSwitches report in the kernel's log: fatal, not fatal, and what cannot be read.
 
@@ -124,27 +107,12 @@ def sxid(context: Context) -> Measurement | Skipped:
     return log if isinstance(log, Skipped) else measured(log)
 
 
-def measured(log: log_source.Log) -> Measurement:
+def measured(log: Log) -> Measurement:
     """The log's SXids by severity."""
-    seen = [
-        event
-        for event in incidents(log.this_boot)
-        if event.kind in STAYS_OPEN or not log_source.is_old(event, log.window_s)
-    ]
-    old = sum(log_source.is_old(event, log.window_s) for event in seen)
-    before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
-    metrics: dict[str, Value] = {
-        **log.metrics(),
-        "earlier_boot": len(before),
-        **{severity.value: sum(event.kind == severity.value for event in seen) for severity in Severity},
-    }
+    log = replace(log, this_boot=incidents(log.this_boot))
+    seen = log.counted(STAYS_OPEN)
     lines = {
-        severity.value: text
-        for severity in COUNTED
-        if (text := lines_of(event for event in seen if event.kind == severity.value))
+        severity.value: [event for event in seen if event.kind == severity.value] for severity in Severity
     }
-    if before:
-        lines["earlier_boot"] = lines_of(before)
-    told = (still_open(old, log.window_s), account(seen), before_this_boot(log.earlier_boot))
-    evidence = [f"source: {log.source}", *log.notes, *told]
-    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)
+    before = [event for event in incidents(log.earlier_boot) if event.kind == Severity.FATAL.value]
+    return measurement(log, seen, {kind: len(events) for kind, events in lines.items()}, lines, before)

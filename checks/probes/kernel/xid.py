@@ -10,23 +10,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from checks.check import Context, Measurement, Skipped, check, lists_gpus
-from checks.model import Scope, Value
+from checks.check import Context, Measurement, Skipped, lists_gpus
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.kernel import log_source
-from checks.probes.kernel.log_lines import (
-    Event,
-    Line,
-    account,
-    before_this_boot,
-    lines_of,
-    messages,
-    pci_id,
-    still_open,
-)
-from checks.probes.kernel.log_source import is_old
+from checks.probes.kernel.log import Log, log_check, measurement
+from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import alone, incidents
@@ -68,21 +60,9 @@ def find(lines: Iterable[Line]) -> Iterator[Event]:
                 yield from marks(line, message, gpus)
 
 
-@check(
+@log_check(
     "kernel.xid",
-    Scope.NODE,
-    timeout_s=30,
-    metrics=(
-        "covers_s",
-        "records_lost",
-        "gpus",
-        "earlier_boot",
-        "incidents",
-        *(need.value for need in COUNTED),
-    ),
-    needs=f"{log_source.KMSG}, journalctl or a kernel log file",
-    closing=True,
-    beside_job=True,
+    ("gpus", "incidents", *(need.value for need in COUNTED)),
     holds=lambda basis: (*lists_gpus(basis), Contents("event_gpus", along=(*ARRAYS, AGES))),
 )
 def xid(context: Context) -> Measurement | Skipped:
@@ -121,7 +101,7 @@ def driver_branch(path: Path) -> int | None:
         return None
 
 
-def measured(log: log_source.Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
+def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measurement:
     """The Xids of the log by GPU and by incident."""
     found = incidents(log.this_boot, driver, log.window_s)
     counted = {id(event) for incident in found for event in incident.events}
@@ -130,30 +110,30 @@ def measured(log: log_source.Log, gpus: Sequence[str], driver: int | None = None
     tally: Counter[tuple[str, str]] = Counter()
     for incident in found:
         tally[incident.decision.need.value, incident.decision.pci] += incident.count
-    before = incidents(log.earlier_boot, driver)
     acts = (Need.ACT, Need.HANDLED)
+    before = [
+        event
+        for one in incidents(log.earlier_boot, driver)
+        if one.decision.need in acts
+        for event in one.events
+    ]
     listing = arrays(found, names, timed=math.isfinite(log.window_s))
     metrics: dict[str, Value] = {
-        **log.metrics(),
         "gpus": tuple(names.values()),
         "codes": codes(shown),
-        "earlier_boot": sum(one.count for one in before if one.decision.need in acts),
         "incidents": len(found),
         **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
         **listing,
     }
-    old = sum(is_old(event, log.window_s) for event in shown)
     listed = incidents_of({"incidents": len(found[:LISTED]), **listing}) or ()
     more = f"[{len(found) - LISTED} more incidents are counted but not listed]" if len(found) > LISTED else ""
-    told = (more, still_open(old, log.window_s), account(shown, names))
-    evidence = [f"source: {log.source}", *log.notes, *map(_said, listed), *told]
-    evidence.append(before_this_boot(_faults(log.earlier_boot)))
     lines = {
-        need.value: lines_of(event for one in found if one.decision.need is need for event in one.events)
+        need.value: [event for one in found if one.decision.need is need for event in one.events]
         for need in COUNTED
-        if any(one.decision.need is need for one in found)
     }
-    return Measurement(metrics, "\n".join(filter(None, evidence)), lines)
+    faults = tuple(event for event in log.earlier_boot if event.kind not in MARKS)
+    log = replace(log, earlier_boot=faults)
+    return measurement(log, shown, metrics, lines, before, (*map(_said, listed), more), names)
 
 
 def codes(events: Iterable[Event]) -> str:
@@ -176,10 +156,6 @@ def _names(events: Iterable[Event], gpus: Sequence[str]) -> dict[str, str]:
 
 def _said(one: IncidentRow) -> str:
     return f"{one} [{one.source}]" if one.source else str(one)
-
-
-def _faults(events: Iterable[Event]) -> list[Event]:
-    return [event for event in events if event.kind not in MARKS]
 
 
 def _pci_in(message: str) -> str:

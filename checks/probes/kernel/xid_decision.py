@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from checks.model import Action, Value
 from checks.probes.kernel import xid_nvlink
+from checks.probes.kernel.log import is_old
 from checks.probes.kernel.log_lines import Event
-from checks.probes.kernel.log_source import is_old
 from checks.probes.kernel.xid_catalogue import Need, Since, XidRow, mended, table
 from checks.probes.kernel.xid_context import (
     MARKS,

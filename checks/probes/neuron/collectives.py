@@ -14,12 +14,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.check import Basis, CheckError, Context, Measurement, Resource, Skipped, check
-from checks.model import Part, Profile, Scope, Skip, Value
+from checks.check import Basis, CheckError, Context, Measurement, Resource, check
+from checks.model import Part, Profile, Scope, Value
 from checks.model_details import Contents
 from checks.probes.neuron.devices import ASK_S, read
 from checks.process import tool
-from checks.process.tool import ToolMissing, ToolResult
+from checks.process.tool import ToolResult
 
 GIB_IN_GB = (1 << 30) / 1e9
 _HEADER = re.compile(
@@ -118,7 +118,7 @@ def operations_of(options: Mapping[str, float]) -> tuple[str, ...]:
     uses=(Resource.GPU,),
     holds=holds,
 )
-def collectives(context: Context) -> Measurement | Skipped:
+def collectives(context: Context) -> Measurement:
     """Runs all-reduce, all-gather and reduce-scatter over all logical cores of the node, 1 MB to 64 MB, float32.
 
     An element an operation: `rows_missing` (sizes without a figure), `failures` and `wrong_results` (texts, "" where
@@ -127,13 +127,10 @@ def collectives(context: Context) -> Measurement | Skipped:
     """
     deadline_s = min(context.options.get("deadline_s", 300.0), max(context.timeout_s - 60.0, 1.0))
     operations = operations_of(context.options)
-    try:
-        heard = tool.run(("neuron-ls", "-j"), ASK_S)
-        listing = read(heard.stdout, heard.code, heard.account())
-        ranks = sum(device.logical_cores for device in listing)
-        said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
-    except ToolMissing as missing:
-        return Skipped(Skip.TOOL_MISSING, str(missing))
+    heard = tool.run(("neuron-ls", "-j"), ASK_S)
+    listing = read(heard.stdout, heard.code, heard.account())
+    ranks = sum(device.logical_cores for device in listing)
+    said = [run(operation, ranks, deadline_s / len(operations)) for operation in operations]
     runs = [understood(one) for one in said]
     metrics: dict[str, Value] = {"cores_used": ranks, **metrics_of(operations, runs)}
     return Measurement(metrics, "\n\n".join(one.account() for one in said))

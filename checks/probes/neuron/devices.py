@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
-from checks.model import Part, Scope, Skip, Value
+from checks.check import CheckError, Context, Measurement, check, lists_neuron_devices
+from checks.model import Part, Scope, Value
 from checks.probes.neuron.neuron_ls import Device, ListingError, parse
 from checks.process import tool
-from checks.process.tool import ToolMissing
 
 ROOT = Path("/")
 SYSFS = "sys/devices/virtual/neuron_device"
@@ -30,7 +29,7 @@ LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
     beside_job=True,
     holds=lists_neuron_devices,
 )
-def devices(context: Context) -> Measurement | Skipped:
+def devices(context: Context) -> Measurement:
     """Counts the Neuron devices in /dev, in sysfs and by neuron-ls; the least of them is what was found.
 
     An element a device: `cores` (physical), `links_missing` (where the type's topology is known), `links_one_way`
@@ -43,10 +42,6 @@ def devices(context: Context) -> Measurement | Skipped:
     try:
         heard = tool.run(("neuron-ls", "-j"), ASK_S)
         listing = read(heard.stdout, heard.code, heard.account())
-    except ToolMissing as missing:
-        if min(counts.values(), default=declared) >= declared:
-            return Skipped(Skip.TOOL_MISSING, str(missing))
-        return _fewer(counts, declared, f"{said}\n{missing}")
     except CheckError as error:
         if min(counts.values(), default=declared) >= declared:
             raise

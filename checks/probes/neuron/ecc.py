@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from checks.check import Basis, CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
+from checks.facts.withheld_kernel_log import OWN_SOURCE
 from checks.model import Part, Scope, Value
 from checks.model_details import Contents
 from checks.probes.kernel import log_source
+from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import account
 from checks.probes.kernel.neuron_lines import MOST_DEVICES, NODE, by_device, find
 from checks.probes.neuron.devices import ROOT, SYSFS
@@ -41,7 +43,7 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     beside_job=True,
     holds=holds,
 )
-def ecc(context: Context) -> Measurement | Skipped:
+def ecc(context: Context) -> Measurement:
     """Reads each device's counters of uncorrected ECC errors, and looks for the driver's hardware errors in the kernel's log.
 
     The counters hold an element for each declared device, null where it cannot be read. `repairable` and
@@ -55,8 +57,8 @@ def ecc(context: Context) -> Measurement | Skipped:
     size = len(_tuple(metrics, "devices"))
     metrics["kernel_errors"] = by_device(events, size)
     metrics["kernel_log_read"] = not isinstance(log, Skipped)
-    if isinstance(log, log_source.Log):
-        metrics |= {"source": log.source, log_source.OWN_SOURCE: log.own}
+    if isinstance(log, Log):
+        metrics |= {"source": log.source, OWN_SOURCE: log.own}
     heard = (
         log.detail if isinstance(log, Skipped) else f"{log.source}: {log.lines_read} lines\n{account(events)}"
     )

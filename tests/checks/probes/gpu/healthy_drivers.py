@@ -12,7 +12,7 @@ from pathlib import Path
 from checks.check import Check
 from checks.facts.builtin import builtin
 from checks.model import Node, Observation, Outcome, Planned, Profile, Report, Value
-from checks.probes.gpu import idle, inventory, memory_errors, settings
+from checks.probes.gpu import idle, inventory, state
 from tests.corpus.case import context, declared, observed
 from tests.corpus.gpu_machines import COUNTS, TYPES
 from tests.fakes import gpu_node
@@ -20,9 +20,9 @@ from tests.fakes import gpu_node
 # What AWS's images have today, one release of each branch.
 DRIVERS = ("535.183.01", "550.163.01", "570.133.20", "580.105.08")
 NODE_CHECKS: tuple[Check, ...] = (
-    idle.memory, idle.processes, settings.power, settings.modes, settings.fabric, memory_errors.ecc, memory_errors.row_remap,
-    memory_errors.retired_pages,
-    memory_errors.recovery_action,
+    idle.memory, idle.processes, state.power, state.modes, state.fabric, state.ecc, state.row_remap,
+    state.retired_pages,
+    state.recovery_action,
 )  # fmt: skip
 NODE = "node-0"
 
@@ -34,7 +34,7 @@ def observations(folder: Path, driver: str, model: str = "H100", **dials: object
     with gpu_node.gpu_node(
         folder, proc=count, dev=count, driver=driver, model=model, **{"gpus": count, "cuda": count, **dials}
     ) as root:
-        checks = [check for check in NODE_CHECKS if model in ("H100", "B200") or check is not settings.fabric]
+        checks = [check for check in NODE_CHECKS if model in ("H100", "B200") or check is not state.fabric]
         rows = [observed(check, context(check, folder, kind), NODE)[0] for check in checks]
         measured = inventory.measure(root, count, builtin().instances[kind].gpu, 20.0)
     seen = Observation(

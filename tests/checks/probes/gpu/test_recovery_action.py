@@ -10,7 +10,7 @@ from checks.explain.reading import ReadOptions
 from checks.facts.builtin import builtin
 from checks.judge.verdict import decide
 from checks.model import Cause, Level, worst
-from checks.probes.gpu import memory_errors
+from checks.probes.gpu import state
 from tasks.gate_file.references import default_policy
 from tasks.reports.explain import explain_text
 from tests.catalogue_reports import catalogue_report
@@ -23,7 +23,7 @@ RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml
 @pytest.mark.parametrize("code", [2, 3, 4, 13, 15, 25, 26, 999])
 def test_whatever_nvml_returns_instead_of_an_action_is_no_action(code: int, tmp_path: Path) -> None:
     """The value beside the return code reads 0, which would mean that nothing is wanted."""
-    row = node(memory_errors.recovery_action, told={"5/field:230": error(code)})(tmp_path)[0]
+    row = node(state.recovery_action, told={"5/field:230": error(code)})(tmp_path)[0]
 
     assert (0, 0, 0, 0, 0, None, 0, 0) == row.metrics["recovery_action"]
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from checks.check import CheckError, Measurement, Skipped
+from checks.facts.withheld_kernel_log import FILE_VARIABLE
 from checks.model import Skip
 from checks.probes.kernel import hardware, log_source, xid
+from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import Now, read_line, read_record
 from checks.probes.kernel.log_source import (
     WINDOW_S,
-    Log,
     Reader,
     UnusableSource,
     first_usable,
@@ -288,9 +289,9 @@ def test_a_file_that_was_asked_for_must_speak(
     path = tmp_path / "log"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    monkeypatch.setenv(log_source.FILE_VARIABLE, str(path))
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
 
-    with pytest.raises(CheckError, match=log_source.FILE_VARIABLE):
+    with pytest.raises(CheckError, match=FILE_VARIABLE):
         xid.xid.body(context())
 
 
@@ -298,7 +299,7 @@ def test_a_file_that_was_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.M
     """Bare lines too: the operator vouches for the file."""
     path = tmp_path / "log"
     path.write_text(f"{XID}\n", encoding="utf-8")
-    monkeypatch.setenv(log_source.FILE_VARIABLE, str(path))
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
     result = hardware.hardware.body(context())
 
     assert isinstance(result, Measurement)

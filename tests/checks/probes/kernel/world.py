@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from checks.probes.kernel import log_source, xid
+from checks.probes.kernel import log, log_source, xid
 from checks.probes.kernel.log_lines import Event, Find, Line, Now, read_line
 
 RECORDINGS = Path(__file__).parents[3] / "recordings/kernel"
@@ -24,9 +24,7 @@ def found(find: Find, text: str) -> list[tuple[str, int | None, str]]:
     return [(event.kind, event.code, event.pci) for event in find(said(text))]
 
 
-def log_of(
-    text: str, find: Callable[..., Iterator[Event]] = xid.find, window_s: float = 86400.0
-) -> log_source.Log:
+def log_of(text: str, find: Callable[..., Iterator[Event]] = xid.find, window_s: float = 86400.0) -> log.Log:
     """What a reader makes of a text that was read at NOW."""
     reader = log_source.Reader(find, NOW, window_s)
     reader.take(said(text))
