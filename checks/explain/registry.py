@@ -26,31 +26,11 @@ MODULES: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
-AS_LINES = "Print the log with dmesg, or with journalctl -k -o short-iso."
-_LOG = "give the node's kernel log (journalctl -k -o short-iso), or test the node with prelaunch check"
-# What people try as well -> the command whose output has the answer.
-REMEDIES = {
-    re.compile(
-        r"\| NVIDIA-SMI |=NVSMI LOG="
-    ): "Run nvidia-smi -q -x, which prints all that the driver knows in a form that is read.",
-    re.compile(
-        r"Fabric Manager|NVSwitch (?:non-)?fatal|\[tid \d+\]"
-    ): "The NVSwitches report to the kernel as well, and the driver knows "
-    f"the fabric's state: {_LOG}, and nvidia-smi -q -x.",
-    re.compile(
-        r"^ *Type +Status +LastHeartbeatTime|^REASON +USER +TIMESTAMP|HealthMonitoringAgentDetectionEvent",
-        re.MULTILINE,
-    ): f"This is another program's opinion on a node, not what it read: {_LOG}.",
-    re.compile(
-        r"\bNRT_\w+|\bnrt_\w+|\b(?:TDRV|NMGR|NRT):"
-    ): f"For an error of Neuron's runtime {_LOG}, and give neuron-ls -j.",
-    re.compile(
-        r"^Traceback \(most recent call last\):", re.MULTILINE
-    ): f"The log of a program says nothing about the machine: {_LOG}, or what a tool printed.",
-    re.compile(
-        r'NVRM: |SXid|kernel: |"dmesg"\s*:|"MESSAGE"\s*:|__REALTIME_TIMESTAMP=|Linux version '
-    ): AS_LINES,
-}
+# What people try as well (nvidia-smi without -x, fabricmanager.log, kubectl describe node) has its answer in one of these.
+REMEDY = (
+    "Give what one of these printed: journalctl -k -o short-iso (the node's kernel log), nvidia-smi -q -x, dcgmi diag -j, "
+    "neuron-ls -j. Or test the node with prelaunch check"
+)
 _JSON = re.compile(r"\{|\[\s*(?:[{\[\"]|$)")
 STUMBLED = "the reader failed:"
 OURS = "This is an error in Prelaunch, and says nothing about the machine: read the output by hand, and report the error."
@@ -93,12 +73,8 @@ def read(name: str, text: str, asked: ReadOptions, kind: Kind | None = None) -> 
             raise Unrecognised("the reader understood no line")
         return _together(reading, read(claimed_by(rest), rest, asked))
     except ExplainError:
-        said = ". ".join(filter(None, [sentence(unread), _remedy(rest).removesuffix(".")]))
+        said = ". ".join(filter(None, [sentence(unread), REMEDY]))
         return replace(reading, unread=(*reading.unread, Complete(said)))
-
-
-def _remedy(text: str) -> str:
-    return next((remedy for form, remedy in REMEDIES.items() if form.search(text)), "")
 
 
 def _together(one: Reading, other: Reading) -> Reading:
@@ -144,7 +120,7 @@ def claimed_by(text: str) -> str:
         raise Ambiguous(f"it could be any of {kinds}. Name the kind with --kind.")
     raise Unrecognised(
         f"it is none of {kinds}, or its beginning was lost",
-        _remedy(text) or "Give the output of one of them from its first line on.",
+        f"{REMEDY}.",
     )
 
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checks.documents.open_findings import Closer, OpenFinding, OpenFindings
-from checks.model import Cause, Level, Outcome, Value
+from checks.model import Cause, Level, Observation, Outcome, Value
+from checks.probes.kernel.xid_decision import COUNTED
 from checks.version import ENGINE
 from checks.watch import families
-from checks.watch.counters import Totals, side_by_side
 from checks.watch.families import Family, Row, cut, text_of
 from checks.watch.rounds import RoundResult
 
 # One scrape of a node stays small, whatever was found there.
 MOST_FINDINGS = 200
+EFA_COUNTERS = ("rx_drops", "error_events", "retransmitted_packets")
+# A family, the check and the metric that it shows, the metric's labels, and the labels of the family after the first.
+Source = tuple[Family, str, str, str, tuple[str, ...]]
+AS_MEASURED: tuple[Source, ...] = (
+    (families.RECOVERY_ACTION, "gpu.recovery_action", "recovery_action", "gpus", ()),
+    (families.REMAP_PENDING, "gpu.row_remap", "remap_pending", "gpus", ()),
+    (families.REMAP_FAILED, "gpu.row_remap", "remap_failed", "gpus", ()),
+    *((families.XIDS, "kernel.xid", need.value, "gpus", (need.value,)) for need in COUNTED),
+)
+# What grew from round to round, since this watch began: Prometheus recognises a restart.
+GROWN: tuple[Source, ...] = (
+    (families.NVLINK_RECOVERIES, "gpu.nvlink", "link_recoveries", "gpus", ()),
+    *((families.EFA_ERRORS, "efa.counters", name, "devices", (name,)) for name in EFA_COUNTERS),
+)
 
 
 @dataclass
@@ -30,7 +44,7 @@ class WatchNumbers:
     last: RoundResult | None = None
     in_time: int = 0
     late: int = 0
-    totals: Totals = field(default_factory=Totals)
+    totals: Counter[tuple[Family, tuple[str, ...]]] = field(default_factory=Counter)
 
 
 def exposition(numbers: WatchNumbers) -> str:
@@ -46,12 +60,8 @@ def _samples(numbers: WatchNumbers) -> Iterator[Row]:
     yield families.ROUNDS, ("complete",), numbers.in_time
     yield families.ROUNDS, ("deadline",), numbers.late
     yield from _findings(numbers.findings)
-    for (gpu, code, need), count in numbers.totals.xids.items():
-        yield families.XIDS, (gpu, code, need), count
-    for gpu, count in numbers.totals.nvlink_recoveries.items():
-        yield families.NVLINK_RECOVERIES, (gpu,), count
-    for (device, counter), count in numbers.totals.efa_errors.items():
-        yield families.EFA_ERRORS, (device, counter), count
+    for (family, labels), count in numbers.totals.items():
+        yield family, labels, count
     if numbers.last is not None:
         yield from _round(numbers.last)
 
@@ -80,21 +90,26 @@ def _round(last: RoundResult) -> Iterator[Row]:
         yield families.OBSERVATIONS, (outcome.value,), counted[outcome]
     for row in last.rows:
         yield families.CHECK_DURATION, (row.check,), row.seconds
-    measured = {row.check: row.metrics for row in last.rows if row.outcome is Outcome.MEASURED}
-    found = measured.get("gpu.inventory", {}).get("gpus_found")
+    found = _measured(last.rows).get("gpu.inventory", {}).get("gpus_found")
     if isinstance(found, int):
         yield families.FOUND_GPUS, (), found
-    for family, check, metric in (
-        (families.RECOVERY_ACTION, "gpu.recovery_action", "recovery_action"),
-        (families.REMAP_PENDING, "gpu.row_remap", "remap_pending"),
-        (families.REMAP_FAILED, "gpu.row_remap", "remap_failed"),
-    ):
-        yield from _by_gpu(family, measured.get(check, {}), metric)
+    yield from read(AS_MEASURED, last.rows)
 
 
-def _by_gpu(family: Family, metrics: Mapping[str, Value], metric: str) -> Iterator[Row]:
-    for gpu, value in side_by_side(metrics, "gpus", metric):
-        yield family, (gpu,), value
+def read(sources: Sequence[Source], rows: Sequence[Observation]) -> Iterator[Row]:
+    """The families as one round measured them: a sample for each label that has a number."""
+    measured = _measured(rows)
+    for family, check, metric, by, more in sources:
+        metrics = measured.get(check, {})
+        names, numbers = metrics.get(by), metrics.get(metric)
+        if isinstance(names, tuple) and isinstance(numbers, tuple) and len(names) == len(numbers):
+            for name, number in zip(names, numbers, strict=True):
+                if isinstance(number, (int, float)):
+                    yield family, (str(name), *more), float(number)
+
+
+def _measured(rows: Sequence[Observation]) -> dict[str, Mapping[str, Value]]:
+    return {row.check: row.metrics for row in rows if row.outcome is Outcome.MEASURED}
 
 
 def _labels(one: OpenFinding) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ OMITTED = _watch(
 OPENED = _watch("prelaunch_findings_opened_total", "Findings opened since this file of findings was begun.")
 CLOSED = _watch("prelaunch_findings_closed_total", "Findings closed, by what closed them.", "by")
 XIDS = _watch(
-    "prelaunch_xid_total", "Xids in the kernel log by GPU, code and what they need.", "gpu", "xid", "need"
+    "prelaunch_xids", "Xids in the kernel log of the last day by GPU and what they need.", "gpu", "need"
 )
 RECOVERY_ACTION = _watch(
     "prelaunch_gpu_recovery_action",

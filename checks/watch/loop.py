@@ -20,7 +20,7 @@ from checks.process.whole_file import write_whole
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
-from checks.watch.exposition import WatchNumbers, exposition
+from checks.watch.exposition import GROWN, WatchNumbers, exposition, read
 from checks.watch.families import CONTENT_TYPE
 from checks.watch.record_file import RecordFile
 from checks.watch.rounds import RoundResult, Rounds
@@ -123,7 +123,8 @@ def _once(rounds: Rounds, numbers: WatchNumbers, state: Path, record: RecordFile
     except (OSError, DecodeError):
         numbers.findings = after_round(numbers.findings, result.seen)  # what was found is shown all the same
         raise
-    numbers.totals.add(result.rows, result.ended_at)
+    for family, labels, grown in read(GROWN, result.rows):
+        numbers.totals[family, labels] += max(int(grown), 0)
     numbers.in_time, numbers.late = numbers.in_time + result.in_time, numbers.late + (not result.in_time)
     numbers.findings, numbers.last = after, result
     _tell(before, after, result)

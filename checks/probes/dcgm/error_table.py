@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,64 +58,44 @@ class DcgmFacts:
 
 
 @dataclass(frozen=True)
-class _Number:
-    value: int
+class _Row:
+    """A row of the file: it has what its table holds, and where that comes from."""
+
     provenance: Provenance
-
-
-@dataclass(frozen=True)
-class _Names:
-    names: tuple[str, ...]
-    provenance: Provenance
-
-
-@dataclass(frozen=True)
-class _Name:
-    name: str
-    provenance: Provenance
-
-
-@dataclass(frozen=True)
-class _Error:
-    severity: int
-    category: int
-    provenance: Provenance
-
-
-@dataclass(frozen=True)
-class _Ids:
-    ids: tuple[int, ...]
-    provenance: Provenance
+    value: int = 0
+    names: tuple[str, ...] = ()
+    name: str = ""
+    severity: int = 0
+    category: int = 0
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class _File:
-    """The file: every table of it in rows, each with its provenance."""
-
-    versions: Mapping[str, _Number]
-    names: Mapping[str, _Names]
-    levels: Mapping[str, _Names]
-    aliases: Mapping[str, _Name]
-    errors: Mapping[str, _Error]
-    error_groups: Mapping[str, _Ids]
+    versions: Mapping[str, _Row]
+    names: Mapping[str, _Row]
+    levels: Mapping[str, _Row]
+    aliases: Mapping[str, _Row]
+    errors: Mapping[str, _Row]
+    error_groups: Mapping[str, _Row]
 
 
 @lru_cache(maxsize=1)
 def dcgm_facts() -> DcgmFacts:
     """The facts of this version."""
-    tables = ("versions", "names", "levels", "aliases", "errors", "error_groups")
+    tables = (field.name for field in fields(_File))
     file = decode(_File, resolved(parse_json(table_bytes(PATH), 1 << 20), *tables))
-    lists = {key: row.names for key, row in file.names.items()}
+    names, groups = file.names, file.error_groups
     return DcgmFacts(
         newest_major=file.versions["newest_major"].value,
-        severities=lists["severities"],
+        severities=names["severities"].names,
         levels={level: row.names for level, row in file.levels.items()},
-        optional=lists["optional"],
-        deployment_before_4=lists["deployment_before_4"],
-        other_deployment_before_4=lists["other_deployment_before_4"],
+        optional=names["optional"].names,
+        deployment_before_4=names["deployment_before_4"].names,
+        other_deployment_before_4=names["other_deployment_before_4"].names,
         aliases={title: row.name for title, row in file.aliases.items()},
         errors={number: (row.severity, row.category) for number, row in file.errors.items()},
-        settings=file.error_groups["settings"].ids,
-        not_run=file.error_groups["not_run"].ids,
-        blocking=file.error_groups["blocking"].ids,
+        settings=groups["settings"].ids,
+        not_run=groups["not_run"].ids,
+        blocking=groups["blocking"].ids,
     )

@@ -204,52 +204,25 @@ def test_torchs_watchdog_names_the_ranks_that_waited(head: str, ranks: tuple[int
     assert f"ranks {', '.join(map(str, ranks))} timed out" in " ".join(f.message for f in verdict.findings)
 
 
-SMI = "\n==============NVSMI LOG==============\n\nTimestamp                                 : Fri Nov 20 03:14:05 2026\n"
-SMI += (
-    "Driver Version                            : 570.133.20\nAttached GPUs                             : 8\n"
+UNREAD = (
+    "\n==============NVSMI LOG==============\n\nDriver Version      : 570.133.20\nAttached GPUs     : 8\n",
+    "[Nov 20 2026 03:14:05] [ERROR] [tid 4711] detected NVSwitch fatal error 20034 on fid 0\n",
+    "Conditions:\n  Type              Status  LastHeartbeatTime         Reason        Message\n",
+    "REASON               USER      TIMESTAMP           NODELIST\nGPU 3 fell off       root      2026-11-20T03:14:05 node-7\n",
+    "RuntimeError: nrt_execute failed: NRT_EXEC_HW_ERR_NC_UE (status=1003)\n",
 )
-FABRIC = "[Nov 20 2026 03:14:05] [{0}] [tid 4711] {1}\n"
-CONDITIONS = (
-    "Conditions:\n  Type              Status  LastHeartbeatTime         LastTransitionTime        Reason        Message\n"
-    "  ----              ------  -----------------         ------------------        ------        -------\n"
-)
-UNREAD = {
-    "nvidia-smi -q, healthy": (SMI, "nvidia-smi -q -x"),
-    "nvidia-smi -q, broken": (SMI + "GPU 00000000:9B:00.0\n    Product Name : GPU is lost\n", "nvidia-smi -q -x"),
-    "nvidia-smi": ("| NVIDIA-SMI 570.133.20    Driver Version: 570.133.20    CUDA Version: 12.8 |\n", "nvidia-smi -q -x"),
-    "fabricmanager.log, healthy": (FABRIC.format("INFO", "Fabric Manager - Sync operation"), "journalctl -k"),
-    "fabricmanager.log, broken": (
-        FABRIC.format("ERROR", "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 port 33"),
-        "journalctl -k",
-    ),
-    "fabricmanager.log, cut": (FABRIC.format("ERROR", "request to query NVSwitch device information failed")[:60], "-x"),
-    "kubectl describe node, healthy": (CONDITIONS + "  Ready  True  Fri, 20 Nov 2026  Fri  KubeletReady  ok\n", "journalctl -k"),
-    "kubectl describe node, broken": (
-        CONDITIONS + "  AcceleratedHardwareReady  False  Fri  Fri  NvidiaXID79Error  GPU has fallen off\n", "journalctl -k",
-    ),
-    "kubectl describe node, cut": (CONDITIONS[:90], "journalctl -k"),
-    "sinfo -R, broken": (
-        "REASON               USER      TIMESTAMP           NODELIST\nGPU 3 fell off       root      2026-11-20T03:14:05 node-7\n",
-        "journalctl -k",
-    ),
-    "sinfo -R, healthy": ("REASON               USER      TIMESTAMP           NODELIST\n", "journalctl -k"),
-    "neuron runtime": (
-        "2026-Nov-20 03:14:05.1 12:13 ERROR  TDRV:exec_consume_infer_status_notifications  Missing infer_status (end:1)\n",
-        "neuron-ls",
-    ),
-    "neuron runtime, status": ("RuntimeError: nrt_execute failed: NRT_EXEC_HW_ERR_NC_UE (status=1003)\n", "neuron-ls"),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNREAD)
-def test_a_format_that_is_not_read_names_the_command_that_is(name: str) -> None:
+@pytest.mark.parametrize("text", UNREAD)
+def test_a_format_that_is_not_read_names_the_commands_whose_output_is(text: str) -> None:
     """By itself, and below an output that is read."""
-    text, command = UNREAD[name]
     for whole in (text, _ibstat() + text):
         verdict = _verdict(whole)
 
-        assert Answer.CANNOT_TELL is verdict.answer, name
-        assert command in " ".join(f"{finding.message} {finding.remedy}" for finding in verdict.findings)
+        assert Answer.CANNOT_TELL is verdict.answer
+        assert "journalctl -k" in " ".join(
+            f"{finding.message} {finding.remedy}" for finding in verdict.findings
+        )
 
 
 PREFIXES = (

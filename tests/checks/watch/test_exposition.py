@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from checks.documents.open_findings import FindingKey, OpenFinding, OpenFindings
 from checks.judge.open_findings.update import Seen
 from checks.model import Action, Cause, Level, Observation, Outcome
-from checks.watch.exposition import MOST_FINDINGS, WatchNumbers, exposition
-from checks.watch.families import FAMILIES, Source
+from checks.watch.exposition import GROWN, MOST_FINDINGS, WatchNumbers, exposition, read
+from checks.watch.families import FAMILIES, NVLINK_RECOVERIES, Source
 from checks.watch.rounds import RoundResult
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -58,6 +58,13 @@ def test_a_round_is_told() -> None:
             "gpu.row_remap", "n", Outcome.MEASURED, 0.1, {"gpus": ("GPU 0", "GPU 1"), "remap_pending": (0, 1)}
         ),
         Observation("gpu.ecc", "n", Outcome.ERRORED, 15.0, reason="hung"),
+        Observation(
+            "gpu.nvlink",
+            "n",
+            Outcome.MEASURED,
+            0.1,
+            {"gpus": ("GPU 0", "GPU 1"), "link_recoveries": (None, 2)},
+        ),
     )
     found = series(made)
 
@@ -67,11 +74,14 @@ def test_a_round_is_told() -> None:
         found["prelaunch_declared_gpus", (("instance_type", "p5.48xlarge"),)],
         found["prelaunch_found_gpus", ()],
     )
-    assert (2, 1) == tuple(
+    assert (3, 1) == tuple(
         found["prelaunch_watch_observations", (("outcome", one),)] for one in ("MEASURED", "ERRORED")
     )
     assert (0, 1) == tuple(found["prelaunch_gpu_row_remap_pending", (("gpu", f"GPU {n}"),)] for n in (0, 1))
     assert 15.0 == found["prelaunch_watch_check_duration_seconds", (("check", "gpu.ecc"),)]
+    assert [(NVLINK_RECOVERIES, ("GPU 1",), 2)] == [*read(GROWN, made.last.rows)], (
+        "what was not compared counts nothing"
+    )
 
 
 def test_a_gpu_count_that_was_not_measured_is_no_zero() -> None:

@@ -16,10 +16,9 @@ from checks.facts.builtin import builtin
 from checks.judge.open_findings.gate import carried
 from checks.judge.open_findings.jobs import ABOUT_JOBS
 from checks.judge.open_findings.update import after_round
-from checks.judge.open_findings.view import view, watched
 from checks.judge.rules.wording import spoken
-from checks.model import Action, Cause, Finding, Level, Outcome, Profile
-from checks.policy import CheckPolicy, OnWarn, Policy, Rule, check_sense
+from checks.model import Action, Cause, Finding, Level, Outcome
+from checks.policy import CheckPolicy, OnWarn, Policy, Rule
 from checks.runner.node_context import before_path
 from checks.runner.single_node import POLICIES, declare, read_policy
 from checks.watch.rounds import Rounds
@@ -109,14 +108,6 @@ def test_a_silent_rank_is_a_failure_of_the_application(tmp_path: Path, running: 
     assert "rank 9 on 10.0.0.2 (GPU 1) does not answer and is considered dead" in failure.message
 
 
-def test_an_error_of_a_rank_is_a_failure_of_the_application(tmp_path: Path, running: FakeJob) -> None:
-    running.ranks[1].error = 2
-    [failure] = found(rounds_of(tmp_path))
-
-    assert (Level.FAIL, Cause.APPLICATION) == (failure.level, failure.cause)
-    assert "rank 1 on 10.0.0.1 (GPU 1) reports NCCL's error 'system error'" in failure.message
-
-
 def test_ras_that_cannot_be_read_is_missing_evidence(tmp_path: Path, running: FakeJob) -> None:
     running.ranks[1].counts = {"AllReduce": -1}
     result = rounds_of(tmp_path).look()
@@ -141,18 +132,3 @@ def test_no_gate_plans_or_requires_it() -> None:
     assert NAME not in {check.name for check in catalog.CATALOG}
     assert [NAME] == [check.name for check in catalog.WATCH_ONLY] == [*ABOUT_JOBS]
     assert not [policy.name for policy in SHIPPED.values() if NAME in policy.checks]
-
-
-def test_its_rules_make_sense_and_are_about_what_it_measures() -> None:
-    [check] = catalog.WATCH_ONLY
-    policy = view(SHIPPED["nvidia"], (*catalog.CATALOG, *catalog.WATCH_ONLY))
-    check_sense(policy)
-
-    assert {rule.metric for rule in policy.checks[NAME].rules} < {*check.metrics}
-    assert check.beside_job
-    assert check.profiles == tuple(Profile)
-    assert all(rule.remedy for rule in policy.checks[NAME].rules)
-
-
-def test_gpu_machines_are_watched_for_hung_jobs() -> None:
-    assert NAME in {check.name for check in watched(catalog.WATCH_ONLY, SHIPPED["nvidia"])}

@@ -54,24 +54,16 @@ def test_clean_rounds_make_a_record_of_their_policy(tmp_path: Path) -> None:
     assert (3, "boot", digest(dump_plain(POLICY))) == (found.rounds, found.boot_id, found.policy)
 
 
-def test_a_round_that_was_late_or_skipped_something_leaves_none(tmp_path: Path) -> None:
-    for bad in (result(SKIPPED), result(in_time=False)):
+def test_a_round_that_was_late_skipped_something_or_left_a_finding_open_leaves_none(tmp_path: Path) -> None:
+    for bad, found_open in ((result(SKIPPED), ()), (result(in_time=False), ()), (result(), (an_open(),))):
         record = made(tmp_path)
         rounds(record, result(), result())
         assert kept(tmp_path) is not None
-        rounds(record, bad)
+        rounds(record, bad, open_ones=found_open)
         assert kept(tmp_path) is None
         rounds(record, result())
         assert (found := kept(tmp_path)) is not None
         assert 1 == found.rounds
-
-
-def test_an_open_finding_of_whatever_level_leaves_none(tmp_path: Path) -> None:
-    record = made(tmp_path)
-    rounds(record, result())
-    rounds(record, result(), open_ones=(an_open(),))
-
-    assert kept(tmp_path) is None
 
 
 def test_a_lost_round_ends_the_record(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_page_is_what_was_made_last(server: PageServer, pages: dict[str, Page]
     assert b"a 2\n" == fetched(server, METRICS)
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics/", "/../etc/passwd", "/findings.json"])
+@pytest.mark.parametrize("path", ["/", "/../etc/passwd"])
 def test_nothing_else_is_served(server: PageServer, path: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetched(server, path)
@@ -96,19 +96,6 @@ def _client(server: PageServer, said: bytes) -> socket.socket:
     return connection
 
 
-def test_an_address_of_ipv6(pages: dict[str, Page]) -> None:
-    try:
-        with serving(("::1", 0), pages) as made:
-            url = f"http://[::1]:{made.server_port}{METRICS}"
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                assert b"a 1\n" == answer.read()
-    except urllib.error.URLError:
-        raise
-    except OSError as error:
-        pytest.skip(f"this machine has no IPv6: {error}")
-    assert ("::1", 9402) == address_of("[::1]:9402")
-
-
 def test_a_page_has_its_type_and_no_browser_keeps_it(server: PageServer) -> None:
     """Its path is decoded."""
     url = f"http://127.0.0.1:{server.server_port}/nodes/%C3%BC"
@@ -118,30 +105,8 @@ def test_a_page_has_its_type_and_no_browser_keeps_it(server: PageServer) -> None
     assert (b"<p>node</p>", "text/html", "no-store") == found
 
 
-def test_pages_are_only_read(server: PageServer) -> None:
-    """Whatever is sent."""
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{METRICS}", data=b"x", timeout=60)
-    refused.value.close()
-
-    assert 501 == refused.value.code
-
-
-def test_an_address_that_is_taken_is_refused(server: PageServer) -> None:
-    with pytest.raises(OSError, match="in use"):
-        PageServer(("127.0.0.1", server.server_port), lambda path: None)
-
-
-def test_a_service_that_comes_back_gets_its_port_at_once(pages: dict[str, Page]) -> None:
-    """Connections of the process before are still in TIME_WAIT, because the server closes first."""
-    with serving(("127.0.0.1", 0), pages) as made, _client(made, b"GET /metrics HTTP/1.0\r\n\r\n") as client:
-        assert b"200 OK" in b"".join(iter(lambda: client.recv(65536), b""))
-        port = made.server_port
-    with PageServer(("127.0.0.1", port), pages.get) as again:
-        assert port == again.server_port
-
-
-@pytest.mark.parametrize("text", ["", "9402", ":9402", "host:", "host:0", "host:65536", "host:http"])
+@pytest.mark.parametrize("text", ["9402", ":9402", "host:0", "host:65536", "host:http"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         address_of(text)
+    assert ("::1", 9402) == address_of("[::1]:9402")

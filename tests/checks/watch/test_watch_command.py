@@ -128,8 +128,8 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
         [found] = watch.open_fails()
         assert ("kernel.xid", "act", "HARDWARE") == (found["check"], found["metric"], found["cause"])
         assert "0000:b9:00" in found["part"]
-        xids = {labels["xid"]: value for labels, value in watch.series()["prelaunch_xid_total"]}
-        assert {"74": 1} == xids
+        xids = {labels["need"]: value for labels, value in watch.series()["prelaunch_xids"] if value}
+        assert {"act": 1} == xids
     # kill -9, a log that was rotated, and another watch: still open, found once.
     log.write_text(f"{stamp()} node-0 kernel: Linux version 6.1.0\n")
     with watching(tmp_path, log) as watch:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.watch.counters import EFA_COUNTERS
+from checks.watch.exposition import EFA_COUNTERS
 
 Series = dict[str, str]
 Alert = tuple[str, dict[str, str]]

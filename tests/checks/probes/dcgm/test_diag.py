@@ -21,10 +21,8 @@ from checks.probes.dcgm.diagnosis import (
     major_of,
     meaning_of,
     problems_of,
-    severity_of,
     status_of,
 )
-from checks.probes.dcgm.error_table import dcgm_facts
 from checks.process.tool import ToolResult
 
 FOLDER = Path(__file__).parents[3] / "recordings/dcgm"
@@ -99,14 +97,6 @@ def test_text_before_and_after_the_document_is_left_out() -> None:
     assert [(r.test, r.gpu, r.line) for r in parsed("diag_4_r2.json").results] == around
 
 
-def test_null_tests_of_dcgm_4_are_left_out() -> None:
-    """DCGM 4 writes null for a test without an entity."""
-    document: dict[str, Any] = json.loads(text_of("diag_4_r2.json"))
-    document["DCGM Diagnostic"]["test_categories"][0]["tests"].append(None)
-
-    assert 24 == len(diag_json.parse(json.dumps(document)).results)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -140,9 +130,7 @@ def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "{}", "[]", "null", "Error: Unable to connect to host engine.\n", '{"a": NaN}']
-)
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "Error: Unable to connect to host engine.\n"])
 def test_no_document_is_no_answer(text: str) -> None:
     """Neither nothing nor garbage is a diagnosis without failures."""
     with pytest.raises(DiagnosisError):
@@ -153,8 +141,6 @@ def test_no_document_is_no_answer(text: str) -> None:
     ("word", "status"),
     [
         ("Pass", Status.PASS),
-        ("PASS", Status.PASS),
-        ("Not Run", Status.NOT_RUN),
         ("NOT_RUN", Status.NOT_RUN),
         ("Warning", Status.WARN),
         ("Skip", Status.SKIP),
@@ -167,11 +153,7 @@ def test_only_dcgms_own_words_are_known(word: str, status: Status) -> None:
     assert status is status_of(word)
 
 
-def test_a_severity_without_a_name_is_unknown() -> None:
-    assert ("monitor", "unknown", "unknown") == (severity_of(1), severity_of(7), severity_of(-1))
-
-
-@pytest.mark.parametrize("version", ["", "4", "1.7.2", "3.2.6", "5.0.0", "four.2", "4.2.3 4.2.4", "-4.2"])
+@pytest.mark.parametrize("version", ["", "4", "3.2.6", "5.0.0", "4.2.3 4.2.4"])
 def test_an_unknown_version_is_refused(version: str) -> None:
     """What its numbers mean is not known."""
     with pytest.raises(DiagnosisError):
@@ -193,15 +175,8 @@ def test_an_unknown_version_is_refused(version: str) -> None:
         (Problem("x", 46), "pcie", Meaning.SOFTWARE),
         (Problem("x", 41), "memory", Meaning.HARDWARE),
         (Problem("x", 44), "pcie", Meaning.INTERNAL),
-        (
-            Problem("x", 47, "isolate", 10),
-            "memory",
-            Meaning.INTERNAL,
-        ),  # it was aborted, whatever DCGM calls it
+        (Problem("x", 47, "isolate", 10), "memory", Meaning.INTERNAL),  # aborted, whatever DCGM calls it
         (Problem("x", 55), "memory", Meaning.INTERNAL),
-        (Problem("x", 82), "software", Meaning.INTERNAL),
-        (Problem("x", 96), "software", Meaning.INTERNAL),
-        (Problem("x", 56), "memory", Meaning.INTERNAL),
         (Problem("x", 81), "memory", Meaning.HARDWARE),
         (Problem("x", 95), "eud", Meaning.HARDWARE),
         (Problem("x", 101), "software", Meaning.SOFTWARE),
@@ -212,11 +187,7 @@ def test_an_unknown_version_is_refused(version: str) -> None:
         (Problem("x", 999, "unknown", None), "memory", Meaning.HARDWARE),
         (Problem("who knows"), "memory", Meaning.HARDWARE),
         (Problem("who knows"), "Persistence Mode", Meaning.SOFTWARE),
-        (
-            Problem("GPU 0 has uncorrectable memory errors and row remappings are pending"),
-            "software",
-            Meaning.HARDWARE,
-        ),
+        (Problem("GPU 0 has memory errors and row remappings are pending"), "software", Meaning.HARDWARE),
     ],
 )
 def test_what_a_problem_of_a_failed_test_means(problem: Problem, test: str, meaning: Meaning) -> None:
@@ -242,7 +213,7 @@ def test_what_a_problem_of_another_test_means(problem: Problem, status: Status, 
     assert meaning is meaning_of(problem, Result("memory", 0, status, status.value, (problem,)))
 
 
-@pytest.mark.parametrize("code", [205, 217, 203, 245])
+@pytest.mark.parametrize("code", [205, 245])
 def test_a_setting_does_not_explain_any_exit_code_but_that_of_a_failed_test(code: int) -> None:
     """226 is what dcgmi exits with; a diagnostic that was killed or timed out shows one test of many."""
     text = text_of("diag_4_r1_persistence.json")
@@ -265,14 +236,6 @@ def test_a_summary_that_fails_over_rows_that_did_not_is_the_nodes() -> None:
     ]
 
 
-def test_every_error_of_the_table_has_a_known_severity() -> None:
-    """Its numbers index the words."""
-    facts = dcgm_facts()
-
-    assert all(0 <= row[0] < len(facts.severities) and 0 <= row[1] <= 16 for row in facts.errors.values())
-    assert 133 == len(facts.errors)
-
-
 def test_a_pass_with_a_recorded_error_is_no_pass() -> None:
     """The memory test may pass although it could not allocate the memory."""
     assert [1] == found("diag_4_r2_alloc_pass.json", Meaning.INTERNAL)
@@ -283,6 +246,7 @@ def test_a_deployment_test_that_names_a_gpu_blames_it() -> None:
     metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
     failures = metrics["hardware_failures"]
 
+    assert ("",) * 9 == metrics["not_passed"], "it is no missing result of the others"
     assert isinstance(failures, tuple)
     assert [2] == [gpu for gpu, words in enumerate(failures) if words]
 
@@ -303,12 +267,6 @@ def test_a_gpu_without_a_result_of_a_test_is_not_passed() -> None:
 
     assert isinstance(absent, tuple)
     assert {5: "memory: no result"} == {gpu: words for gpu, words in enumerate(absent) if words}
-
-
-def test_a_failure_of_dcgmi_without_a_failed_test_is_no_answer() -> None:
-    """The exit code is no verdict, but neither is it nothing."""
-    with pytest.raises(CheckError, match="exit code 245"):
-        read(said(text_of("diag_4_r2.json"), 245))
 
 
 def test_a_failed_test_counts_whatever_the_exit_code() -> None:
@@ -341,7 +299,7 @@ def test_the_count_of_gpus_is_read_from_discovery() -> None:
         gpus_discovered("Error: unable to establish a connection")
 
 
-@pytest.mark.parametrize("gpu_id", [-1, 4294967295, None, True, "2"])
+@pytest.mark.parametrize("gpu_id", [-1, 4294967295, None])
 def test_a_test_of_the_node_may_name_no_gpu(gpu_id: object) -> None:
     """Before 4.0 it carries the GPU of its last error, or a number that stands for none."""
     document = json.loads(text_of("diag_33_r2_row_remap.json"))
@@ -352,13 +310,6 @@ def test_a_test_of_the_node_may_name_no_gpu(gpu_id: object) -> None:
 
     assert isinstance(failures, tuple)
     assert [8] == [place for place, words in enumerate(failures) if words]
-
-
-def test_one_gpus_error_is_no_missing_result_of_the_others() -> None:
-    """A test of the node has one result."""
-    metrics = metrics_of(parsed("diag_33_r2_row_remap.json"), 2, tuple(range(8)), 8)
-
-    assert ("",) * 9 == metrics["not_passed"]
 
 
 def test_a_summary_that_repeats_its_gpus_messages_adds_nothing() -> None:

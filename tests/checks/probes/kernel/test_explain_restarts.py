@@ -19,14 +19,17 @@ DAY_BEFORE = "Nov 20 00:00:01 n1 kernel: Linux version 6.5.0\nNov 20 13:00:00 n1
         "".join(reversed((START + FAULT).splitlines(keepends=True))),
         "".join(reversed(f"[ 0.0] Linux version 6\n[ 9.0] {XID}\n[ 99.0] x\n".splitlines(keepends=True))),
         START + FAULT + DAY_BEFORE,
+        START + FAULT,
     ],
-    ids=["journalctl --reverse", "dmesg | tac", "cat messages*"],
+    ids=["journalctl --reverse", "dmesg | tac", "cat messages*", "no restart"],
 )
 def test_a_start_that_came_before_a_fault_mends_nothing(text: str) -> None:
     """Where it stands in the text is not when it was."""
-    found = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}["kernel.xid"]
+    parts = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}
+    found, lost = parts["kernel.xid"], parts["kernel.hardware"]
 
     assert ((1,), (0,)) == (found["act"], found["handled"])
+    assert (1, False) == (lost["off_bus"], "earlier_boot" in lost), "kernel.hardware counts it as lost"
 
 
 ASKED = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
@@ -54,23 +57,11 @@ def lines_of(*said: tuple[str, str]) -> str:
             ("Nov 21 09:00:00 n1 kernel:", "usb 1-1: c"),
         ),
         lines_of(
-            ("[    0.0]", "Linux version 6.5.0"),
-            ("[ 9000.0]", ASKED),
-            ("[ 8000.0]", "usb 1-1: a"),
-            ("[ 7000.0]", "usb 1-1: b"),
-        ),
-        lines_of(
             ("[ 9000.0]", ASKED),
             ("[ 8000.0]", "usb 1-1: a"),
             ("[    0.0]", "Linux version 6.5.0"),
             ("[  100.0]", "usb 1-1: b"),
             ("[  200.0]", "usb 1-1: c"),
-        ),
-        lines_of(
-            ("[ 9000.0]", ASKED),
-            ("[    0.0]", "Linux version 6.5.0"),
-            ("[   90.0]", "usb 1-1: a"),
-            ("[    0.0]", "Linux version 6.5.0"),
         ),
         lines_of(
             ("[ 9000.0]", ASKED),
@@ -81,13 +72,7 @@ def lines_of(*said: tuple[str, str]) -> str:
             ("Nov 21 10:00:00 n1 kernel:", "Linux version 6.5.0"),
         ),
     ],
-    ids=[
-        "most stamps go back",
-        "most stamps since boot go back",
-        "some go back",
-        "each boot is turned",
-        "two clocks",
-    ],
+    ids=["most stamps go back", "some go back", "two clocks"],
 )
 def test_a_restart_in_a_text_whose_order_is_in_doubt_closes_nothing(text: str) -> None:
     """A majority of stamps decides nothing: the text is read as it stands, the Xid is open."""
@@ -127,6 +112,7 @@ RESTARTED = pytest.mark.parametrize(
 def test_a_restart_that_place_and_stamp_confirm_closes_what_came_before(text: str) -> None:
     """Then it is a warning: a restart hides a broken GPU until it is under load again."""
     assert ((0,), (1,), False) == acts(text)
+    assert closed_everywhere(text), "a GPU that was lost before the restart is not lost now"
 
 
 SXID = "nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 24 LTSSM Fault Up"
@@ -141,27 +127,8 @@ def closed_everywhere(text: str) -> bool:
     return (0, 1, 0, 1) == (lost["off_bus"], lost["earlier_boot"], switch["fatal"], switch["earlier_boot"])
 
 
-@RESTARTED
-def test_all_checks_agree_that_a_restart_closed_a_fault(text: str) -> None:
-    """A GPU that was lost before the restart is not lost now: kernel.hardware warns of it as kernel.xid does."""
-    assert closed_everywhere(text)
-
-
 def test_all_checks_agree_on_a_restart_where_the_newest_line_comes_first() -> None:
     """`journalctl --reverse` over two boots."""
     text = DAY_BEFORE + f"Nov 20 14:00:00 n1 kernel: {XID}\n" + START
 
     assert closed_everywhere("".join(reversed(text.splitlines(keepends=True))))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [START + FAULT, START + FAULT + DAY_BEFORE, "".join(reversed((START + FAULT).splitlines(keepends=True)))],
-    ids=["no restart", "an older log below", "journalctl --reverse"],
-)
-def test_a_lost_gpu_stays_open_in_all_checks_where_no_restart_is_confirmed(text: str) -> None:
-    """Where kernel.xid says that the GPU has to be reset, kernel.hardware counts it as lost."""
-    found = {part.check: part.metrics for part in explain.read(text, ReadOptions()).parts}["kernel.hardware"]
-
-    assert 1 == found["off_bus"]
-    assert "earlier_boot" not in found

@@ -137,14 +137,6 @@ def test_an_xid_of_no_listed_gpu_still_counts() -> None:
     assert result.metrics["unread"] == (0,) * 8 + (0, 1)
 
 
-def test_a_node_without_gpus_has_lists_too() -> None:
-    """An empty list would be no measurement."""
-    result = measured(log_of("[ 9990.0] all well\n"), ())
-
-    assert (result.metrics["gpus"], result.metrics["act"]) == ((xid.NO_GPU,), (0,))
-    assert fault_of(xid.xid, result.metrics) == ""
-
-
 def test_the_evidence_says_when_and_where_from() -> None:
     """Newest first, with age and author."""
     text = "".join(f"12,{n},{9000 + n}000000,-;NVRM: Xid (PCI:0000:b9:00): 31, pid={n}\n" for n in range(50))
@@ -166,26 +158,26 @@ def test_the_driver_lists_its_gpus(tmp_path: Path) -> None:
 
     assert listed_gpus(tmp_path) == ("0000:53:00.0", "0000:ca:00.0")
     assert listed_gpus(tmp_path / "none") == ()
-
-
-def test_the_drivers_branch_is_read(tmp_path: Path) -> None:
-    """As /proc/driver/nvidia/version has it; None without a driver."""
-    text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 07:25:42 UTC 2025\nGCC version:  gcc 11.4.1\n"
-    (tmp_path / "version").write_text(text)
-
-    assert xid.driver_branch(tmp_path / "version") == 575
-    assert xid.driver_branch(tmp_path / "none") is None
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 2025\n"
+    )
+    assert (575, None) == (xid.driver_branch(tmp_path / "version"), xid.driver_branch(tmp_path / "none"))
 
 
 def test_incidents_are_listed_side_by_side() -> None:
     """What an overlay needs later: whose, which, how often, what for, why; nothing for a quiet log."""
     result = measured(log_of(f"[ 9990.0] {XID}\n[ 9991.0] {XID}\n"), EIGHT)
-    quiet = measured(log_of("[ 9990.0] all well\n"), EIGHT)
+    quiet = measured(log_of("[ 9990.0] all well\n"), ())
 
     assert (result.metrics["incidents"], result.metrics["event_codes"]) == (1, (79,))
     assert (result.metrics["event_counts"], result.metrics["event_actions"]) == ((2,), ("reboot",))
     assert result.metrics["event_gpus"] == ("GPU 6 (0000:b9:00.0)",)
     assert "row 79: RESTART_BM" in result.evidence
+    assert ((xid.NO_GPU,), (0,), "") == (
+        quiet.metrics["gpus"],
+        quiet.metrics["act"],
+        fault_of(xid.xid, quiet.metrics),
+    )
     assert (quiet.metrics["incidents"], [name for name in quiet.metrics if name.startswith("event_")]) == (
         0,
         [],
