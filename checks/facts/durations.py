@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import decode, parse_json
 from checks.facts.instances import Instance
-from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.facts.provenance import Provenance, shipped_rows
 from checks.model import Profile
 from checks.value_types import Range
 
@@ -36,15 +35,10 @@ class Duration:
     provenance: Provenance
 
 
-@dataclass(frozen=True)
-class _Durations:
-    durations: tuple[Duration, ...]
-
-
 @lru_cache(maxsize=1)
 def builtin_durations() -> tuple[Duration, ...]:
     """The table of this version."""
-    return decode(_Durations, resolved(parse_json(table_bytes(DURATIONS), 1 << 20), "durations")).durations
+    return shipped_rows(DURATIONS, "durations", Duration)
 
 
 def devices_of(instance: Instance | None, gpus_per_node: int) -> Devices:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from checks.documents.decode import decode, parse_json
+from checks.documents.decode import parse_json
 from checks.facts.gpu_models import Parts, RooflinePart
-from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.facts.provenance import MOST_BYTES, Provenance, rows_of, table_bytes
 from checks.value_types import DecodeError, Range
 
 # Healthy parts reach 0.37 of their roofline and more (a T4 with a limit of 70 W; DCGM's own limits are 0.51 to 0.66),
@@ -36,8 +36,6 @@ def fault_in(threshold: float, roofline: float, part: str) -> str:
 
 
 HERE = Path(__file__).parent
-FILES = ("parts", "collectives", "gemm", "memory", "transfer")
-MOST_BYTES = 1 << 24
 Fraction = Annotated[float, Range(0.1, 1)]
 Bandwidth = Annotated[float, Range(0.01, 1e6)]
 
@@ -104,13 +102,10 @@ class ExpectedTables:
     transfer: tuple[TransferRow, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Rows:
-    parts: tuple[RooflinePart, ...] = ()
-    collectives: tuple[CollectiveRow, ...] = ()
-    gemm: tuple[GemmRow, ...] = ()
-    memory: tuple[MemoryRow, ...] = ()
-    transfer: tuple[TransferRow, ...] = ()
+KINDS: Mapping[str, Any] = {
+    "parts": RooflinePart, "collectives": CollectiveRow, "gemm": GemmRow, "memory": MemoryRow, "transfer": TransferRow
+}  # fmt: skip
+FILES = tuple(KINDS)
 
 
 @lru_cache(maxsize=1)
@@ -121,14 +116,8 @@ def builtin() -> ExpectedTables:
 
 def load(texts: Mapping[str, bytes]) -> ExpectedTables:
     """The tables from their JSON texts, by name. Raises DecodeError."""
-    rows = {name: decode(_Rows, resolved(parse_json(texts[name], MOST_BYTES), name)) for name in FILES}
-    made = ExpectedTables(
-        Parts(rows["parts"].parts),
-        rows["collectives"].collectives,
-        rows["gemm"].gemm,
-        rows["memory"].memory,
-        rows["transfer"].transfer,
-    )
+    rows = {name: rows_of(parse_json(texts[name], MOST_BYTES), name, kind) for name, kind in KINDS.items()}
+    made = ExpectedTables(Parts(rows.pop("parts")), **rows)
     _require_sense(made)
     return made
 

@@ -11,7 +11,7 @@ from checks.documents.decode import decode, nearest, parse_json
 from checks.documents.report import digest
 from checks.facts.driver_fields import DriverTable
 from checks.facts.expected_tables import ExpectedTables
-from checks.facts.provenance import TABLE, Kind, Provenance, entries, resolved
+from checks.facts.provenance import TABLE, Kind, Provenance, entries, resolved, rows_of
 from checks.model import Declared, Part, Skip
 from checks.value_types import DecodeError, Range
 
@@ -148,11 +148,6 @@ class _Instances:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _NotApplicable:
-    not_applicable: tuple[NotApplicable, ...]
-
-
 def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | None:
     """Why a check of the part does not apply to the declaration; None if it applies, or that is unknown."""
     gpus = declared.gpus_per_node > 0
@@ -177,7 +172,6 @@ def lacks(part: Part, declared: Declared, instance: Instance | None) -> Skip | N
 
 def load(data: bytes, not_applicable: bytes = NONE) -> Facts:
     """Facts from JSON texts. Raises DecodeError."""
-    absent = resolved(parse_json(not_applicable, 1 << 24), "not_applicable")
     document = parse_json(data, 1 << 24)
     file = decode(_Instances, resolved(document, "instances"))
     named = entries(document.get(TABLE, {}) if isinstance(document, Mapping) else {})
@@ -186,7 +180,7 @@ def load(data: bytes, not_applicable: bytes = NONE) -> Facts:
     }
     for name, row in rows.items():
         _require_columns(row, named, f"instances.{name}.columns")
-    absences = decode(_NotApplicable, absent).not_applicable
+    absences = rows_of(parse_json(not_applicable, 1 << 24), "not_applicable", NotApplicable)
     return Facts(rows, digest(data + not_applicable), absences, named)
 
 

@@ -10,17 +10,21 @@ of the entry.
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
-from checks.documents.decode import decode, nearest
+from checks.documents.decode import decode, nearest, parse_json
 from checks.value_types import DecodeError
 
 DATE = r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?"
 TABLE = "provenance"
+MOST_BYTES = 1 << 24
+T = TypeVar("T")
 
 
 class Kind(str, Enum):
@@ -71,6 +75,18 @@ def resolved(document: object, *tables: str) -> dict[str, object]:
         if table in made:
             made[table] = _rows(made[table], table, named)
     return made
+
+
+def rows_of(document: object, table: str, kind: type[T]) -> tuple[T, ...]:
+    """The rows of one table of a file of facts. Raises DecodeError."""
+    form: Any = types.GenericAlias(tuple, (kind, ...))
+    made: tuple[T, ...] = decode(form, resolved(document, table)[table], table)
+    return made
+
+
+def shipped_rows(path: Path, table: str, kind: type[T]) -> tuple[T, ...]:
+    """The rows of one table of a file that is shipped."""
+    return rows_of(parse_json(table_bytes(path), MOST_BYTES), table, kind)
 
 
 def every_row(document: object) -> Iterator[tuple[str, Provenance]]:

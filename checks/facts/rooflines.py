@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
 from checks.facts.expected_tables import builtin as tables
 from checks.facts.gpu_models import RooflinePart
@@ -87,37 +86,17 @@ def _one(value: float) -> Roofline:
     return Roofline(value, value)
 
 
-@dataclass(frozen=True)
-class Peak:
-    """`tflops`: 10^12 dense operations a second of the fastest 16-bit format; no wider format is faster."""
-
-    model: str
-    tflops: float
-    source: str
-
-
-@lru_cache(maxsize=1)
-def builtin() -> tuple[Peak, ...]:
-    """The peaks of this version."""
-    return tuple(_peak(part) for part in tables().parts.parts)
-
-
-def peak_of(device_name: str) -> Peak | None:
-    """The peak of a device by what it calls itself ("NVIDIA H100 80GB HBM3", "NVIDIA A10G"); None if unknown."""
-    part = tables().parts.find(device_name)
-    return _peak(part) if part else None
+def peak_of(device_name: str) -> RooflinePart | None:
+    """The part of a device by what it calls itself ("NVIDIA H100 80GB HBM3", "NVIDIA A10G"); None if unknown."""
+    return tables().parts.find(device_name)
 
 
 def limit_tflops(device_name: str, precision: str = "") -> float:
-    """What the device cannot exceed, in this precision if its peak is known, otherwise its 16-bit peak.
+    """What the device cannot exceed, in this precision if its peak is known, otherwise its 16-bit peak, which no wider format exceeds.
 
     For an unknown device it is the greatest value of all known ones.
     """
-    part = tables().parts.find(device_name)
+    part = peak_of(device_name)
     if part is None:
-        return max(peak.tflops for peak in builtin())
+        return max(known.half_tflops for known in tables().parts.parts)
     return part.most_tflops(precision)
-
-
-def _peak(part: RooflinePart) -> Peak:
-    return Peak(part.model, part.half_tflops, str(part.provenance))

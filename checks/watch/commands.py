@@ -8,7 +8,7 @@ from pathlib import Path
 
 # Loopback: who wants metrics from other hosts says so, and protects them.
 LISTEN = "127.0.0.1:9402"
-EVERY_S, DEADLINE_S = 60.0, 45.0
+EVERY_S = 60.0
 
 
 def add_verbs(
@@ -23,10 +23,6 @@ def add_verbs(
     watching.add_argument(
         "--every", type=seconds(0.5, 86400.0), default=EVERY_S,
         help=f"seconds between the starts of two rounds (default {EVERY_S:g})",
-    )  # fmt: skip
-    watching.add_argument(
-        "--deadline-s", type=seconds(1.0, 3600.0), default=DEADLINE_S,
-        help=f"how many seconds a round may take (default {DEADLINE_S:g})",
     )  # fmt: skip
     watching.add_argument(
         "--listen", default=LISTEN, help=f"HOST:PORT of /metrics (default {LISTEN}); empty for none"

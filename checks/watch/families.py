@@ -75,96 +75,53 @@ def _store(name: str, said: str, *labels: str) -> Family:
 
 
 BUILD_INFO = _watch("prelaunch_build_info", "1, with the version of Prelaunch.", "version")
-DECLARED_GPUS = _watch(
-    "prelaunch_declared_gpus", "GPUs that the declared instance type has.", "instance_type"
-)
+DECLARED_GPUS = _watch("prelaunch_declared_gpus", "GPUs that the declared type has.", "instance_type")
 FOUND_GPUS = _watch("prelaunch_found_gpus", "GPUs that answered in the last round.")
 INTERVAL = _watch("prelaunch_watch_interval_seconds", "Seconds between the starts of two rounds.")
 LAST_ROUND = _watch("prelaunch_watch_last_round_timestamp_seconds", "When the last round ended (Unix time).")
 ROUND_DURATION = _watch("prelaunch_watch_round_duration_seconds", "How long the last round took.")
-ROUNDS = _watch(
-    "prelaunch_watch_rounds_total", "Rounds by their end: complete, or ended at the deadline.", "end"
-)
+ROUNDS = _watch("prelaunch_watch_rounds_total", "Rounds that were complete, or ended at the deadline.", "end")
 REQUIRED = _watch("prelaunch_watch_required_observations", "Observations that every round has to make.")
 OBSERVATIONS = _watch("prelaunch_watch_observations", "Observations of the last round by outcome.", "outcome")
-CHECK_DURATION = _watch(
-    "prelaunch_watch_check_duration_seconds", "How long each check took in the last round.", "check"
-)
+CHECK_DURATION = _watch("prelaunch_watch_check_duration_seconds", "How long each check took.", "check")
 OPEN = _watch(
     "prelaunch_finding_open", "1 for each open finding; `part` is the part of the node, empty for the node itself.",
     "check", "part", "metric", "level", "cause"
 )  # fmt: skip
-OPEN_COUNT = _watch(
-    "prelaunch_findings_open",
-    "Open findings by level and cause, those omitted above included.",
-    "level",
-    "cause",
-)
-OMITTED = _watch(
-    "prelaunch_findings_omitted", "Open findings that prelaunch_finding_open leaves out because of its limit."
-)
+OPEN_COUNT = _watch("prelaunch_findings_open", "All open findings by level and cause.", "level", "cause")
+OMITTED = _watch("prelaunch_findings_omitted", "Open findings that prelaunch_finding_open leaves out.")
 OPENED = _watch("prelaunch_findings_opened_total", "Findings opened since this file of findings was begun.")
 CLOSED = _watch("prelaunch_findings_closed_total", "Findings closed, by what closed them.", "by")
-XIDS = _watch(
-    "prelaunch_xids", "Xids in the kernel log of the last day by GPU and what they need.", "gpu", "need"
-)
-RECOVERY_ACTION = _watch(
-    "prelaunch_gpu_recovery_action",
-    "What the driver demands before the GPU may be used: 0 is nothing.",
-    "gpu",
-)
-REMAP_PENDING = _watch(
-    "prelaunch_gpu_row_remap_pending", "1 if a row of memory waits for a reset of the GPU.", "gpu"
-)
+XIDS = _watch("prelaunch_xids", "Xids in the day's kernel log by GPU and what they need.", "gpu", "need")
+RECOVERY_ACTION = _watch("prelaunch_gpu_recovery_action", "What the driver demands; 0 is nothing.", "gpu")
+REMAP_PENDING = _watch("prelaunch_gpu_row_remap_pending", "1 if a row of memory waits for a reset.", "gpu")
 REMAP_FAILED = _watch("prelaunch_gpu_row_remap_failed", "1 if a row of memory could not be remapped.", "gpu")
-NVLINK_RECOVERIES = _watch(
-    "prelaunch_gpu_nvlink_recoveries_total", "NVLinks that had to be trained again.", "gpu"
-)
-EFA_ERRORS = _watch(
-    "prelaunch_efa_errors_total",
-    "Hardware counters of the EFA device that count errors.",
-    "device",
-    "counter",
-)
+NVLINK_RECOVERIES = _watch("prelaunch_gpu_nvlink_recoveries_total", "NVLinks that were trained again.", "gpu")
+EFA_ERRORS = _watch("prelaunch_efa_errors_total", "Errors that an EFA device counted.", "device", "counter")
 
-DECLARED_NODE = _store(
-    "prelaunch_declared_node",
-    "1 for each node that a gate of this cluster declared or named.",
-    "cluster",
-    "node",
-)
+DECLARED_NODE = _store("prelaunch_declared_node", "1 for each node that a gate named.", "cluster", "node")
 # No counter: removing old gates lowers it.
 GATES = _store("prelaunch_store_gates", "Gates in the store by answer.", "cluster", "answer")
 GATE_ANSWER = _store(
-    "prelaunch_gate_answer",
-    "1 for the answer of the cluster's last gate, 0 for the others.",
-    "cluster",
-    "answer",
+    "prelaunch_gate_answer", "1 for the answer of the last gate, else 0.", "cluster", "answer"
 )
 GATE_END = _store(
-    "prelaunch_gate_end_timestamp_seconds", "When the cluster's last gate measured (Unix time).", "cluster"
+    "prelaunch_gate_end_timestamp_seconds", "When the last gate measured (Unix time).", "cluster"
 )
 STAGE_DURATION = _store(
-    "prelaunch_gate_stage_duration_seconds",
-    "How long each stage of the cluster's last gate took.",
-    "cluster",
-    "stage",
+    "prelaunch_gate_stage_duration_seconds", "How long each stage of the last gate took.", "cluster", "stage"
 )
 CONDEMNED = _store("prelaunch_nodes_condemned", "Nodes that the cluster's last gate condemned.", "cluster")
 PROVEN = _store(
     "prelaunch_node_proven_timestamp_seconds",
-    "When a gate with answer GO last measured the node (Unix time).",
+    "When a GO last measured the node (Unix time).",
     "cluster",
     "node",
 )
 STORE_READ = _store("prelaunch_store_readable", "1 if the store could be read at this scrape, else 0.")
-STORE_READ_TIME = _store(
-    "prelaunch_store_read_timestamp_seconds",
-    "When what this scrape serves was read from the store (Unix time).",
-)
+STORE_READ_TIME = _store("prelaunch_store_read_timestamp_seconds", "When the store was read (Unix time).")
 STORE_OMITTED = _store(
-    "prelaunch_store_series_omitted",
-    "Series left out because of the limit of one scrape, or because a report could not be read.",
+    "prelaunch_store_series_omitted", "Series left out: too many, or an unreadable report."
 )
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))

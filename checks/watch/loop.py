@@ -6,6 +6,7 @@ import argparse
 import errno
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
@@ -13,20 +14,65 @@ from checks.documents.open_findings import OpenFinding, OpenFindings, WatchPage
 from checks.documents.report import dump_plain
 from checks.exit_codes import Exit
 from checks.facts.builtin import builtin
+from checks.facts.instances import Facts
+from checks.judge.certificates.record import RecordState, WatchRound
+from checks.judge.certificates.record import after as continued
 from checks.judge.open_findings.update import after_round
+from checks.model import Outcome
+from checks.policy import Policy
 from checks.process import machine_state
 from checks.process.stderr import log, say
 from checks.process.whole_file import write_whole
 from checks.runner.node_context import PlaceError
 from checks.runner.single_node import declare, read_policy
 from checks.value_types import DecodeError
+from checks.version import ENGINE
 from checks.watch.exposition import GROWN, WatchNumbers, exposition, read
 from checks.watch.families import CONTENT_TYPE
-from checks.watch.record_file import RecordFile
 from checks.watch.rounds import RoundResult, Rounds
 from checks.watch.server import FINDINGS, METRICS, Page, PageServer, address_of
 
 TEXTFILE = "prelaunch.prom"
+# How many seconds a round may take.
+DEADLINE_S = 45.0
+
+
+class RecordFile:
+    """The record of unbroken rounds that a watch keeps on its machine, for the gates that may skip checks because of it. Nothing of
+    another process's rounds is continued: nobody saw what was in between.
+    """
+
+    def __init__(
+        self, state: Path, boot_id: str, instance_type: str, policy: Policy, facts: Facts, interval_s: float
+    ) -> None:
+        self._folder, self._boot_id, self._interval_s = state, boot_id, interval_s
+        self._instance_type = instance_type
+        self._policy, self._facts = policy.digest, facts.digest
+        self._number, self._began_boot_s = 0, 0.0
+        self._state: RecordState | None = None
+        self.lost()
+
+    def begin(self) -> None:
+        """Call it before each round."""
+        self._number += 1
+        self._began_boot_s = machine_state.boot_s()
+
+    def end(self, result: RoundResult, findings: OpenFindings) -> None:
+        """Call it after each round whose findings are on disk; `findings` are those that are open now. Raises OSError."""
+        whole = result.in_time and all(row.outcome is Outcome.MEASURED for row in result.rows)
+        seen = WatchRound(
+            self._number, self._boot_id, self._instance_type, self._policy, self._facts, ENGINE, self._interval_s,
+            time.time(), self._began_boot_s, machine_state.boot_s(),
+            whole and not findings.open and not findings.omitted,
+        )  # fmt: skip
+        self._state = continued(self._state, seen)
+        machine_state.keep_record(self._folder, self._state.record)
+
+    def lost(self) -> None:
+        """The last round was lost: the next one begins a new record."""
+        self._state = None
+        with suppress(OSError):
+            machine_state.keep_record(self._folder, None)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments.policy, declared)
     try:
         _, known = machine_state.change(state, lambda known: known)
-        rounds = Rounds(state, declared, policy, arguments.deadline_s)
+        rounds = Rounds(state, declared, policy, DEADLINE_S)
     except DecodeError as error:
         file = state / machine_state.FINDINGS
         raise PlaceError(

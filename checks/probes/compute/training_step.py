@@ -283,7 +283,7 @@ def _unequal(one: Run, other: Run) -> int:
 
 def _mfu(name: str, tflops: Mapping[str, float]) -> dict[str, Value]:
     peak = peak_of(name)
-    return {"mfu": tuple(rate / peak.tflops for rate in tflops.values())} if peak else {}
+    return {"mfu": tuple(rate / peak.half_tflops for rate in tflops.values())} if peak else {}
 
 
 def _account(

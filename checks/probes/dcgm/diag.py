@@ -146,4 +146,4 @@ def account(diagnosis: Diagnosis) -> str:
         for result in diagnosis.results
         if result.status is not Status.PASS or result.problems
     ]
-    return "\n".join((f"{diagnosis.named}, driver {diagnosis.driver or 'not stated'}", *rows))
+    return "\n".join((f"DCGM {diagnosis.version}, driver {diagnosis.driver or 'not stated'}", *rows))

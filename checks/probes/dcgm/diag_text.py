@@ -26,7 +26,7 @@ from checks.probes.dcgm.error_table import dcgm_facts
 
 LINK_DOWN = 14  # dcgm_errors.h, DCGM_FR_NVLINK_DOWN
 HEADER = re.compile(r"^\s*\|\s*Diagnostic\s*\|\s*Result\s*\|", re.MULTILINE)
-# A status of 3.x with its GPUs, which is enough to recognise an excerpt without its header.
+# A status of 3.x with its GPUs.
 SHARED = re.compile(r"(Pass|Fail|Skip|Warn(?:ing)?|Not Run) - (All|GPUs?: \d[\d, ]*)", re.IGNORECASE)
 _ROW = re.compile(r"^\s*\|(?P<left>.{27})\|(?P<right>.*?)\|?\s*$")
 _RULE = re.compile(r"^\s*\+[-=]+\+[-=]+\+\s*$")
@@ -62,22 +62,21 @@ class _Reader:
 
 
 def parse(text: str) -> Diagnosis:
-    """The diagnosis. For an excerpt it has what is there, and `broken` is set. Raises DiagnosisError if there is no result."""
+    """The diagnosis; `broken` is set if the table is cut. Raises DiagnosisError if its head or all results are missing."""
     lines = text.splitlines()
     header = next((index for index, line in enumerate(lines) if HEADER.match(line)), None)
-    first = next((index for index, line in enumerate(lines) if _ROW.match(line)), None)
-    if header is None and first is None:
+    if header is None:
         raise DiagnosisError(
             f"the output has no table: {' '.join(text.split())[:200] or 'it printed nothing'}"
         )
     reader = _Reader()
     last = len(lines)
-    for index in range(min(at for at in (header, first) if at is not None), len(lines)):
+    for index in range(header, len(lines)):
         if not _take(reader, lines, index):
             last = index
             break
     more = next((index for index in range(last, len(lines)) if _ROW.match(lines[index])), None)
-    return _diagnosis(reader, header is not None, more)
+    return _diagnosis(reader, more)
 
 
 def _take(reader: _Reader, lines: list[str], index: int) -> bool:
@@ -102,7 +101,7 @@ def _take(reader: _Reader, lines: list[str], index: int) -> bool:
         reader.about[left] = right.strip()
         reader.message = False
     elif left in _MESSAGES:
-        _message(reader, left, right)
+        _message(reader, left, right, index + 1)
     elif left:
         reader.message = False
         _begin(reader, left, right.strip(), index + 1)
@@ -118,9 +117,9 @@ def _begin(reader: _Reader, left: str, word: str, line: int) -> None:
     reader.fresh = False
 
 
-def _message(reader: _Reader, kind: str, right: str) -> None:
-    if reader.fresh:  # an excerpt in which the test's own row is left out
-        _begin(reader, "software", "Fail", 0)
+def _message(reader: _Reader, kind: str, right: str, line: int) -> None:
+    if reader.fresh:
+        raise DiagnosisError(f"line {line} is a message of a test that is not there")
     reader.message = True
     reader.tests[-1].messages.append((kind, right))
 
@@ -146,32 +145,21 @@ def _continue(reader: _Reader, right: str, line: int) -> None:
         test.statuses.append((right.strip(), right.strip(), line))  # an unknown status cannot be a pass
 
 
-def _diagnosis(reader: _Reader, headed: bool, more: int | None) -> Diagnosis:
+def _diagnosis(reader: _Reader, more: int | None) -> Diagnosis:
     version = reader.about.get(_VERSION, "")
+    major_of(version)
     devices = [part for part in reader.about.get(_DEVICES, "").split(",") if part.strip()]
-    faults = [] if headed else ["its header is missing"]
-    faults += [] if reader.ended else ["its last line is missing"]
-    faults += [] if version else ["it does not state DCGM's version"]
+    faults = [] if reader.ended else ["its last line is missing"]
     faults += [] if devices else ["it does not list the GPUs"]
     faults += [] if more is None else [f"line {more + 1} is a row after its end"]
-    if version:
-        major_of(version)
     results = tuple(result for test in reader.tests for result in _results(test, len(devices), version))
     if not results:
         raise DiagnosisError("the table holds no result of any test")
     named = {result.gpu for result in results if result.gpu is not None}
     gpus = tuple(sorted(named | set(range(len(devices)))))
     broken = f"the table is not complete: {', '.join(faults)}" if faults else ""
-    return Diagnosis(
-        version or "3.3",
-        reader.about.get(_DRIVER, ""),
-        "text",
-        gpus,
-        results,
-        broken,
-        bool(version),
-        frozenset(reader.lines),
-    )
+    driver = reader.about.get(_DRIVER, "")
+    return Diagnosis(version, driver, "text", gpus, results, broken, frozenset(reader.lines))
 
 
 def _results(test: _Test, devices: int, version: str) -> Iterator[Result]:

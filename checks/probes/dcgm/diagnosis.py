@@ -67,8 +67,7 @@ class Result:
 class Diagnosis:
     """The whole output. `gpus` are those that it names; `broken` says where it is truncated, "" if it is complete.
 
-    If `stated` is False the output names no version, and `version` is the one as which it is read. `lines` are the numbers of the
-    table's lines; JSON has none.
+    `lines` are the numbers of the table's lines; JSON has none.
     """
 
     version: str
@@ -77,13 +76,7 @@ class Diagnosis:
     gpus: tuple[int, ...]
     results: tuple[Result, ...]
     broken: str = ""
-    stated: bool = True
     lines: frozenset[int] = frozenset()
-
-    @property
-    def named(self) -> str:
-        """DCGM and its version, for people."""
-        return f"DCGM {self.version}" if self.stated else "DCGM of an unstated version"
 
     @property
     def major(self) -> int:

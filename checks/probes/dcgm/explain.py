@@ -42,7 +42,6 @@ def detect(text: str) -> bool:
         or _titled(policy.TITLE, text)
         or (any(words in text for words in _WORDS) and _SAID.search(text))
         or ("Diagnostic" in text and diag_text.HEADER.search(text))
-        or (text.count("|") > 2 and diag_text.SHARED.search(text))
         or ("Error: " in text and _ENGINE.search(text))
     )
 
@@ -66,7 +65,7 @@ def read(text: str, asked: ReadOptions) -> Reading:
             return _policy(text)
         if _JSON_ROOT.search(text):
             return _diag(text, diag_json.parse(text), asked)
-        if diag_text.HEADER.search(text) or diag_text.SHARED.search(text):
+        if diag_text.HEADER.search(text):
             return _diag(text, diag_text.parse(text), asked)
     except DiagnosisError as error:
         raise Broken(str(error)) from error
@@ -89,7 +88,7 @@ def _diag(text: str, diagnosis: Diagnosis, asked: ReadOptions) -> Reading:
     lines = _diag_lines(text.splitlines(), diagnosis)
     plural = "" if len(diagnosis.gpus) == 1 else "s"
     title = (
-        f"dcgmi diag of {diagnosis.named}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
+        f"dcgmi diag of DCGM {diagnosis.version}, {len(diagnosis.gpus)} GPU{plural}, {diagnosis.form}, "
         f"level {level} as far as its tests tell"
     )
     part = Part("dcgm.diag", metrics, lines, diag.account(diagnosis))

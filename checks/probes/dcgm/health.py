@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import Any
 
 from checks.check import CheckError, Context, Measurement
 from checks.model import Profile, Value
@@ -47,15 +48,6 @@ class Health:
     incidents: tuple[Incident, ...]
 
 
-@dataclass
-class _Node:
-    """A node of the tree: its value, the lines under it, and its children."""
-
-    value: str = ""
-    overflow: list[str] = field(default_factory=list)
-    children: dict[str, _Node] = field(default_factory=dict)
-
-
 def watches(text: str) -> dict[str, bool]:
     """Which systems are watched, from `dcgmi health -f -j`. Raises DiagnosisError."""
     body = document(text).get("body")
@@ -76,30 +68,8 @@ def parse(text: str) -> Health:
     body = whole.get("body")
     if not isinstance(body, dict) or TITLE not in str(whole.get("header")):
         raise DiagnosisError(f"the output has no {TITLE!r}: {text[:200]!r}")
-    report = _health({name: _from_json(value) for name, value in body.items()})
-    lines = text.splitlines()
-    incidents = (replace(one, line=_line_of(one, lines)) for one in report.incidents)
-    return Health(report.overall, tuple(incidents))
-
-
-def _from_json(value: object) -> _Node:
-    if not isinstance(value, dict):
-        raise DiagnosisError(f"{value!r:.80} is not a part of a health report")
-    children = value.get("children", {})
-    overflow = value.get("overflow", [])
-    if not isinstance(children, dict) or not isinstance(overflow, list):
-        raise DiagnosisError("a part of the health report has an unknown form")
-    made = {name: _from_json(child) for name, child in children.items()}
-    return _Node(str(value.get("value", "")), [str(_text(part)) for part in overflow], made)
-
-
-def _text(part: object) -> object:
-    return part.get("value", part) if isinstance(part, dict) else part
-
-
-def _health(tree: Mapping[str, _Node]) -> Health:
-    overall = tree[OVERALL].value if OVERALL in tree else ""
-    incidents = tuple(_incidents(tree))
+    overall = body[OVERALL].get("value", "") if isinstance(body.get(OVERALL), dict) else ""
+    incidents = tuple(_incidents(body, text.splitlines()))
     for value in (overall, *(incident.value for incident in incidents)):
         if value not in WORDS:
             raise DiagnosisError(f"{value!r} is none of {', '.join(WORDS)}")
@@ -109,23 +79,30 @@ def _health(tree: Mapping[str, _Node]) -> Health:
     return Health(overall, incidents)
 
 
-def _incidents(tree: Mapping[str, _Node]) -> Iterator[Incident]:
-    for group, node in tree.items():
-        if group == OVERALL:
-            continue
-        for entity, found in node.children.items():
+def _incidents(body: Mapping[str, object], lines: list[str]) -> Iterator[Incident]:
+    for group, node in body.items():
+        for entity, found in _part(node, "children", {}).items() if group != OVERALL else ():
             if not entity.isdigit():
                 raise DiagnosisError(f"{group} {entity!r} is not an entity number")
-            errors = found.children.get("Errors", _Node()).children
+            errors = _part(_part(found, "children", {}).get("Errors", {}), "children", {})
             for system, said in errors.items():
-                message = " ".join(" ".join(said.overflow).split()) or "no message"
-                yield Incident(group, int(entity), system, said.value, message)
-            if found.value != HEALTHY and not errors:
-                yield Incident(group, int(entity), "", found.value, "no system is named")
+                overflow = _part(said, "overflow", [])
+                words = " ".join(
+                    str(one.get("value", one) if isinstance(one, dict) else one) for one in overflow
+                )
+                message = " ".join(words.split()) or "no message"
+                line = next((number for number, one in enumerate(lines, 1) if message[:40] in one), 0)
+                yield Incident(group, int(entity), system, str(said.get("value", "")), message, line)
+            if found.get("value") != HEALTHY and not errors:
+                yield Incident(group, int(entity), "", str(found.get("value", "")), "no system is named")
 
 
-def _line_of(incident: Incident, lines: list[str]) -> int:
-    return next((number for number, line in enumerate(lines, 1) if incident.message[:40] in line), 0)
+def _part(value: object, key: str, default: Any) -> Any:
+    """What a node of the report has under the key, of the default's type. Raises DiagnosisError for any other type."""
+    found = value.get(key, default) if isinstance(value, dict) else None
+    if not isinstance(found, type(default)):
+        raise DiagnosisError(f"a part of the health report has an unknown form: {value!r:.80}")
+    return found
 
 
 GROUP = ("-g", "0")  # DCGM's own group of all GPUs

@@ -12,35 +12,29 @@ from typing import Any
 from checks.probes.gpu.fields import UNSUPPORTED, NotPlausible, Nvml, Reader
 
 STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
-# Field -> the lowest bit of its two: 1 says that the fault is there, 2 that it is not, 0 that nobody looks.
-FAULT_BITS = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy": 4, "access_timeout": 6}
+# Field -> the lowest bit of its two, and which of their values is the fault: 1 or 2; the other one says that all is well, and 0 that
+# nobody looks. Partition and manager are faults where they are not there.
+BITS = {
+    "degraded_bandwidth": (0, 1),
+    "route_recovery": (2, 1),
+    "route_unhealthy": (4, 1),
+    "access_timeout": (6, 1),
+    "partition_missing": (12, 2),
+    "manager_disconnected": (14, 2),
+}
 MISCONFIGURATION_BIT, MISCONFIGURATION_WIDTH = 8, 0xF
 NO_MISCONFIGURATION = 1
-# Two bits each; here 2 is the fault: no partition, no connection to the fabric manager.
-ABSENCE_BITS = {"partition_missing": 12, "manager_disconnected": 14}
-FIELDS = (
-    "fabric_state",
-    "fabric_status",
-    "fabric_summary",
-    *FAULT_BITS,
-    "misconfiguration",
-    *ABSENCE_BITS,
-)
+FIELDS = ("fabric_state", "fabric_status", "fabric_summary", *BITS, "misconfiguration")
 
 
 def decode(mask: int) -> dict[str, int]:
     """The answers that a health mask holds; those that it does not support are left out. Raises NotPlausible."""
     found: dict[str, int] = {}
-    for name, bit in FAULT_BITS.items():
+    for name, (bit, fault) in BITS.items():
         if (said := mask >> bit & 3) == 3:
             raise NotPlausible(f"health mask {mask:#x}: {name} has no value 3")
         if said:
-            found[name] = int(said == 1)
-    for name, bit in ABSENCE_BITS.items():
-        if (said := mask >> bit & 3) == 3:
-            raise NotPlausible(f"health mask {mask:#x}: {name} has no value 3")
-        if said:
-            found[name] = int(said == 2)
+            found[name] = int(said == fault)
     if code := mask >> MISCONFIGURATION_BIT & MISCONFIGURATION_WIDTH:
         found["misconfiguration"] = 0 if code == NO_MISCONFIGURATION else code
     return found
@@ -48,13 +42,10 @@ def decode(mask: int) -> dict[str, int]:
 
 def _info(nvml: Nvml, handle: Any) -> Any:
     """The newest version of the record that the driver fills; older ones lack the summary, the oldest the mask."""
-    for kind, call in (
-        ("c_nvmlGpuFabricInfo_v3_t", "nvmlDeviceGetGpuFabricInfoV"),
-        ("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV"),
-    ):
+    for kind in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
         try:
             info = getattr(nvml, kind)()
-            getattr(nvml, call)(handle, byref(info))
+            nvml.nvmlDeviceGetGpuFabricInfoV(handle, byref(info))
             return info
         except nvml.NVMLError as error:
             if getattr(error, "value", None) not in UNSUPPORTED:
@@ -96,5 +87,5 @@ READERS: dict[str, Reader] = {
     "fabric_state": _plain("state"),
     "fabric_status": _plain("status"),
     "fabric_summary": _plain("healthSummary"),
-    **{name: _bit(name) for name in (*FAULT_BITS, "misconfiguration", *ABSENCE_BITS)},
+    **{name: _bit(name) for name in (*BITS, "misconfiguration")},
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +60,14 @@ FAULT_REASONS = {
 CLOCKS = (*FAULT_REASONS, "thermal_s", "power_brake_s", "clock_ratio", "gpus")
 THERMAL = ("margin_c", "temperature_c", "memory_temperature_c", "gpus")
 LEAST_SAMPLES = 2  # of one there is no difference
+# Which of the samples of a field is its metric.
+WORST: Mapping[str, Callable[[Iterable[Number]], Number]] = {
+    "margin_c": min,
+    "temperature_c": max,
+    "memory_temperature_c": max,
+    "pcie_generation": max,
+    "pcie_width": min,
+}
 PCIE = ("pcie_generation", "pcie_width", "replays", "gpus")
 
 
@@ -280,6 +288,11 @@ REASONS = {
 }
 
 
+def reduced(seen: LoadSamples, names: Iterable[str]) -> dict[str, Value]:
+    """One of the samples of each field; None if the field could not be read in one of them."""
+    return {name: (WORST[name](values) if (values := seen.series(name)) else None,) for name in names}
+
+
 def load_check(name: str, metrics: tuple[str, ...]) -> Callable[[Body], Check]:
     """Makes a function a check of each rank's own GPU under load."""
     return check(
@@ -334,13 +347,7 @@ def thermal(context: Context) -> Measurement:
 
 def thermal_metrics(seen: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load."""
-    margins, hottest = seen.series("margin_c"), seen.series("temperature_c")
-    memory = seen.series("memory_temperature_c")
-    return {
-        "margin_c": (min(margins) if margins else None,),
-        "temperature_c": (max(hottest) if hottest else None,),
-        "memory_temperature_c": (max(memory) if memory else None,),
-    }
+    return reduced(seen, THERMAL[:-1])
 
 
 @load_check("gpu.pcie", PCIE)
@@ -354,14 +361,9 @@ def pcie(context: Context) -> Measurement:
 
 def pcie_metrics(seen: LoadSamples) -> dict[str, Value]:
     """The metrics of what was seen under load; a replay counter that went backwards, or was read once, says nothing."""
-    generation, width = seen.series("pcie_generation"), seen.series("pcie_width")
     replays = seen.series("pcie_replays")
     step = replays[-1] - replays[0] if replays and len(replays) >= LEAST_SAMPLES else -1
-    return {
-        "pcie_generation": (max(generation) if generation else None,),
-        "pcie_width": (min(width) if width else None,),
-        "replays": (step if step >= 0 else None,),
-    }
+    return {**reduced(seen, PCIE[:2]), "replays": (step if step >= 0 else None,)}
 
 
 def _observed(context: Context, derive: Derive) -> Measurement:

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
-from checks.documents.decode import decode, parse_json
-from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.facts.provenance import Provenance, shipped_rows
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log import Log, log_check, measurement
 from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
@@ -49,16 +48,10 @@ class SxidRow:
     provenance: Provenance
 
 
-@dataclass(frozen=True)
-class _Table:
-    sxids: tuple[SxidRow, ...]
-
-
 @lru_cache(maxsize=1)
 def table() -> dict[int, Severity]:
     """The severity of each listed code."""
-    rows = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "sxids")).sxids
-    return {code: row.severity for row in rows for code in row.codes}
+    return {code: row.severity for row in shipped_rows(TABLE, "sxids", SxidRow) for code in row.codes}
 
 
 def severity_of(code: int | None, rest: str) -> Severity:

@@ -22,7 +22,7 @@ from checks.probes.kernel.log_lines import Event, Line, messages, pci_id
 from checks.probes.kernel.xid_catalogue import Need, table
 from checks.probes.kernel.xid_context import MARKS, branch_of, marks
 from checks.probes.kernel.xid_decision import alone, incidents
-from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, incidents_of
+from checks.probes.kernel.xid_rows import AGES, ARRAYS, LISTED, IncidentRow, arrays, rows_of
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 VERSION = Path("/proc/driver/nvidia/version")
@@ -117,15 +117,15 @@ def measured(log: Log, gpus: Sequence[str], driver: int | None = None) -> Measur
         if one.decision.need in acts
         for event in one.events
     ]
-    listing = arrays(found, names, timed=math.isfinite(log.window_s))
+    timed = math.isfinite(log.window_s)
+    listed = rows_of(found, names, timed)
     metrics: dict[str, Value] = {
         "gpus": tuple(names.values()),
         "codes": codes(shown),
         "incidents": len(found),
         **{need.value: tuple(tally[need.value, pci] for pci in names) for need in (*COUNTED, Need.ROUTINE)},
-        **listing,
+        **arrays(listed, timed),
     }
-    listed = incidents_of({"incidents": len(found[:LISTED]), **listing}) or ()
     more = f"[{len(found) - LISTED} more incidents are counted but not listed]" if len(found) > LISTED else ""
     lines = {
         need.value: [event for one in found if one.decision.need is need for event in one.events]

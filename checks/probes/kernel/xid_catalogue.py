@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import decode, parse_json
-from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.facts.provenance import Provenance, shipped_rows
 from checks.model import Action, Cause, Level
 from checks.value_types import Range
 
@@ -85,26 +84,16 @@ class Register:
     provenance: Provenance
 
 
-@dataclass(frozen=True)
-class _Table:
-    xids: tuple[XidRow, ...]
-    registers: tuple[Register, ...]
-
-
+@lru_cache(maxsize=1)
 def table() -> dict[int, XidRow]:
     """The shipped table, by code."""
-    return _shipped()[0]
-
-
-def registers() -> tuple[Register, ...]:
-    """The meanings of the bits of Xid 74."""
-    return _shipped()[1]
+    return {row.code: row for row in shipped_rows(TABLE, "xids", XidRow)}
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[dict[int, XidRow], tuple[Register, ...]]:
-    found = decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "xids", "registers"))
-    return {row.code: row for row in found.xids}, found.registers
+def registers() -> tuple[Register, ...]:
+    """The meanings of the bits of Xid 74."""
+    return shipped_rows(TABLE, "registers", Register)
 
 
 def generation_of(gpu: str) -> str:

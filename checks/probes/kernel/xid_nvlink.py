@@ -14,8 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from checks.documents.decode import decode, parse_json
-from checks.facts.provenance import Provenance, resolved, table_bytes
+from checks.facts.provenance import Provenance, shipped_rows
 from checks.model import Action
 from checks.probes.kernel.xid_catalogue import Need, registers
 from checks.value_types import Range, Text
@@ -50,11 +49,6 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class _Table:
-    rules: tuple[Rule, ...]
-
-
-@dataclass(frozen=True)
 class NvlinkLine:
     """The content of the line itself."""
 
@@ -68,7 +62,7 @@ class NvlinkLine:
 @lru_cache(maxsize=1)
 def rules() -> tuple[Rule, ...]:
     """The rows of the sheet."""
-    return decode(_Table, resolved(parse_json(table_bytes(TABLE), 1 << 20), "rules")).rules
+    return shipped_rows(TABLE, "rules", Rule)
 
 
 def said(text: str) -> NvlinkLine | None:
@@ -149,37 +143,35 @@ def link_of(text: str) -> Link | None:
     return Link(int(found[1]), means, ", ".join(f"register {n} bit {bit}" for n, bit in set_bits))
 
 
+# What a set bit means, the gravest first: what it calls for, and the reason.
+ANSWERS: tuple[tuple[str, Need, Action, str], ...] = (
+    ("unknown", Need.ACT, Action.CONTACT, "unexpected, report it to NVIDIA"),
+    ("unexpected", Need.ACT, Action.CONTACT, "unexpected, report it to NVIDIA"),
+    ("link", Need.ACT, Action.INSPECT, "check whether the link is seated, then run diagnostics"),
+    ("signal", Need.ACT, Action.INSPECT, "check whether the link is seated, then run diagnostics"),
+    ("ecc", Need.ACT, Action.INSPECT, "likely hardware (ECC or parity)"),
+    ("repeated", Need.ACT, Action.INSPECT, "report it to NVIDIA if it occurs again"),
+    ("fabric", Need.ACT, Action.RESET_GPU, "the fabric must be reset"),
+    (
+        "sympathetic",
+        Need.ACT,
+        Action.CONTACT,
+        "another fault is expected with it, but was not seen; report it to NVIDIA",
+    ),
+    ("threshold", Need.SUPPORT, Action.INSPECT, "many corrected errors, but the GPU can still be used"),
+)
+HARMLESS = ("", Need.SUPPORT, Action.NONE, "the catalogue (for Hopper) says that it can be ignored")
+
+
 def answer(link: Link | None, times: int, company: str) -> tuple[Need, Action, str]:
     """What to do: `times` it was seen on this link, with `company` ("Xid 48", an SXid; "" for none)."""
     if link is None:
         return Need.ACT, Action.INSPECT, "its link and registers cannot be read"
-    said = f"link {link.number}: "
     if not link.means:
-        return Need.ACT, Action.INSPECT, f"{said}no register bit is set"
-    said += link.bits
-    if "unknown" in link.means or "unexpected" in link.means:
-        return Need.ACT, Action.CONTACT, f"{said}: unexpected, report it to NVIDIA"
-    if "link" in link.means or "signal" in link.means:
-        return Need.ACT, Action.INSPECT, f"{said}: check whether the link is seated, then run diagnostics"
-    if link.means & {"ecc", "repeated"}:
-        if times > OFTEN:
-            return Need.ACT, Action.CONTACT, f"{said}: seen {times} times on this link, report it to NVIDIA"
-        kind = (
-            "likely hardware (ECC or parity)"
-            if "ecc" in link.means
-            else "report it to NVIDIA if it occurs again"
-        )
-        return Need.ACT, Action.INSPECT, f"{said}: {kind}"
-    if "fabric" in link.means:
-        return Need.ACT, Action.RESET_GPU, f"{said}: the fabric must be reset"
-    if "sympathetic" in link.means:
-        if company:
-            return Need.SUPPORT, Action.NONE, f"{said}: follows from {company}"
-        return (
-            Need.ACT,
-            Action.CONTACT,
-            f"{said}: another fault is expected with it, but was not seen; report it to NVIDIA",
-        )
-    if "threshold" in link.means:
-        return Need.SUPPORT, Action.INSPECT, f"{said}: many corrected errors, but the GPU can still be used"
-    return Need.SUPPORT, Action.NONE, f"{said}: the catalogue (for Hopper) says that it can be ignored"
+        return Need.ACT, Action.INSPECT, f"link {link.number}: no register bit is set"
+    meaning, need, action, why = next((row for row in ANSWERS if row[0] in link.means), HARMLESS)
+    if meaning in ("ecc", "repeated") and times > OFTEN:
+        action, why = Action.CONTACT, f"seen {times} times on this link, report it to NVIDIA"
+    if meaning == "sympathetic" and company:
+        need, action, why = Need.SUPPORT, Action.NONE, f"follows from {company}"
+    return need, action, f"link {link.number}: {link.bits}: {why}"

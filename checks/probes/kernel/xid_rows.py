@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 from checks.documents.decode import decode
+from checks.documents.report import plain
 from checks.model import Action, Cause, Level, Value
 from checks.probes.kernel.log_lines import Event
 from checks.probes.kernel.xid_catalogue import ACTIONS, IN_WORDS, NEEDS, Need, Since, table
@@ -149,29 +150,34 @@ WORDS = {
 }
 
 
-def arrays(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> dict[str, Value]:
-    """The most serious incidents as arrays; empty if there are none, because a list in a report is never empty.
-
-    `timed`: the lines have ages that count from now.
-    """
-    listed = found[:LISTED]
-    if not listed:
-        return {}
-    columns: tuple[Value, ...] = (
-        tuple(names[one.decision.pci] for one in listed),
-        tuple(one.decision.code or 0 for one in listed),
-        tuple(one.count for one in listed),
-        tuple(one.decision.need.value for one in listed),
-        tuple(one.decision.action.value for one in listed),
-        tuple(one.since.value for one in listed),
-        tuple(one.decision.why[:TEXT] for one in listed),
-        tuple(one.decision.source[:TEXT] for one in listed),
-        tuple(one.events[-1].line.message[:TEXT] for one in listed),
+def rows_of(found: Sequence[Incident], names: Mapping[str, str], timed: bool) -> tuple[IncidentRow, ...]:
+    """The most serious incidents; `names` are the GPUs' by address. `timed`: the lines have ages that count from now."""
+    return tuple(
+        IncidentRow(
+            names[one.decision.pci],
+            one.decision.code or 0,
+            one.count,
+            one.decision.need,
+            one.decision.action,
+            one.since,
+            one.decision.why[:TEXT],
+            one.decision.source[:TEXT],
+            one.events[-1].line.message[:TEXT],
+            NO_AGE if one.age_s is None or not timed else round(one.age_s, 1),
+        )
+        for one in found[:LISTED]
     )
-    side_by_side = dict(zip(ARRAYS, columns, strict=True))
-    if timed:
-        side_by_side[AGES] = tuple(NO_AGE if one.age_s is None else round(one.age_s, 1) for one in listed)
-    return side_by_side
+
+
+def arrays(rows: Sequence[IncidentRow], timed: bool) -> dict[str, Value]:
+    """The incidents as arrays; empty if there are none, because a list in a report is never empty."""
+    values = [[plain(getattr(row, column.name)) for row in rows] for column in fields(IncidentRow)]
+    columns: Any = {
+        name: tuple(column) for name, column in zip((*ARRAYS, AGES), values, strict=True) if column
+    }
+    if not timed:
+        columns.pop(AGES, None)
+    return dict(columns)
 
 
 def incidents_of(metrics: Mapping[str, Value]) -> tuple[IncidentRow, ...] | None:

@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checks.check import Basis, CheckError, Context, Measurement, Resource, check
-from checks.model import Part, Profile, Scope, Value
+from checks.check import Basis, CheckError, Context, Measurement, Resource
+from checks.model import Profile, Value
 from checks.model_details import Contents
-from checks.probes.neuron.devices import ASK_S, read
+from checks.probes.neuron.devices import ASK_S, neuron_check, read
 from checks.process import tool
 from checks.process.tool import ToolResult
 
@@ -105,15 +105,13 @@ def operations_of(options: Mapping[str, float]) -> tuple[str, ...]:
     return OPERATIONS[: int(options.get("operations", len(OPERATIONS)))]
 
 
-@check(
+@neuron_check(
     "neuron.collectives",
-    Scope.NODE,
+    ("cores_used", "rows_missing", "failures", "wrong_results", "busbw_gbps"),
     timeout_s=1800,
-    metrics=("cores_used", "rows_missing", "failures", "wrong_results", "busbw_gbps"),
     needs="nccom-test, neuron-ls",
     cost="minutes",
     profiles=(Profile.STANDARD, Profile.DEEP),
-    part=Part.NEURON,
     serial=True,
     uses=(Resource.GPU,),
     holds=holds,

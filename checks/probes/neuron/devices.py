@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from checks.check import CheckError, Context, Measurement, check, lists_neuron_devices
+from checks.check import Body, Check, CheckError, Context, Measurement, check, lists_neuron_devices
 from checks.model import Part, Scope, Value
 from checks.probes.neuron.neuron_ls import Device, ListingError, parse
 from checks.process import tool
@@ -19,15 +20,18 @@ ASK_S = 30.0
 LINKS = {"trn1.32xlarge": 4, "trn1n.32xlarge": 4, "trn2.48xlarge": 4}
 
 
-@check(
+def neuron_check(name: str, metrics: Iterable[str], **more: Any) -> Callable[[Body], Check]:
+    """Makes a function a check of a node's Neuron devices."""
+    usual: dict[str, Any] = {"part": Part.NEURON, "holds": lists_neuron_devices}
+    return check(name, Scope.NODE, metrics=tuple(metrics), **{**usual, **more})
+
+
+@neuron_check(
     "neuron.devices",
-    Scope.NODE,
+    ("devices_found", "cores", "links_missing", "links_one_way", "processes"),
     timeout_s=60,
-    metrics=("devices_found", "cores", "links_missing", "links_one_way", "processes"),
     needs="neuron-ls, /dev",
-    part=Part.NEURON,
     beside_job=True,
-    holds=lists_neuron_devices,
 )
 def devices(context: Context) -> Measurement:
     """Counts the Neuron devices in /dev, in sysfs and by neuron-ls; the least of them is what was found.

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.check import Basis, CheckError, Context, Measurement, Skipped, check, lists_neuron_devices
+from checks.check import Basis, CheckError, Context, Measurement, Skipped, lists_neuron_devices
 from checks.facts.withheld_kernel_log import OWN_SOURCE
-from checks.model import Part, Scope, Value
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.kernel import log_source
 from checks.probes.kernel.log import Log
 from checks.probes.kernel.log_lines import account
 from checks.probes.kernel.neuron_lines import MOST_DEVICES, NODE, by_device, find
-from checks.probes.neuron.devices import ROOT, SYSFS
+from checks.probes.neuron.devices import ROOT, SYSFS, neuron_check
 
 COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 # Not every driver has this counter: in the others, errors that a reset repairs count as mem_ecc_uncorrected.
@@ -32,13 +32,11 @@ def holds(basis: Basis) -> tuple[Contents, ...]:
     return devices, Contents("places", devices.count, (NODE,), along=texts)
 
 
-@check(
+@neuron_check(
     "neuron.ecc",
-    Scope.NODE,
+    (*COUNTERS, "repairable", "kernel_errors", "kernel_log_read"),
     timeout_s=60,
-    metrics=(*COUNTERS, "repairable", "kernel_errors", "kernel_log_read"),
     needs=f"/{SYSFS}, the kernel's log",
-    part=Part.NEURON,
     closing=True,
     beside_job=True,
     holds=holds,

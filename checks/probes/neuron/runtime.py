@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.check import Context, Measurement, check, lists_neuron_devices
-from checks.model import Part, Scope, Value
+from checks.check import Context, Measurement
+from checks.model import Value
 from checks.probes import growth
-from checks.probes.neuron.devices import ROOT, SYSFS
+from checks.probes.neuron.devices import ROOT, SYSFS, neuron_check
 from checks.probes.neuron.ecc import numbers
 from checks.value_types import listed
 
@@ -25,16 +25,7 @@ def first_look(context: Context) -> Mapping[str, object]:
     return {"devices": look(ROOT / SYSFS)}
 
 
-@check(
-    "neuron.runtime",
-    Scope.NODE,
-    timeout_s=20,
-    metrics=(*COUNTERS, "devices"),
-    needs=f"/{SYSFS}",
-    part=Part.NEURON,
-    before=first_look,
-    holds=lists_neuron_devices,
-)
+@neuron_check("neuron.runtime", (*COUNTERS, "devices"), timeout_s=20, needs=f"/{SYSFS}", before=first_look)
 def runtime(context: Context) -> Measurement:
     """Compares the Neuron runtime's counters of calls that ended in a hardware error or a time-out with those of the start.
 

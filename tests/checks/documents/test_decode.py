@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.decode import MAX_DEPTH, decode, nearest, parse_json
+from checks.documents.decode import MAX_DEPTH, decode, parse_json
 from checks.value_types import DecodeError, Range, Text
 
 
@@ -114,14 +114,6 @@ def test_more_than_the_limit_is_not_even_parsed() -> None:
     """A bound on the bytes comes first."""
     with pytest.raises(DecodeError, match="more than the 10"):
         parse_json("[" * 11, 10)
-
-
-def test_nearest_is_silent_rather_than_far() -> None:
-    """A suggestion that is not close is worse than none."""
-    assert ("attempt", None) == (
-        nearest("atempt", ["attempt", "nodes"]),
-        nearest("zzz", ["attempt", "nodes"]),
-    )
 
 
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ("[1,", "]")])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.documents.report import clip, dump, dump_plain, load
+from checks.documents.report import clip, dump, load
 from checks.model import EVIDENCE_BYTES, KernelLog, Observation, Report
 from checks.value_types import DecodeError
 from tests.sample_reports import healthy, with_metric, with_row, wrong_sums
@@ -71,13 +71,6 @@ def test_whole_numbers_stay_whole_in_arrays() -> None:
     assert repr((1024, 2.5, None, -1)) == repr(row.metrics["sizes"])
 
 
-def test_a_lone_surrogate_survives() -> None:
-    """JSON can say what UTF-8 cannot."""
-    report = with_metric(healthy(), "compute.gemm", "node-0/rank-0", "said", "\ud800<b>")
-
-    assert "\ud800<b>" in [row.metrics.get("said") for row in load(dump(report)).observations]
-
-
 @pytest.mark.parametrize("tenth", range(10))
 def test_a_truncated_report_is_refused(tenth: int) -> None:
     """Wherever it ends."""
@@ -89,31 +82,20 @@ def test_a_truncated_report_is_refused(tenth: int) -> None:
     "data",
     [
         pytest.param(b"", id="empty"),
-        pytest.param(b"[]", id="a list"),
         pytest.param(b"null", id="null"),
         pytest.param(b"{}", id="no version"),
         pytest.param(b"\xff\xfe", id="not UTF-8"),
         pytest.param(b"\xef\xbb\xbf" + WHOLE, id="byte order mark"),
         pytest.param(WHOLE + WHOLE, id="two documents"),
         pytest.param(b"[" * 200_000, id="deep and open"),
-        pytest.param(b"[" * 900 + b"]" * 900, id="deep and closed"),
-        pytest.param(b'{"a":' * 5_000 + b"1" + b"}" * 5_000, id="deep tables"),
         pytest.param(WHOLE.replace(b'"attempt":', b'"attempt":"x","attempt":', 1), id="duplicate key"),
         pytest.param(WHOLE.replace(b"0.25", b"NaN", 1), id="NaN"),
         pytest.param(WHOLE.replace(b"0.25", b"1e999", 1), id="infinite"),
         pytest.param(WHOLE.replace(b"0.25", b"9" * 5000, 1), id="more digits than Python reads"),
         pytest.param(_edited(lambda d: d.update(schema_version=2)), id="a later version"),
-        pytest.param(_edited(lambda d: d.update(schema_version=True)), id="a version that is no number"),
-        pytest.param(_edited(lambda d: d.update(schema_version="1")), id="a version as text"),
         pytest.param(_edited(lambda d: d.update(extra=1)), id="unknown key"),
-        pytest.param(_edited(lambda d: d.pop("nodes")), id="missing key"),
         pytest.param(_set(10**6, "declared", "nodes"), id="a million nodes"),
-        pytest.param(_set(10**4000, "declared", "nodes"), id="absurdly many nodes"),
-        pytest.param(_set(0, "declared", "nodes"), id="no node"),
-        pytest.param(_set(2.0, "declared", "nodes"), id="nodes as a fraction"),
         pytest.param(_set("<img src=x>", "nodes", 0, "name"), id="markup in a name"),
-        pytest.param(_set("a/b", "nodes", 0, "name"), id="a slash in a name"),
-        pytest.param(_set(-1, "nodes", 0, "rank"), id="negative rank"),
         pytest.param(_set(["cluster"], *GEMM, "subjects"), id="ragged columns"),
         pytest.param(_set(-1, *GEMM, "seconds", 0), id="negative time"),
         pytest.param(_set("OK", *GEMM, "outcomes", 0), id="unknown outcome"),
@@ -140,20 +122,6 @@ def test_a_flipped_byte_is_refused_or_read(at: int, byte: int) -> None:
         load(WHOLE[:at] + bytes([byte]) + WHOLE[at + 1 :])
     except DecodeError as error:
         assert str(error)
-
-
-def test_a_misspelt_key_is_named_with_the_nearest() -> None:
-    """Path and suggestion."""
-    with pytest.raises(DecodeError) as caught:
-        load(_edited(lambda d: d.update(atempt="x")))
-
-    assert ("atempt", "attempt") == (caught.value.path, caught.value.nearest)
-
-
-def test_nothing_writes_nan() -> None:
-    """A NaN in memory is an error of its writer's, seen at once."""
-    with pytest.raises(ValueError, match="JSON compliant"):
-        dump_plain({"a": float("nan")})
 
 
 @given(st.text(max_size=3000), st.integers(0, 3))

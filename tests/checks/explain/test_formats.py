@@ -193,8 +193,10 @@ _TIMEOUT = (
 )
 
 
-@pytest.mark.parametrize("head", [_NEW, _PG, _OLD, "trainer-0 | " + _NEW, "2026-11-20T03:04:11Z " + _PG])
-@pytest.mark.parametrize("ranks", [(1, 2, 3), (12,)])
+@pytest.mark.parametrize(
+    ("head", "ranks"),
+    [(_NEW, (1, 2, 3)), (_PG, (12,)), (_OLD, (12,)), ("2026-11-20T03:04:11Z " + _PG, (1, 2, 3))],
+)
 def test_torchs_watchdog_names_the_ranks_that_waited(head: str, ranks: tuple[int, ...]) -> None:
     text = "".join((head + _TIMEOUT).format(rank, 78) for rank in ranks)
 
@@ -238,9 +240,13 @@ PREFIXES = (
 )
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(
-    "name", ["two_nodes_2.17.txt", "wrong_2.16.txt", "sendrecv_2.17.txt", "half_2.16.txt", "log_efa.txt"]
+    ("name", "prefix"),
+    [
+        *(("two_nodes_2.17.txt", prefix) for prefix in PREFIXES),
+        ("wrong_2.16.txt", "0: "),
+        ("log_efa.txt", "algo-1 | "),
+    ],
 )
 def test_a_launchers_prefix_changes_no_answer(name: str, prefix: str) -> None:
     text = (RECORDINGS / "nccl" / name).read_text(encoding="utf-8")

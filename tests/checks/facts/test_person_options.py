@@ -40,15 +40,11 @@ def test_a_larger_number_reaches_the_policy_and_changes_its_digest() -> None:
         ("network.names.lookup_s=1", "is none of compute.gemm.seconds"),
         ("training.smoke.steps", "not CHECK.NAME=NUMBER"),
         ("training.smoke.steps=nan", "not CHECK.NAME=NUMBER"),
-        ("training.smoke.steps=inf", "not CHECK.NAME=NUMBER"),
         ("=5", "is none of"),
         ("compute.gemm.size=511", "measures with 512"),
         ("compute.gemm.size=999999999999", "up to 32768"),
         ("compute.gemm.size=2048.5", "whole numbers"),
-        (
-            "nccl.all_reduce.max_bytes=99999999",
-            "the policy local has no check nccl.all_reduce for this machine",
-        ),
+        ("nccl.all_reduce.max_bytes=99999999", "has no check nccl.all_reduce for this machine"),
     ],
 )
 def test_less_evidence_and_unknown_names_are_refused(word: str, says: str) -> None:
@@ -90,18 +86,10 @@ def test_the_lines_of_a_real_gpu() -> None:
     )
     assert any("[TRAIN] node-0/rank-0 training.smoke: " in line and "improved=True" in line for line in lines)
     assert "[DDP] training.ddp: not run, one rank declared" in lines
-
-
-def test_what_was_not_measured_says_so() -> None:
-    """In its line, with the reason."""
-    report = load(H100.read_bytes())
-    rows = tuple(
+    rows = [
         replace(row, outcome=Outcome.ERRORED, metrics={}, reason="no CUDA device")
-        if row.check == "compute.gemm"
-        else row
         for row in report.observations
-    )
-
+    ]
     assert "[COMPUTE] node-0/rank-0 compute.gemm: not measured: no CUDA device" in lines_of(
         replace(report, observations=rows)
     )

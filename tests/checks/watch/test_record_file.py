@@ -12,7 +12,7 @@ from checks.judge.open_findings.update import Seen
 from checks.model import Observation, Outcome, Skip
 from checks.process.machine_state import RECORD
 from checks.runner.single_node import declare, read_policy
-from checks.watch.record_file import RecordFile
+from checks.watch.loop import RecordFile
 from checks.watch.rounds import RoundResult
 from tests.checks.judge.open_findings.test_gate import an_open
 

@@ -59,8 +59,13 @@ def outcomes(result: RoundResult) -> dict[str, Outcome]:
 
 
 @pytest.mark.usefixtures("counter")
-def test_a_healthy_machine_has_no_finding(tmp_path: Path) -> None:
+def test_a_healthy_machine_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a check leaves behind ends with its round: a watch makes one a minute, and one process each would be thousands."""
+    monkeypatch.setenv("TOY_LEAVES", "3599.125")
     result = look(tmp_path)
+    left = subprocess.run(("pgrep", "-f", "sleep 3599.125"), capture_output=True, text=True, check=False)
+
+    assert "" == left.stdout
 
     assert {check.name.removeprefix("toy.") for check in toy_checks.CHECKS} == {*outcomes(result)}
     assert {Outcome.MEASURED} == {*outcomes(result).values()}
@@ -113,18 +118,6 @@ def test_a_round_that_is_stopped_is_ended_at_its_deadline(
     assert "" == left.stdout
 
 
-def test_a_counter_of_another_boot_is_not_compared_with(
-    tmp_path: Path, counter: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Counters begin anew at a boot; what grew in between was of the old one."""
-    look(tmp_path)
-    counter.write_text("3")
-    monkeypatch.setattr(machine, "boot_id", lambda root: "another-boot")
-
-    assert [] == [*look(tmp_path).seen.findings]
-    assert ["another-boot"] == os.listdir(tmp_path / "state" / SCRATCH)
-
-
 def test_a_machine_that_no_policy_is_for_is_not_watched(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="not for instance type m5"):
         Rounds(tmp_path, declare("m5.large", 1, builtin()), POLICY, DEADLINE_S)
@@ -159,18 +152,6 @@ def test_a_busy_job_beside_it_raises_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("counter")
-def test_what_a_check_leaves_behind_ends_with_its_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A watch makes a round a minute: one process each would be thousands."""
-    monkeypatch.setenv("TOY_LEAVES", "3599.125")
-    assert look(tmp_path).in_time
-    left = subprocess.run(("pgrep", "-f", "sleep 3599.125"), capture_output=True, text=True, check=False)
-
-    assert "" == left.stdout
-
-
-@pytest.mark.usefixtures("counter")
 def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gone(tmp_path: Path) -> None:
     """Blocked in the kernel, as on a file server that is gone. The other checks go on, and it comes back."""
     rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
@@ -193,8 +174,9 @@ def test_a_check_whose_process_cannot_be_ended_is_not_run_again_before_it_is_gon
 
 
 def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
-    tmp_path: Path, counter: Path
+    tmp_path: Path, counter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Counters begin anew at a boot: they are not compared with those of another one."""
     rounds = Rounds(tmp_path / "state", CPU, POLICY, DEADLINE_S)
     rounds.look()
     counter.write_text("?")
@@ -204,3 +186,7 @@ def test_what_grew_while_a_counter_could_not_be_read_is_found_afterwards(
     assert [] == [*look(tmp_path).seen.findings], "a growth is found once, also by the watch after this one"
 
     assert ("toy.compares", 7) == (found.check, int(found.compared.value) if found.compared else None)
+    counter.write_text("3")
+    monkeypatch.setattr(machine, "boot_id", lambda root: "another-boot")
+    assert [] == [*look(tmp_path).seen.findings]
+    assert ["another-boot"] == os.listdir(tmp_path / "state" / SCRATCH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,8 +12,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -78,10 +80,11 @@ class Watch:
 
     def findings(self, *more: str) -> subprocess.CompletedProcess[str]:
         """`checks findings` on the same machine."""
-        return subprocess.run(
-            (sys.executable, "-m", "checks", "findings", *more),
-            cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        out, err = io.StringIO(), io.StringIO()
+        state = mock.patch.dict(os.environ, {"PRELAUNCH_STATE": str(self.state)})
+        with state, redirect_stdout(out), redirect_stderr(err):
+            code = cli.main(["findings", *more])
+        return subprocess.CompletedProcess((), code, out.getvalue(), err.getvalue())
 
 
 def until(said: str, true: Callable[[], object]) -> None:
@@ -157,6 +160,15 @@ def test_an_xid_opens_a_finding_that_outlives_the_watch(tmp_path: Path, log: Pat
             listed["closed"][-1]["closer"],
             listed["closed"][-1]["who"],
         )
+        # SIGTERM ends it at once, and leaves no process.
+        watch.process.terminate()
+        said = watch.process.communicate()[0].decode()
+        assert 128 + signal.SIGTERM == watch.process.returncode
+        assert "Traceback" not in said
+    left = subprocess.run(
+        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
+    )
+    assert "" == left.stdout
 
 
 def test_a_file_of_findings_that_cannot_be_read_is_not_overwritten(
@@ -181,19 +193,6 @@ def test_the_textfile_is_replaced_and_a_folder_that_is_gone_is_said(
     assert ["prelaunch.prom"] == os.listdir(tmp_path)
     assert b"a 2\n" == (tmp_path / "prelaunch.prom").read_bytes()
     assert "it is no folder" in capsys.readouterr().err
-
-
-def test_sigterm_ends_it_at_once_and_leaves_no_process(tmp_path: Path, log: Path) -> None:
-    with watching(tmp_path, log, "--every", "600") as watch:
-        watch.process.terminate()
-        said = watch.process.communicate()[0].decode()
-
-        assert 128 + signal.SIGTERM == watch.process.returncode
-        assert "Traceback" not in said
-    left = subprocess.run(
-        ("pgrep", "-f", f"round_child.*{tmp_path}"), capture_output=True, text=True, check=False
-    )
-    assert "" == left.stdout
 
 
 def test_a_round_that_stands_still_from_its_first_moment_ends_with_its_watch(

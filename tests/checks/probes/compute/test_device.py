@@ -51,14 +51,6 @@ def test_an_unknown_model_has_no_peak(name: str) -> None:
     assert rooflines.limit_tflops(name) == 2500
 
 
-def test_every_peak_has_a_source() -> None:
-    """Each model once."""
-    models = [peak.model for peak in rooflines.builtin()]
-
-    assert len(models) == len(set(models))
-    assert all(peak.source for peak in rooflines.builtin())
-
-
 def test_a_gpu_that_torch_does_not_see_is_said() -> None:
     """No CUDA at all, or fewer devices."""
     with (

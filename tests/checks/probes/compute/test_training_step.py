@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 
 from checks.check import fault_of
-from checks.facts.rooflines import Peak
 from checks.model import Value
 from checks.probes.compute import training_step
 from checks.probes.compute.device import BF16, FP32
@@ -113,7 +113,7 @@ def test_a_ratio_of_nonsense_is_null(losses: tuple[float, ...]) -> None:
 
 def test_the_use_of_the_peak_is_given_where_the_model_is_known() -> None:
     """And left out where it is not."""
-    with mock.patch.object(training_step, "peak_of", lambda name: Peak("X", 0.001, "test")):
+    with mock.patch.object(training_step, "peak_of", lambda name: SimpleNamespace(half_tflops=0.001)):
         used = measured()["mfu"]
 
     assert isinstance(used, tuple)

@@ -93,14 +93,11 @@ def runs(pid: Path) -> bool:
     return alive(number, start_ticks(number))
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["with coreutils", "without coreutils"])
-def test_at_its_deadline_dcgmi_stops_the_diagnostic(
-    tmp_path: Path, engine: Callable[..., Path], alone: bool
-) -> None:
+def test_at_its_deadline_dcgmi_stops_the_diagnostic(tmp_path: Path, engine: Callable[..., Path]) -> None:
     """It gets the signal that it answers with an abort, whatever else is installed."""
     pid = engine()
     with (
-        on_path(tmp_path, alone),
+        on_path(tmp_path, alone=True),
         pytest.raises(CheckError, match=r"3600 s\. It stopped the diagnostic in the host engine"),
     ):
         dcgmi.run_to_deadline(("diag",), DEADLINE_S)

@@ -34,13 +34,6 @@ def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
     assert "GPU 2's NvLink link 9 is currently down Run a field diagnostic on the GPU." == incident.message
 
 
-def test_a_healthy_report_lists_nothing() -> None:
-    """Only entities with incidents are in it."""
-    report = parse(text_of("health_ok.json"))
-
-    assert ("Healthy", ()) == (report.overall, report.incidents)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -84,17 +77,6 @@ def test_the_watches_that_are_off_are_named() -> None:
     assert ["Memory", "InfoROM"] == [name for name in health.WATCHED if not on[name]]
     with pytest.raises(DiagnosisError):
         watches(text_of("watches.json").replace("On", "Maybe", 1))
-
-
-def test_the_watches_are_set_before_the_run(tmp_path: Path) -> None:
-    """And the moment is kept."""
-    install(tmp_path, "dcgmi", [Reply("Health monitor systems set successfully.\n", "health -g 0 -s a")])
-    begun = time.monotonic()
-    with on_path(tmp_path):
-        kept = health.set_watches(context(health.health, tmp_path))
-
-    assert isinstance(kept["at_s"], float)
-    assert begun <= kept["at_s"] <= time.monotonic()
 
 
 def test_watches_that_cannot_be_set_are_said(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Declared, Profile, Skip
 from checks.probes.gpu import inventory, inventory_child
 from checks.probes.gpu.inventory_child import GpuListing
 from tests.fakes import gpu_node, tools
@@ -23,11 +22,6 @@ def test_the_kernels_files_are_one_source(tmp_path: Path, proc: int | None, dev:
     root = gpu_node.tree(tmp_path / "root", proc, dev)
 
     assert count == inventory.least((inventory.by_proc(root), inventory.by_dev(root))).count
-
-
-def test_control_devices_are_no_gpus(tmp_path: Path) -> None:
-    """/dev/nvidiactl, nvidia-uvm and nvidia-caps are there on a node that lost all its GPUs."""
-    assert 0 == inventory.by_dev(gpu_node.tree(tmp_path / "root", 0, 0)).count
 
 
 def rows(*uuids: str) -> tuple[dict[str, str], ...]:
@@ -58,14 +52,6 @@ def test_a_child_that_prints_nonsense_has_not_looked(tmp_path: Path, monkeypatch
     assert "Segmentation fault" in seen.said
 
 
-def test_a_child_that_dies_has_not_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash inside the driver's library is no count of 0."""
-    python = tools.install(tmp_path, "python", [tools.Reply(signal=11)])
-    monkeypatch.setattr("sys.executable", str(python))
-
-    assert inventory.ask("cuda", 5.0).count is None
-
-
 def test_a_lost_gpu_is_named_and_not_counted() -> None:
     """It is listed still, and each other GPU is there."""
     with gpu_node.nvml(gpu_node.module(answers={"3/*": {"error": 15}})):
@@ -73,13 +59,6 @@ def test_a_lost_gpu_is_named_and_not_counted() -> None:
 
     assert (7, 7) == (seen.count, len(seen.gpus))
     assert "GPU 3" in seen.said and "GPU is lost" in seen.said
-
-
-def test_nvml_is_let_go() -> None:
-    """And a failure to let go changes no count."""
-    fake = gpu_node.module(answers={"node/nvmlShutdown": {"error": 1}})
-    with gpu_node.nvml(fake):
-        assert 8 == inventory_child.by_nvml().count
 
 
 def test_without_pynvml_nvml_has_not_looked() -> None:
@@ -115,12 +94,6 @@ def test_cuda_without_its_library_has_not_looked(monkeypatch: pytest.MonkeyPatch
     assert inventory_child.visible().count is None
 
 
-def test_only_a_declaration_without_gpus_skips_it() -> None:
-    """What is declared decides, never what is found."""
-    assert inventory.inventory.skip_for(Declared("cpu", 1, 0, 1), Profile.QUICK) is Skip.NO_GPU_DECLARED
-    assert inventory.inventory.skip_for(Declared("p5.48xlarge", 1, 8, 8), Profile.QUICK) is None
-
-
 def test_a_gpu_that_is_refused_is_no_broken_one() -> None:
     """A container that may not open it: NVML could not tell, so there is no count."""
     with gpu_node.nvml(gpu_node.module(answers={"3/*": {"error": 4}})):
@@ -135,12 +108,12 @@ def test_a_folder_with_packages_of_these_names_changes_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
 ) -> None:
     """`prelaunch check` runs where a person stands; a project's own `checks` made every GPU there unknown, and the gate refuse."""
-    usual = {source: inventory.ask(source, 20.0) for source in ("nvml", "cuda")}
+    usual = inventory.ask("nvml", 20.0)
     folder = hostile_folder(tmp_path / "project")
     monkeypatch.chdir(folder)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     if path is not None:
         monkeypatch.setenv("PYTHONPATH", path)
 
-    assert usual == {source: inventory.ask(source, 20.0) for source in ("nvml", "cuda")}
+    assert usual == inventory.ask("nvml", 20.0)
     assert [] == imported(folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.explain.reading import Broken, NotRecognised, Part, ReadOptions
+from checks.explain.reading import Broken, Part, ReadOptions
 from checks.explain.registry import read
 from checks.probes.gpu import explain
 from checks.probes.gpu.nvidia_smi import SmiError, parse
@@ -26,9 +26,8 @@ def parts(text: str, instance_type: str = "") -> dict[str, Part]:
 
 @pytest.mark.parametrize(
     "said",
-    ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU is lost]", "GPU is lost", "[GPU requires reset]",
-     "Requested functionality has been deprecated", "", "-", "0x", "1 2 %"],
-)  # fmt: skip
+    ["[N/A]", "[Not Supported]", "GPU is lost", "[GPU requires reset]", "", "-", "0x", "1 2 %"],
+)
 def test_what_is_no_figure_is_unread(said: str) -> None:
     """None of what nvidia-smi prints instead of a number is 0."""
     gpu = parse(recorded("h100_healthy.xml").replace("<gpu_util>0 %", f"<gpu_util>{said}")).gpus[0]
@@ -73,13 +72,6 @@ def test_both_sram_counters_make_the_sum() -> None:
     assert parse(text.replace("secded>4<", "secded>N/A<")).gpus[0].number("sram_uncorrected_volatile") is None
 
 
-def test_a_lost_section_gives_its_words_as_the_reason() -> None:
-    """<remapped_rows>GPU is lost</remapped_rows> has no elements within."""
-    gpu = parse(recorded("h100_faults.xml")).gpus[5]
-
-    assert "GPU is lost" == gpu.unread["remap_pending"]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -121,12 +113,6 @@ def test_nothing_is_said_of_clocks_at_rest() -> None:
     assert "gpu.clocks" not in parts(recorded("h100_healthy.xml"))
 
 
-def test_what_the_model_lacks_is_left_out() -> None:
-    """A T4 has no rows to remap, an H100 retires no pages; neither is a gap."""
-    assert "gpu.row_remap" not in parts(recorded("t4_healthy.xml"))
-    assert "gpu.retired_pages" not in parts(recorded("h100_healthy.xml"))
-
-
 def test_what_the_model_has_and_does_not_tell_is_kept() -> None:
     """An H100 that prints N/A for pending remaps was not measured."""
     text = recorded("h100_healthy.xml").replace("pending>No</remapped", "pending>N/A</remapped")
@@ -164,12 +150,4 @@ def test_no_gpu_at_all_cannot_be_judged() -> None:
     text = head.replace("attached_gpus>1<", "attached_gpus>0<") + rest.partition("</gpu>\n")[2]
 
     with pytest.raises(Broken, match="no GPU"):
-        explain.read(text, ReadOptions())
-
-
-@pytest.mark.parametrize("text", ["", "hello\n", "<?xml version='1.0'?><nvidia_log/>", "{}"])
-def test_another_text_is_not_recognised(text: str) -> None:
-    """Not of this kind."""
-    assert not explain.detect(text)
-    with pytest.raises(NotRecognised):
         explain.read(text, ReadOptions())

@@ -21,11 +21,8 @@ FAULTS = [
 
 @pytest.mark.parametrize(("kind", "line"), FAULTS)
 def test_every_fault_is_read(kind: str, line: str) -> None:
-    """Once, behind every stamp."""
-    for stamp in ("[ 12.345678] ", SYSLOG, "2025-02-23T16:24:18,123456+00:00 "):
-        assert [event[0] for event in found(hardware.find, stamp + line)] == (
-            [] if kind == "none" else [kind]
-        )
+    """Once."""
+    assert [event[0] for event in found(hardware.find, SYSLOG + line)] == ([] if kind == "none" else [kind])
 
 
 def test_every_kind_has_a_recorded_form() -> None:
@@ -38,7 +35,6 @@ def test_every_kind_has_a_recorded_form() -> None:
     [
         XID,
         "NVRM: Xid (PCI:0000:b3:00.0): 79",
-        "NVRM: GPU 0000:b9:00.0: GPU has fallen off the bus.",
         "NVRM: The NVIDIA GPU 0000:b3:00.0 fallen off the bus and is not responding to commands.",
     ],
 )
@@ -59,13 +55,6 @@ def test_counted_errors_are_added_up() -> None:
     text = "[ 9990.0] EDAC MC0: 60 CE memory read error\n[ 9991.0] EDAC MC0: 70 CE memory read error\n"
 
     assert measured(log_of(text, hardware.find)).metrics["edac_ce"] == 130
-
-
-def test_a_pcie_error_has_its_address() -> None:
-    """So that the device can be found."""
-    line = "nvidia 0000:18:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"
-
-    assert found(hardware.find, line) == [("pcie_uncorrected", None, "0000:18:00.0")]
 
 
 def test_a_recorded_ring() -> None:

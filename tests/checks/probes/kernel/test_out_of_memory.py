@@ -89,10 +89,3 @@ def test_whose_limit_was_reached(text: str, own: OwnCgroup | None, counts: tuple
 def test_which_cgroups_are_those_of_the_own_job(path: str, own: str, is_own: bool) -> None:
     """A step of the own job of Slurm, a container of the own pod, and whatever contains them."""
     assert of_own_job(path, own) is is_own
-
-
-def test_the_evidence_names_whose_limit_it_was() -> None:
-    """As a field of each line, behind which the kernel's own words stand."""
-    found = measured(log_of(limit("/other.service") + limit(STEP, 9), hardware.find), OwnCgroup(STEP, 1))
-
-    assert "oom_kill_own_job - (" in found.evidence and "oom_kill_other_jobs - (" in found.evidence

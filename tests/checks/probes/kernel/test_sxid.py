@@ -64,8 +64,3 @@ def test_details_without_their_incident_still_count() -> None:
     line = "[ 9990.0] nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 12033, Severity 1 Engine instance 00\n"
 
     assert measured(log_of(line, sxid.find)).metrics["unread"] == 1
-
-
-def test_another_drivers_quote_is_no_sxid() -> None:
-    """The first words decide."""
-    assert found(sxid.find, "[1.0] app: nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 12033, Fatal") == []

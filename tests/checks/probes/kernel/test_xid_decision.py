@@ -219,10 +219,14 @@ def test_an_old_xid_stays_open_if_it_calls_for_an_action(text: str, need: Need |
 
 
 @pytest.mark.parametrize(
-    ("answer", "open_"),
-    [(WITHDRAWN, False), (RESET, False), (BOOT, False), ("usb 1-1: new device", True)],
+    ("answer", "open_", "at"),
+    [
+        (WITHDRAWN, False, 40000),
+        (RESET, False, 143000),
+        (BOOT, False, 40000),
+        ("usb 1-1: new device", True, 40000),
+    ],
 )
-@pytest.mark.parametrize("at", [40000, 143000])
 def test_an_old_xid_is_closed_by_what_answers_it(answer: str, open_: bool, at: int) -> None:
     """The answer may be old as well, or of today: then nothing is left to be done."""
     now = Now(40 * 3600.0, NOW.epoch_s, 40 * 3600.0)

@@ -11,7 +11,7 @@ import pytest
 
 from checks.explain.reading import ReadOptions
 from checks.probes.neuron.devices import metrics_of
-from checks.probes.neuron.explain import detect, read
+from checks.probes.neuron.explain import read
 from checks.probes.neuron.neuron_ls import ListingError, parse
 from tests.corpus.case import declared
 
@@ -37,11 +37,6 @@ def rows() -> list[dict[str, Any]]:
 def test_logical_cores_are_counted_as_physical_ones() -> None:
     """Trainium 2 joins two physical cores to one that a process sees."""
     assert {(8, 4)} == {(d.cores, d.logical_cores) for d in parse(text_of("ls_trn2.json"))}
-
-
-def test_a_type_with_one_device_has_no_links() -> None:
-    """connected_to is null."""
-    assert ((),) == tuple(d.connected for d in parse(text_of("ls_trn1_2xlarge.json")))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +90,3 @@ def test_a_device_that_others_link_to_is_said_to_be_left_out() -> None:
     """Lost on the node or in the file: nobody can tell."""
     assert ("not listed: device 15",) == read(text_of("ls_trn1_last_gone.json"), ReadOptions()).unread
     assert () == read(text_of("ls_trn1.json"), ReadOptions(declared("trn1.32xlarge"))).unread
-
-
-def test_other_text_is_not_recognised() -> None:
-    """Nor is the table that neuron-ls prints without -j."""
-    assert not detect(TABLE) and not detect("[]")
