@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks.check import Context, Measurement, Skipped
 from checks.model import Value
-from checks.probes.kernel import log_source, out_of_memory, xid
+from checks.probes.kernel import log_source, xid
 from checks.probes.kernel.log import Log, log_check, measurement
 from checks.probes.kernel.log_lines import Event, Line, Pattern, matching, messages
-from checks.probes.kernel.out_of_memory import OwnCgroup
 from checks.process.cgroup import CgroupError, memory_cgroup, read_limits
 
 # Floppy and CD drives of virtual machines report I/O errors on healthy nodes.
@@ -23,110 +23,176 @@ _MODULE = re.compile(r"EDAC .* error on (?!any memory|unknown )(\S.*?)(?= \(|$)"
 _PCI = r"(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE_DRIVERS = r"mlx[45]_\w+|efa|ena|bnxt_\w+|ice|i40e|irdma|nvidia|neuron|nvme"
 # Forms from Linux 4.x to 6.x, gpud and the EKS node monitoring agent.
-_FORMS: tuple[tuple[str, str], ...] = (
-    ("driver_failed", r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed"),
-    ("driver_failed", r"NVRM: .*probe routine (?:failed|was not called) for \d+ device"),
-    ("driver_failed", r"NVRM: None of the NVIDIA devices were (?:probed|initialized)"),
-    ("driver_failed", r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b"),
-    # linux drivers/base/dd.c (really_probe), before and since 6.8; mlx5's own words: mlx5/core/main.c (probe_one, mlx5_load_one).
-    ("driver_failed", rf"(?:{_DEVICE_DRIVERS}) {_PCI}:? .*\bfailed with error (?:code )?-\d+"),
-    ("driver_failed", rf"(?:{_DEVICE_DRIVERS}): probe of \S+ failed with error -\d+"),
-    # linux mlx5/core/health.c: poll_health, mlx5_health_try_recover, mlx5_handle_bad_state; bnxt/bnxt.c: bnxt_fw_init_one_p1.
-    (
-        "driver_failed",
+_FORMS: Mapping[str, tuple[str, ...]] = {
+    "driver_failed": (
+        r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed",
+        r"NVRM: .*probe routine (?:failed|was not called) for \d+ device",
+        r"NVRM: None of the NVIDIA devices were (?:probed|initialized)",
+        r"nvidia-(?:nvswitch\d*|nvlink\d*|modeset): .*\b(?:[Ff]ailed|[Ff]ailure|FAILED)\b",
+        # linux drivers/base/dd.c (really_probe), before and since 6.8; mlx5's own words: mlx5/core/main.c (probe_one, mlx5_load_one).
+        rf"(?:{_DEVICE_DRIVERS}) {_PCI}:? .*\bfailed with error (?:code )?-\d+",
+        rf"(?:{_DEVICE_DRIVERS}): probe of \S+ failed with error -\d+",
+        # linux mlx5/core/health.c: poll_health, mlx5_health_try_recover, mlx5_handle_bad_state; bnxt/bnxt.c: bnxt_fw_init_one_p1.
         rf"mlx5_core {_PCI}.*(?:health compromised|[Ff]atal error \d* ?detected|health recovery f\w+|handling bad device)",
+        rf"bnxt_en {_PCI}.*Firmware not responding",
     ),
-    ("driver_failed", rf"bnxt_en {_PCI}.*Firmware not responding"),
-    ("driver_mismatch", r"NVRM: API mismatch"),
-    ("oom_kill", r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+"),
-    ("mce_uncorrected", r"Memory failure: 0x|Kernel panic .*[Mm]achine check"),
-    (
-        "mce_uncorrected",
+    "driver_mismatch": (r"NVRM: API mismatch",),
+    "oom_kill": (r"(?:Out of memory[^:]*: |Memory cgroup out of memory: )?Killed process \d+",),
+    "mce_uncorrected": (
+        r"Memory failure: 0x|Kernel panic .*[Mm]achine check",
         r"(?:mce: |\{\d+\})?\[Hardware Error\]:.*\b(?:[Uu]ncorrected|[Uu]ncorrectable)\b",
-    ),
-    ("mce_uncorrected", r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)"),
-    # Bit 61 of a bank's status is UC: the error was not corrected (Intel SDM 15.3.2.2, AMD APM 9.3.2).
-    (
-        "mce_uncorrected",
+        r"\{\d+\}\[Hardware Error\]:.*severity: (?:fatal|recoverable)",
+        # Bit 61 of a bank's status is UC: the error was not corrected (Intel SDM 15.3.2.2, AMD APM 9.3.2).
         r"(?:mce: )?\[Hardware Error\]:.*Machine Check(?: Exception)?: \w+ Bank \d+: [abef][0-9a-f]{15}",
     ),
-    ("mce", r"(?:mce: |\{\d+\})?\[Hardware Error\]"),
-    ("edac_ue", r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b"),
-    ("edac_ce", r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b"),
-    ("pcie_uncorrected", rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)"),
-    (
-        "lockup",
+    "mce": (r"(?:mce: |\{\d+\})?\[Hardware Error\]",),
+    "edac_ue": (r"EDAC \S+ (?:(?P<count>\d{1,9}) )?UE\b",),
+    "edac_ce": (r"EDAC \S+ (?:(?P<count>\d{1,9}) )?CE\b",),
+    "pcie_uncorrected": (rf"\S+ {_PCI}: (?:AER: |PCIe Bus Error: ).*[Uu]ncorrect(?:ed|able)",),
+    "lockup": (
         r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)|BUG: soft lockup",
+        r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall",
     ),
-    ("lockup", r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stall"),
-    ("hung_task", r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)"),
-    (
-        "oops",
+    "hung_task": (r"INFO: task .+ blocked (?:for more than \d+ seconds|on .+ likely owned)",),
+    "oops": (
         r"BUG: (?:kernel NULL pointer|unable to handle)|kernel BUG at |Internal error: |Oops: ",
+        r"general protection fault|Kernel panic",
     ),
-    ("oops", r"general protection fault|Kernel panic"),
-    ("io_error", r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)"),
-    ("io_error", r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after"),
-    ("io_error", r"block nvme\S+ no available path - failing I/O"),
-    ("io_error", rf"Buffer I/O error on dev(?:ice)? {_DISK}"),
-    ("io_error", rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}"),
-    ("io_error", r".*\bRemounting filesystem read-only|.*I/O error while writing superblock"),
-    (
-        "io_error",
+    "io_error": (
+        r"nvme nvme\d+: I/O .*\b(?:timeout|reset controller)",
+        r"nvme nvme\d+: (?:Disabling|Removing|disabling|removing) device after",
+        r"block nvme\S+ no available path - failing I/O",
+        rf"Buffer I/O error on dev(?:ice)? {_DISK}",
+        rf"(?:\w+: )?(?:I/O|critical (?:medium|target)) error, dev {_DISK}",
+        r".*\bRemounting filesystem read-only|.*I/O error while writing superblock",
         r"XFS .*(?:log I/O error|[Ss]hutting down filesystem)|md/raid.*: Disk failure on",
+        r".*: attempt to access beyond end of device",
     ),
-    ("io_error", r".*: attempt to access beyond end of device"),
-    (
-        "mount_stalled",
+    "mount_stalled": (
         r"nfs: server \S+ not responding|nfs4_reclaim_open_state: Lock reclaim failed",
+        r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost",
     ),
-    ("mount_stalled", r"LustreError: .*timed out|Lustre: .*Connection to \S+ .*was lost"),
-    ("thermal", r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold"),
-    (
-        "network_driver",
+    "thermal": (r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold",),
+    "network_driver": (
         rf"efa {_PCI}.*(?:timed out|[Tt]imeout|[Uu]nrecoverable|Reset failed|is not ready)",
-    ),
-    # linux infiniband/hw/efa/efa_com.c
-    ("network_driver", rf"efa {_PCI}.*Failed to (?:process|submit) command \S+ .*err -\d+\b"),
-    (
-        "network_driver",
+        # linux infiniband/hw/efa/efa_com.c
+        rf"efa {_PCI}.*Failed to (?:process|submit) command \S+ .*err -\d+\b",
+        # linux amazon/ena/ena_com.c
         rf"ena {_PCI}.*(?:[Kk]eep alive watchdog timeout|wasn't completed on time|[Tt]imed out|Can not reset|[Rr]eset failed"
         r"|MSI-X interrupt|Failed to (?:process|submit) command|[Dd]evice is ?n[o']t ready)",
-    ),
-    # Above: linux amazon/ena/ena_com.c. Below: linux mlx5/core/cmd.c (wait_func), en/reporter_tx.c, events.c.
-    (
-        "network_driver",
+        # linux mlx5/core/cmd.c (wait_func), en/reporter_tx.c, events.c.
         rf"mlx5_core {_PCI}.*(?:leak of a command resource|No done completion|TX timeout|Port module event\[error\])",
-    ),
-    # linux broadcom/bnxt/bnxt_hwrm.c, bnxt.c.
-    (
-        "network_driver",
+        # linux broadcom/bnxt/bnxt_hwrm.c, bnxt.c.
         rf"bnxt_en {_PCI}.*(?:Error \(timeout: \d+\)|[Ff]irmware (?:fatal reset event|reset aborted)|TX timeout detected)",
-    ),
-    # linux infiniband/hw/irdma/hw.c, main.c, icrdma_if.c.
-    (
-        "network_driver",
+        # linux infiniband/hw/irdma/hw.c, main.c, icrdma_if.c.
         rf"(?:irdma|ice|i40e) {_PCI}.*(?:HMC Error|Requesting a reset|PE Push Error|PE Critical error)",
+        # linux infiniband/core/device.c, cache.c, mad.c; infiniband/hw/mlx5/cq.c.
+        r"infiniband \S+: .*(?:Couldn't|\b[Ff]ailed\b)",
+        rf"(?:infiniband|mlx5_core {_PCI}) \S+: .*dump error cqe",
+        # linux net/sched/sch_generic.c
+        r".*NETDEV WATCHDOG: .*transmit queue \d+ timed out",
     ),
-    # linux infiniband/core/device.c, cache.c, mad.c; infiniband/hw/mlx5/cq.c.
-    ("network_driver", r"infiniband \S+: .*(?:Couldn't|\b[Ff]ailed\b)"),
-    ("network_driver", rf"(?:infiniband|mlx5_core {_PCI}) \S+: .*dump error cqe"),
-    # linux net/sched/sch_generic.c
-    ("network_driver", r".*NETDEV WATCHDOG: .*transmit queue \d+ timed out"),
-)
-KINDS = ("off_bus", *dict.fromkeys(kind for kind, _ in _FORMS))
-# Kills among `oom_kill` by the limit of the own job's cgroup, and those by limits of others, which it does not count.
-LIMITS = (out_of_memory.OWN_JOB, out_of_memory.OTHER_JOBS)
+}
+KINDS = ("off_bus", *_FORMS)
 # What a restart does not repair.
 GRAVE = ("off_bus", "driver_failed", "mce_uncorrected", "edac_ue", "pcie_uncorrected")
 # What time alone does not settle: a broken part, and a kernel that continues in an unknown state until its restart.
 STAYS_OPEN = (*GRAVE, "oops")
-_ordinary = matching(Pattern(kind, re.compile(form)) for kind, form in _FORMS)
+_ordinary = matching(Pattern(kind, re.compile(form)) for kind, forms in _FORMS.items() for form in forms)
+# Whose want of memory the kernel ended a process for: the machine's, or the limit of a cgroup, and of whose job.
+# Source: Linux mm/oom_kill.c, dump_oom_summary() (4.19 and later): "oom-kill:constraint=CONSTRAINT_MEMCG,...,oom_memcg=/a,
+# task_memcg=/a/b,task=x,pid=1,uid=0", and mm/memcontrol.c before: "Task in /a/b killed as a result of limit of /a". The cgroup of
+# oom_memcg is the one whose limit was reached.
+# A kill for want of memory; by the limit of a cgroup; of the gate's own job; of another one.
+KILL, CGROUP, OWN_JOB, OTHER_JOBS = (
+    "oom_kill",
+    "oom_kill_cgroup",
+    "oom_kill_own_job",
+    "oom_kill_other_jobs",
+)
+# Kills among `oom_kill` by the limit of the own job's cgroup, and those by limits of others, which it does not count.
+LIMITS = (OWN_JOB, OTHER_JOBS)
+_SUMMARY = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG,.*?\boom_memcg=([^,]*),.*,pid=(\d+),uid=\d+")
+_BEFORE_4_19 = re.compile(r"Task in \S+ killed as a result of limit of (\S+)")
+_CHOSEN = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process (\d+)")
+_KILLED = re.compile(r"(?:.*: )?Killed process (\d+)")
+# The part of a path that is one job: of Slurm (cgroup v1 and v2), or one pod of Kubernetes (cgroupfs and systemd).
+_JOB = re.compile(r"job_\d+|(?:kubepods\S*-)?pod[0-9a-f]{8}[0-9a-f_-]{24,28}(?:\.slice)?")
+
+
+@dataclass(frozen=True)
+class OwnCgroup:
+    """The memory cgroup of the gate's own processes as /proc/self/cgroup names it: "" in none, "/" in the root, which a namespace
+    shows instead of the cgroup's own path. `kills` is its own counter, None where it has none (as the root of v2).
+    """
+
+    path: str
+    kills: int | None
+
+
+@dataclass
+class Limits:
+    """The cgroups whose limits were reached, while a log is read line by line."""
+
+    _latest: str = ""
+    _of_process: dict[str, str] = field(default_factory=dict)
+
+    def take(self, message: str) -> None:
+        """Read a line that may come before the one about the killed process."""
+        if found := _SUMMARY.match(message):
+            self._of_process[found[2]] = found[1]
+        elif found := _BEFORE_4_19.match(message):
+            self._latest = found[1]
+        elif found := _CHOSEN.match(message):
+            self._of_process.setdefault(found[1], self._latest)
+            self._latest = ""
+
+    def told(self, event: Event) -> Event:
+        """A kill with the cgroup whose limit it was as its text ("" where the log does not say which); others as they are."""
+        found = _KILLED.match(event.text) if event.kind == KILL else None
+        limit = self._of_process.pop(found[1], None) if found else None
+        if limit is None or event.text.startswith("Out of memory"):
+            return event
+        return replace(event, kind=CGROUP, text=limit)
+
+
+def attributed(events: Sequence[Event], own: OwnCgroup | None) -> list[Event]:
+    """The events with OWN_JOB or OTHER_JOBS for each kill by a cgroup's limit, and KILL where whose it was is not known: a text
+    that was read elsewhere has no own job (`own` is None).
+    """
+    hidden = 0 if own is None or own.path != "/" else own.kills or 0
+    made = []
+    for event in reversed(
+        events
+    ):  # the newest first: those are the ones that the counter of a new cgroup has
+        if event.kind == CGROUP:
+            kind = KILL
+            if own is not None and event.text:
+                mine = hidden > 0 if own.path == "/" else of_own_job(event.text, own.path)
+                kind, hidden = (OWN_JOB, hidden - 1) if mine else (OTHER_JOBS, hidden)
+            event = replace(event, kind=kind)
+        made.append(event)
+    return made[::-1]
+
+
+def of_own_job(limit: str, own: str) -> bool:
+    """Whether the limit of that cgroup is one of the job whose processes are in `own`: of its part, or of what contains it."""
+    return bool(own) and (_within(own, limit) or _within(limit, _job(own)))
+
+
+def _job(own: str) -> str:
+    parts = own.split("/")
+    ends = next((place + 1 for place, part in enumerate(parts) if _JOB.fullmatch(part)), len(parts))
+    return "/".join(parts[:ends])
+
+
+def _within(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above.rstrip('/')}/")
 
 
 def find(lines: Iterable[Line]) -> Iterator[Event]:
     """The faults among the kernel's lines; `kind` is the metric. An uncorrected machine check does not count as another one."""
-    named, limits = "", out_of_memory.Limits()
+    named, limits = "", Limits()
     for line in lines:
         for message in messages(line):
             limits.take(message)
@@ -181,17 +247,17 @@ def _part_of(event: Event) -> str:
 def measured(log: Log, own: OwnCgroup | None = None) -> Measurement:
     """The faults of the log by kind; `own` is the cgroup of the gate's processes, None for a log of another machine."""
     tally: Counter[str] = Counter()
-    seen = out_of_memory.attributed(log.counted(STAYS_OPEN), own)
+    seen = attributed(log.counted(STAYS_OPEN), own)
     for event in seen:
         tally[event.kind] += event.count
-    tally[out_of_memory.KILL] += tally[out_of_memory.OWN_JOB]
+    tally[KILL] += tally[OWN_JOB]
     metrics: dict[str, Value] = {kind: tally[kind] for kind in (*KINDS, *LIMITS)}
     lines = {kind: [event for event in seen if event.kind == kind] for kind in metrics}
     for kind, events in lines.items():
         parts = dict.fromkeys(filter(None, map(_part_of, events)))
         if parts:
             metrics[f"{kind}_parts"] = ", ".join(list(parts)[:MOST_PARTS])
-    killed = (out_of_memory.KILL, out_of_memory.OWN_JOB)
-    lines[out_of_memory.KILL] = [event for event in seen if event.kind in killed]
+    killed = (KILL, OWN_JOB)
+    lines[KILL] = [event for event in seen if event.kind in killed]
     before = [event for event in log.earlier_boot if event.kind in GRAVE]
     return measurement(log, seen, metrics, lines, before)

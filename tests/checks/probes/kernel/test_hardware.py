@@ -7,7 +7,7 @@ import time
 import pytest
 
 from checks.check import fault_of
-from checks.probes.kernel import hardware, out_of_memory
+from checks.probes.kernel import hardware
 from checks.probes.kernel.hardware import KINDS, measured
 from tests.checks.local_policy import local_policy, verdicts
 from tests.checks.probes.kernel.world import RECORDINGS, SYSLOG, XID, found, log_of
@@ -27,7 +27,7 @@ def test_every_fault_is_read(kind: str, line: str) -> None:
 
 def test_every_kind_has_a_recorded_form() -> None:
     """A metric that no line can raise would be a check that never fails."""
-    assert {kind for kind, _ in FAULTS} - {"none", out_of_memory.CGROUP} == set(KINDS) - {"off_bus"}
+    assert {kind for kind, _ in FAULTS} - {"none", hardware.CGROUP} == set(KINDS) - {"off_bus"}
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 
 from checks.check import fault_of
 from checks.probes.kernel import hardware
-from checks.probes.kernel.hardware import measured
-from checks.probes.kernel.out_of_memory import OwnCgroup, of_own_job
+from checks.probes.kernel.hardware import OwnCgroup, measured, of_own_job
 from tests.checks.local_policy import verdicts
 from tests.checks.probes.kernel.world import log_of
 
