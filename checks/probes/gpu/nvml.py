@@ -10,7 +10,7 @@ uses `measured`, which reads each declared GPU through NVML.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from checks import image_requirements
 from checks.check import Body, Check, CheckError, Context, Measurement, Missing, check, lists_gpus
 from checks.model import Part, Scope, Value
 from checks.probes.gpu import fabric_health, fields
-from checks.probes.gpu.fields import NotPlausible, Reader
+from checks.probes.gpu.fields import NotPlausible
 from checks.probes.gpu.record import Gpu, Number, account, columns, padded, pci_id, sound
 
 LIBRARY_NOT_FOUND = 12
@@ -78,10 +78,8 @@ def session() -> Iterator[Any]:
             nvml.nvmlShutdown()
 
 
-def look(
-    nvml: ModuleType | Any, names: Iterable[str], own: Mapping[str, Reader] = READERS
-) -> tuple[Gpu, ...]:
-    """A record of each GPU that NVML lists, with the fields asked for, each read by `own` or the shared readers.
+def look(nvml: ModuleType | Any, names: Iterable[str]) -> tuple[Gpu, ...]:
+    """A record of each GPU that NVML lists, with the fields asked for; of one that does not answer, every field is unread.
 
     Raises NvmlError if it lists none.
     """
@@ -89,41 +87,28 @@ def look(
     count = nvml.nvmlDeviceGetCount()
     if not isinstance(count, int) or count < 1:
         raise NvmlError("NVML lists no GPU")
-    return tuple(look_at(nvml, index, wanted, own) for index in range(count))
+    gpus = []
+    for index in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        except nvml.NVMLError as error:
+            gpus.append(Gpu(index, "", {}, dict.fromkeys(wanted, said(error))))
+        else:
+            gpus.append(of_handle(nvml, handle, index, wanted))
+    return tuple(gpus)
 
 
-def look_at(
-    nvml: ModuleType | Any, index: int, names: Iterable[str], own: Mapping[str, Reader] = READERS
-) -> Gpu:
-    """One GPU's record; of one that does not answer, every field is unread."""
-    wanted = tuple(names)
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:
-        return Gpu(index, "", {}, dict.fromkeys(wanted, said(error)))
-    return of_handle(nvml, handle, index, wanted, own)
-
-
-def of_handle(
-    nvml: ModuleType | Any,
-    handle: object,
-    index: int,
-    names: Iterable[str],
-    own: Mapping[str, Reader] = READERS,
-) -> Gpu:
+def of_handle(nvml: ModuleType | Any, handle: object, index: int, names: Iterable[str]) -> Gpu:
     """The record of the GPU with this handle."""
     values: dict[str, Number | str] = {}
     unread: dict[str, str] = {}
     for name in dict.fromkeys((*WHO, *names)):
         try:
-            value = sound((own.get(name) or READERS[name])(nvml, handle))
+            value = sound(READERS[name](nvml, handle))
         except nvml.NVMLError as error:
             unread[name] = said(error)
-        except (
-            AttributeError,
-            NotPlausible,
-        ) as error:  # a pynvml that lacks the call, or a figure that cannot be
-            unread[name] = str(error)
+        except (AttributeError, NotPlausible) as error:
+            unread[name] = str(error)  # a pynvml that lacks the call, or a figure that cannot be
         else:
             if value is None:
                 unread[name] = "no value"
@@ -149,16 +134,14 @@ def measured(
     names: Sequence[str],
     read: Sequence[str] = (),
     derive: Derive | None = None,
-    own: Mapping[str, Reader] = READERS,
 ) -> Measurement:
-    """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`. `own` are readers
-    of fields that no other check reads.
+    """The fields `names` of each GPU as metrics; `derive` adds metrics made from these and from `read`.
 
     A declared GPU that NVML does not list is None throughout. Raises NvmlMissing, NvmlError.
     """
     fields = (*names, *read)
     with session() as module:
-        found = look(module, fields, own)
+        found = look(module, fields)
     gpus = padded(found, context.declared.gpus_per_node)
     extra = derive(gpus) if derive else {}
     return Measurement({**columns(gpus, names), **extra}, account(gpus, fields))

@@ -37,14 +37,12 @@ def test_an_incident_has_its_gpu_system_and_whole_message() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "{}",
         "|  Health Monitor Report                                                    |\n",
         "Error: Health watches not enabled. Please enable watches. \n",
         text_of("health_contradiction.json"),
         text_of("health_ok.json").replace("Healthy", "Internal error"),
         text_of("health_nvlink.json").replace('"2"', '"two"'),
-        text_of("health_nvlink.json").replace('"Overall Health"', '"Overall"'),
     ],
 )
 def test_what_is_no_whole_report_is_no_health(text: str) -> None:

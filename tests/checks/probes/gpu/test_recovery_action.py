@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 from checks.explain.reading import ReadOptions
-from checks.facts.builtin import builtin
-from checks.judge.verdict import decide
-from checks.model import Cause, Level, worst
+from checks.model import Level, worst
 from checks.probes.gpu import state
-from tasks.gate_file.references import default_policy
 from tasks.reports.explain import explain_text
-from tests.catalogue_reports import catalogue_report
 from tests.corpus.gpu_machines import error, node
-from tests.sample_reports import with_metric
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "gpu" / "h100_healthy.xml"
 
@@ -26,20 +21,6 @@ def test_whatever_nvml_returns_instead_of_an_action_is_no_action(code: int, tmp_
     row = node(state.recovery_action, told={"5/field:230": error(code)})(tmp_path)[0]
 
     assert (0, 0, 0, 0, 0, None, 0, 0) == row.metrics["recovery_action"]
-
-
-@pytest.mark.parametrize(
-    ("value", "level", "cause"),
-    [(0, None, None), (-1, Level.FAIL, Cause.EVIDENCE), (1, Level.FAIL, Cause.HARDWARE), (None, Level.FAIL, Cause.EVIDENCE)],
-)  # fmt: skip
-def test_each_answer_has_its_level(value: int | None, level: Level | None, cause: Cause | None) -> None:
-    """A demand fails, and so does a value that is not there."""
-    name, policy = "gpu.recovery_action", default_policy("p5.48xlarge")[1]
-    column = (0, 0, 0, value, 0, 0, 0, 0)
-    report = with_metric(catalogue_report("p5.48xlarge", 1), name, "node-0", "recovery_action", column)
-    found = {(f.level, f.cause) for f in decide(report, policy, builtin()).findings if f.check == name}
-
-    assert ({(level, cause)} if level else set()) == found
 
 
 @pytest.mark.parametrize(

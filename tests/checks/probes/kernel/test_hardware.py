@@ -92,31 +92,9 @@ def test_a_log_with_gaps_is_a_warning_about_evidence(name: str, value: int) -> N
     assert verdicts("kernel.hardware", {**ZEROS, name: value}) == [("WARN", "EVIDENCE", name)]
 
 
-@pytest.mark.parametrize(
-    ("metric", "level", "cause"),
-    [
-        ("off_bus", "FAIL", "HARDWARE"),
-        ("driver_failed", "FAIL", "HARDWARE"),
-        ("driver_mismatch", "FAIL", "CONFIGURATION"),
-        ("edac_ue", "FAIL", "HARDWARE"),
-        ("mce_uncorrected", "FAIL", "HARDWARE"),
-        ("pcie_uncorrected", "FAIL", "HARDWARE"),
-        ("oops", "FAIL", "CONFIGURATION"),
-        ("mce", "WARN", "HARDWARE"),
-        ("io_error", "WARN", "HARDWARE"),
-        ("lockup", "WARN", "HARDWARE"),
-        ("thermal", "WARN", "HARDWARE"),
-        ("network_driver", "WARN", "HARDWARE"),
-        ("hung_task", "WARN", "CONFIGURATION"),
-        ("mount_stalled", "WARN", "CONFIGURATION"),
-        ("oom_kill", "WARN", "APPLICATION"),
-        ("earlier_boot", "WARN", "HARDWARE"),
-    ],
-)
-def test_the_lines_of_the_local_policy(metric: str, level: str, cause: str) -> None:
-    """No event passes, one does not; every count has a line."""
+def test_every_count_has_a_rule_in_the_local_policy() -> None:
+    """And no event passes; the corpus has a case of each."""
     assert verdicts("kernel.hardware", ZEROS) == []
-    assert verdicts("kernel.hardware", {**ZEROS, metric: 1}) == [(level, cause, metric)]
     assert {rule.metric for rule in local_policy().checks["kernel.hardware"].rules} == set(ZEROS) - {
         *hardware.LIMITS
     }
