@@ -15,7 +15,7 @@ from checks.facts.gpu_models import Parts
 from checks.facts.instances import Facts, lacks
 from checks.facts.rooflines import Quantity, Roofline, rooflines
 from checks.model import FIRST, Declared
-from checks.policy import CheckPolicy, Over, Policy, Rule
+from checks.policy import CheckPolicy, Over, Policy
 from checks.value_types import Range
 
 _RATE = re.compile(r".*(_gbps|_gbit_s|flops|_iops|tokens_per_s)")
@@ -147,14 +147,9 @@ def rates(check: str, line: CheckPolicy) -> Iterator[tuple[str, str, float]]:
     """(path, metric, bound) of every absolute lower bound on a rate."""
     for index, rule in enumerate(line.rules):
         if _RATE.fullmatch(rule.metric) and rule.over in (Over.SUBJECT, Over.CLUSTER):
-            for key in ("warn_below", "fail_below"):
-                value = _bound(rule, key)
+            for key, value in (("warn_below", rule.warn_below), ("fail_below", rule.fail_below)):
                 if value is not None:
                     yield f"checks.{check}.rules[{index}].{key}", rule.metric, value
     for option, value in line.options.items():
         if _RATE.fullmatch(option):
             yield f"checks.{check}.options.{option}", option, value
-
-
-def _bound(rule: Rule, key: str) -> float | None:
-    return rule.warn_below if key == "warn_below" else rule.fail_below
