@@ -10,7 +10,7 @@ and 750; 2.333 GB/s of memory bandwidth for an H200, 0.5 GB/s of all_reduce for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -106,6 +106,12 @@ KINDS: Mapping[str, Any] = {
     "parts": RooflinePart, "collectives": CollectiveRow, "gemm": GemmRow, "memory": MemoryRow, "transfer": TransferRow
 }  # fmt: skip
 FILES = tuple(KINDS)
+# The column of a row, and what the part can do at most.
+LIMITS: Mapping[str, tuple[str, Callable[[RooflinePart, Any], float]]] = {
+    "gemm": ("tflops", lambda part, row: part.most_tflops(row.precision)),
+    "memory": ("gbps", lambda part, row: part.memory_gbps),
+    "transfer": ("gbps", lambda part, row: part.most_gbps(row.way)),
+}
 
 
 @lru_cache(maxsize=1)
@@ -125,26 +131,15 @@ def load(texts: Mapping[str, bytes]) -> ExpectedTables:
 def _require_sense(tables: ExpectedTables) -> None:
     for at, curve in enumerate(tables.collectives):
         _require_curve(curve, f"collectives[{at}]")
-    for path, model, value, most in _against_rooflines(tables):
-        if most is None:
-            raise DecodeError(f"there is no part {model!r} to hold it to", path)
-        why = fault_in(value, most, model)
-        if why:
-            raise DecodeError(why, path)
-
-
-def _against_rooflines(tables: ExpectedTables) -> Iterable[tuple[str, str, float, float | None]]:
-    find = tables.parts.find
-    for at, gemm in enumerate(tables.gemm):
-        part = find(gemm.model)
-        yield f"gemm[{at}]", gemm.model, gemm.tflops, part.most_tflops(gemm.precision) if part else None
-    for at, memory in enumerate(tables.memory):
-        part = find(memory.model)
-        yield f"memory[{at}]", memory.model, memory.gbps, part.memory_gbps if part else None
-    for at, row in enumerate(tables.transfer):
-        part = find(row.model)
-        if row.way != "p2p" or row.model != "V100":  # a pair of V100s has one or two of its six NVLinks
-            yield f"transfer[{at}]", row.model, row.gbps, part.most_gbps(row.way) if part else None
+    for name, (column, most) in LIMITS.items():
+        for at, row in enumerate(getattr(tables, name)):
+            part = tables.parts.find(row.model)
+            if part is None:
+                raise DecodeError(f"there is no part {row.model!r} to hold it to", f"{name}[{at}]")
+            why = fault_in(getattr(row, column), most(part, row), row.model)
+            # A pair of V100s has one or two of its six NVLinks.
+            if why and (row.model, getattr(row, "way", "")) != ("V100", "p2p"):
+                raise DecodeError(why, f"{name}[{at}]")
 
 
 def _require_curve(curve: CollectiveRow, path: str) -> None:
