@@ -28,8 +28,8 @@ from checks.probes.dcgm import policy as dcgm_policy
 from checks.probes.dcgm import xid_events as dcgm_xid_events
 from checks.probes.efa import counters as efa_counters
 from checks.probes.efa import devices, loopback, pingpong, plugin
-from checks.probes.gpu import idle, nvlink, start_and_end, state, under_load, xid_events
 from checks.probes.gpu import inventory as found
+from checks.probes.gpu import nvlink, start_and_end, state, under_load, xid_events
 from checks.probes.host import disk, environment, error_counters, mounts, stress, system
 from checks.probes.host import stress as host_memory
 from checks.probes.infiniband import counters as ib_counters
@@ -65,9 +65,9 @@ CATALOG: tuple[Check, ...] = (
     dcgm_xid_events.xid_events,
     dcgm_diag.diag,
     neuron_collectives.collectives,
-    idle.memory,
-    idle.utilisation,
-    idle.processes,
+    state.memory,
+    state.utilisation,
+    state.processes,
     state.modes,
     state.power,
     state.fabric,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from checks.explain.reading import Kind
 from checks.model import Level
-from checks.probes.gpu import idle, state
+from checks.probes.gpu import state
 from tests.corpus.case import Case, Recording
 from tests.corpus.gpu_machines import (
     A100,
@@ -26,9 +26,9 @@ from tests.corpus.gpu_machines import (
 )
 
 NODE_CHECKS = {
-    idle.memory: "nvmlDeviceGetMemoryInfo_v2",
-    idle.utilisation: "nvmlDeviceGetUtilizationRates",
-    idle.processes: "nvmlDeviceGetComputeRunningProcesses",
+    state.memory: "nvmlDeviceGetMemoryInfo_v2",
+    state.utilisation: "nvmlDeviceGetUtilizationRates",
+    state.processes: "nvmlDeviceGetComputeRunningProcesses",
     state.modes: "nvmlDeviceGetComputeMode",
     state.power: "nvmlDeviceGetEnforcedPowerLimit",
     state.fabric: "nvmlDeviceGetGpuFabricInfo",
@@ -53,9 +53,9 @@ def _every() -> Iterator[Case]:
         yield blind(check, "driver too old", node(check, told={f"6/{call}": error(OLD)}))
         yield blind(check, "deprecated by driver 595", node(check, told={f"6/{call}": error(26)}))
     for check in (
-        idle.memory,
-        idle.utilisation,
-        idle.processes,
+        state.memory,
+        state.utilisation,
+        state.processes,
         state.power,
         state.ecc,
         state.row_remap,

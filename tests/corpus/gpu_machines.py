@@ -49,7 +49,7 @@ def node(check: Check, model: str = "H100", *, told: Told = NOTHING, gpus: int |
     def observe(tmp_path: Path) -> Sequence[Observation]:
         with (
             gpu_node.nvml(gpu_node.module(**dials(model, told, gpus))),
-            patch("checks.probes.gpu.idle.PAUSE_S", 0.001),
+            patch("checks.probes.gpu.state.PAUSE_S", 0.001),
         ):
             return observed(check, context(check, tmp_path, TYPES[model]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from checks.probes.gpu import idle, state
+from checks.probes.gpu import state
 from tests.corpus.gpu_machines import (
     A100,
     APPLICATION,
@@ -26,93 +26,93 @@ from tests.corpus.gpu_machines import (
 
 IDLE = [
     healthy(
-        idle.memory, "a few MiB", node(idle.memory, told={"2/nvmlDeviceGetMemoryInfo_v2:used": 12 * MIB})
+        state.memory, "a few MiB", node(state.memory, told={"2/nvmlDeviceGetMemoryInfo_v2:used": 12 * MIB})
     ),
     faulty(
-        idle.memory,
+        state.memory,
         "a stranger's context",
-        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 41_000 * MIB}),
+        node(state.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 41_000 * MIB}),
         "memory_used_mib GPU 5 (0000:a8:00.0) has 41,000 MiB of memory in use by another program",
         cause=APPLICATION,
     ),
     faulty(
-        idle.memory,
+        state.memory,
         "something small",
-        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 100 * MIB}),
+        node(state.memory, told={"5/nvmlDeviceGetMemoryInfo_v2:used": 100 * MIB}),
         "GPU 5",
         WARN,
         APPLICATION,
     ),
     faulty(
-        idle.memory,
+        state.memory,
         "a stack of memory is missing",
-        node(idle.memory, told={"5/nvmlDeviceGetMemoryInfo:total": 65_247 * MIB}),
+        node(state.memory, told={"5/nvmlDeviceGetMemoryInfo:total": 65_247 * MIB}),
         "GPU 5 (0000:a8:00.0): memory_total_mib",
     ),
     faulty(
-        idle.utilisation,
+        state.utilisation,
         "a stranger works",
-        node(idle.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 97}),
+        node(state.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 97}),
         "utilisation_percent GPU 1 (0000:64:00.0) is 97 % busy, although nothing of the checks ran",
         cause=APPLICATION,
     ),
     blind(
-        idle.utilisation,
+        state.utilisation,
         "all ones",
-        node(idle.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
+        node(state.utilisation, told={"1/nvmlDeviceGetUtilizationRates": 0xFFFFFFFF}),
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "a stranger's process",
-        node(idle.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]}),
+        node(state.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[os.getppid(), 4096 * MIB]]}),
         f"pid {os.getppid()}",
         cause=APPLICATION,
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "memory of a process is not told",
-        node(idle.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]}),
+        node(state.processes, told={"5/nvmlDeviceGetComputeRunningProcesses": [[99_999_999, None]]}),
         "memory unknown",
         cause=APPLICATION,
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "a display server with 22 MiB",
-        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 22 * MIB]]}),
+        node(state.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 22 * MIB]]}),
         "graphics_mib GPU 0 (0000:53:00.0) has 22 MiB in use by graphics programs",
         WARN,
         APPLICATION,
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "a program that draws with 300 MiB",
-        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 300 * MIB]]}),
+        node(state.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, 300 * MIB]]}),
         "graphics_mib GPU 0 (0000:53:00.0) has 300 MiB in use by graphics programs",
         cause=APPLICATION,
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "a display server whose memory is not told",
-        node(idle.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, None]]}),
+        node(state.processes, told={"0/nvmlDeviceGetGraphicsRunningProcesses": [[99_999_998, None]]}),
         "graphics, memory unknown",
         cause=APPLICATION,
     ),
     faulty(
-        idle.processes,
+        state.processes,
         "a client of MPS",
-        node(idle.processes, told={"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}),
+        node(state.processes, told={"0/nvmlDeviceGetMPSComputeRunningProcesses": [[99_999_997, 5 * MIB]]}),
         "MPS",
         cause=APPLICATION,
     ),
     healthy(
-        idle.processes,
+        state.processes,
         "a driver without an MPS list",
-        node(idle.processes, told={"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
+        node(state.processes, told={"*/nvmlDeviceGetMPSComputeRunningProcesses": error(OLD)}),
     ),
     blind(
-        idle.processes,
+        state.processes,
         "graphics list refused",
-        node(idle.processes, told={"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
+        node(state.processes, told={"4/nvmlDeviceGetGraphicsRunningProcesses": error(DENIED)}),
     ),
 ]
 

@@ -19,10 +19,9 @@ from checks.facts.instances import is_of_model, lacks
 from checks.model import Part as Applies
 from checks.model import Value
 from checks.probes.gpu.fabric_health import FIELDS as FABRIC
-from checks.probes.gpu.idle import PROCESSES
 from checks.probes.gpu.nvidia_smi import NOT_PRINTED, Document, SmiError, parse
 from checks.probes.gpu.record import Gpu, account, bare, columns, is_model, padded, texts
-from checks.probes.gpu.state import ECC, MODES, POWER, REMAP, RETIRED, limit_ratio, retired
+from checks.probes.gpu.state import ECC, MODES, POWER, PROCESSES, REMAP, RETIRED, limit_ratio, retired
 from checks.probes.gpu.under_load import FAULT_REASONS, THERMAL
 from checks.value_types import version_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from checks.check import Check
 from checks.facts.builtin import builtin
 from checks.model import Node, Observation, Outcome, Planned, Profile, Report, Value
-from checks.probes.gpu import idle, inventory, state
+from checks.probes.gpu import inventory, state
 from tests.corpus.case import context, declared, observed
 from tests.corpus.gpu_machines import COUNTS, TYPES
 from tests.fakes import gpu_node
@@ -20,7 +20,7 @@ from tests.fakes import gpu_node
 # What AWS's images have today, one release of each branch.
 DRIVERS = ("535.183.01", "550.163.01", "570.133.20", "580.105.08")
 NODE_CHECKS: tuple[Check, ...] = (
-    idle.memory, idle.processes, state.power, state.modes, state.fabric, state.ecc, state.row_remap,
+    state.memory, state.processes, state.power, state.modes, state.fabric, state.ecc, state.row_remap,
     state.retired_pages,
     state.recovery_action,
 )  # fmt: skip

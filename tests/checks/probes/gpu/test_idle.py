@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from checks.check import Measurement
-from checks.probes.gpu import idle, nvml
-from checks.probes.gpu.idle import busiest, with_processes
+from checks.probes.gpu import nvml, state
 from checks.probes.gpu.record import Gpu
+from checks.probes.gpu.state import busiest, with_processes
 from tests.corpus.case import context
 from tests.fakes import gpu_node
 
@@ -55,7 +55,7 @@ def test_the_number_of_gpus_must_not_change_meanwhile(
     monkeypatch.setattr(fake, "nvmlDeviceGetCount", lambda: next(counts))
     why = pytest.raises(nvml.NvmlError, match="changed")
     with gpu_node.nvml(fake), why:
-        idle.sampled(context(idle.utilisation, tmp_path), lambda _: None)
+        state.sampled(context(state.utilisation, tmp_path), lambda _: None)
 
 
 def test_what_ran_before_is_no_stranger(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_ran_before_is_no_stranger(tmp_path: Path) -> None:
         fake.busy(waited < 1.0)
 
     with gpu_node.nvml(fake):
-        seen = idle.sampled(context(idle.utilisation, tmp_path), wait)
+        seen = state.sampled(context(state.utilisation, tmp_path), wait)
 
     assert isinstance(seen, Measurement)
     assert (0,) * 8 == seen.metrics[NAME]
