@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from checks.check import CheckError, Context, Measurement, Resource, check, lists_gpus
+from checks.check import CheckError, Context, Measurement, Resource, lists_gpus
 from checks.documents.decode import decode, parse_json
-from checks.model import Part, Scope, Value
+from checks.model import Value
 from checks.model_details import Contents
 from checks.probes.gpu.inventory_child import VISIBLE, GpuListing
+from checks.probes.gpu.nvml import nvml_check
 from checks.probes.gpu.record import is_model
 from checks.probes.host import machine
 from checks.process import own_packages, tool
@@ -41,18 +42,15 @@ METRICS = (
     "vbios",
     "driver",
     "cuda",
-    "gpus",
 )
 
 
-@check(
+@nvml_check(
     "gpu.inventory",
-    Scope.NODE,
+    METRICS,
     timeout_s=90,
-    metrics=METRICS,
     needs="/proc/driver/nvidia or /dev, NVML, CUDA",
     cost="seconds",
-    part=Part.GPU,
     uses=(Resource.GPU,),
     beside_job=True,
     holds=lambda basis: (
