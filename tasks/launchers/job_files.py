@@ -19,11 +19,15 @@ from pathlib import Path
 from typing import IO
 
 from checks.documents.answer import ANSWER
+from checks.documents.decode import decode, parse_json
+from checks.documents.report import dump_plain
 from checks.process.whole_file import write_whole
+from checks.value_types import DecodeError
 from tasks.launchers.attempts import ATTEMPT
-from tasks.launchers.base import Launcher, LaunchError, LaunchRejected, Plan
+from tasks.launchers.base import JobStatus, Launcher, LaunchError, LaunchRejected, Plan
 
 logger = logging.getLogger(__name__)
+STATE_BYTES = 1 << 24
 
 
 class FolderLauncher(Launcher):
@@ -157,3 +161,16 @@ def _write(reader: IO[bytes], copy: Path, found: os.stat_result) -> None:
         os.replace(temporary, copy)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def dump_state(status: JobStatus) -> bytes:
+    """The last state of a job as JSON, as a launcher keeps it beside the job."""
+    return dump_plain(status)
+
+
+def parse_state(text: str | bytes) -> JobStatus | None:
+    """The state that was kept; None where that is not one."""
+    try:
+        return decode(JobStatus, parse_json(text, STATE_BYTES))
+    except DecodeError:
+        return None

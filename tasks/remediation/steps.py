@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tasks.machines.base import REPAIRS, Holder, Machine, Rung, Service, Settled
-from tasks.remediation.ladder import next_repair, required, shows_repair, tried
-from tasks.remediation.limits import obstacle, trips
+from tasks.remediation.ladder import next_repair, obstacle, required, shows_repair, tried, trips
 from tasks.remediation.model import (
     Act,
     ActState,

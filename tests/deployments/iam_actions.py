@@ -63,7 +63,6 @@ ACTIONS = {
     "s3:DeleteObject": _on(OBJECT),
     "s3:AbortMultipartUpload": _on(OBJECT),
     "s3:ListBucket": _on(BUCKET, keys="s3:prefix s3:delimiter"),
-    "s3:GetBucketLocation": _on(BUCKET),
     "ecr:GetAuthorizationToken": _on(),
     "ecr:BatchCheckLayerAvailability": _on(REPOSITORY),
     "ecr:BatchGetImage": _on(REPOSITORY),

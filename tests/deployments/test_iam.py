@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.iam import names_service
 from tests.architecture.tree import ROOT
 from tests.deployments.iam_actions import ACTIONS, OPERATORS
 from tests.deployments.iam_calls import actions_of, operations
@@ -168,11 +167,6 @@ def test_tagging_stands_by_itself() -> None:
     ]
 
     assert ([], True) == (together, "sagemaker:AddTags" in _granted("*.json"))
-
-
-def test_the_trust_policy_lets_sagemaker_in() -> None:
-    """As the preflight reads it."""
-    assert names_service(json.loads(_filled(TRUST)))
 
 
 def test_what_the_launcher_calls_is_granted() -> None:

@@ -58,7 +58,6 @@ MODULES = (
     "tasks.launch",
     "tasks.launchers.attempts",
     "tasks.remediation.ladder",
-    "tasks.remediation.limits",
     "tasks.remediation.proof",
     "tasks.remediation.steps",
 )

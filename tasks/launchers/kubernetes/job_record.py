@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tasks.launchers.base import JobStatus
-from tasks.launchers.final_state import dump_state, parse_state
+from tasks.launchers.job_files import dump_state, parse_state
 from tasks.launchers.kubernetes.api import CONFIG_MAP, Api, Object
 from tasks.launchers.kubernetes.pod import JOB_LABEL, MANAGED, MANAGER
 

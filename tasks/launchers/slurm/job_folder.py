@@ -15,8 +15,7 @@ from checks.exchange import secret_key
 from checks.process.whole_file import write_whole
 from tasks.launchers.attempt_folder import Attempts, attempts_in
 from tasks.launchers.base import JobStatus, Plan
-from tasks.launchers.final_state import dump_state, parse_state
-from tasks.launchers.job_files import read_end
+from tasks.launchers.job_files import dump_state, parse_state, read_end
 from tasks.launchers.slurm.batch_script import SCRIPT, START
 from tasks.launchers.slurm.job_states import START_MARK
 

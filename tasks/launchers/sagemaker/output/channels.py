@@ -1,4 +1,4 @@
-"""The channels through which a job's files arrive, best first: objects as they grow, output/data, output.tar.gz, log lines.
+"""The channels through which a job's files arrive, best first: objects as they grow, output.tar.gz, log lines.
 
 Sources: "Amazon SageMaker Training Storage Paths" for what SageMaker itself uploads, also of jobs that failed; the agent's own
 copies lie below reports/ (container/agent/files/mirror.py).
@@ -72,8 +72,7 @@ def _plain(path: str) -> bool:
 class ChannelFiles:
     """What one channel brought: each file with its time, and what could not be fetched.
 
-    `dated` says whether the times tell one start from another: an archive has its hosts' clocks, and uncompressed output is
-    written as a whole at the job's end.
+    `dated` says whether the times tell one start from another: an archive has its hosts' clocks.
     """
 
     channel: str
@@ -102,7 +101,6 @@ def others(
     output = str((described.get("OutputDataConfig") or {}).get("S3OutputPath") or places.output).rstrip("/")
     prefix = f"{output}/{places.job}/output"
     ways: tuple[tuple[str, Callable[[ChannelFiles], None]], ...] = (
-        ("output/data", lambda brought: _data(clients, f"{prefix}/data", brought)),
         ("output.tar.gz", lambda brought: _archive(clients, prefix, brought)),
         ("log lines", lambda brought: _lines(clients, places.job, hosts_of(described), brought)),
     )
@@ -119,18 +117,6 @@ def others(
         except (LaunchError, Broken, OSError) as error:
             brought.problems.append(f"{channel}: {error}")
         yield brought
-
-
-def _data(clients: Clients, prefix: str, brought: ChannelFiles) -> None:
-    """Fetch the objects that SageMaker leaves with CompressionType NONE."""
-    found = [
-        item for item in s3_objects.listed(clients, prefix) if safe(item.path) and item.size <= FILE_BYTES
-    ]
-    for item, data in s3_objects.read_all(clients, prefix, found, FILE_BYTES):
-        if isinstance(data, bytes):
-            brought.files[item.path] = Written(item.path, item.at), data
-        else:
-            brought.problems.append(data)
 
 
 def _archive(clients: Clients, prefix: str, brought: ChannelFiles) -> None:

@@ -9,12 +9,12 @@ from tasks.launchers.base import Plan, PreflightCheck
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.options import SageMakerOptions
 from tasks.launchers.sagemaker.preflight.account import credentials, quotas
-from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs, trust
+from tasks.launchers.sagemaker.preflight.iam import inside, starts_jobs
 from tasks.launchers.sagemaker.preflight.image import images, tools
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
 from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
-from tasks.launchers.sagemaker.preflight.storage import channels, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.storage import channels, prefix, sources
 from tasks.launchers.sagemaker.request.image import WHAT
 
 PROBES = (
@@ -22,9 +22,7 @@ PROBES = (
     Probe("image", images, lambda asked: bool(asked.images)),
     Probe(WHAT, tools, lambda asked: bool(asked.checked)),
     Probe("S3 prefix", prefix),
-    Probe("S3 region", region),
     Probe("input channel", channels, lambda asked: bool(sources(asked))),
-    Probe("role", trust),
     Probe("permission to start jobs", starts_jobs),
     Probe("permissions of the role", inside),
     Probe("security groups", groups, lambda asked: bool(asked.options.subnets) or asked.efa),

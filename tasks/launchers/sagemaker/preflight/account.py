@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
+from tasks.launchers.preflight import ok, unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS, ok, unseen, wrong
+from tasks.launchers.sagemaker.preflight.probe import CREDENTIALS
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 
 QUOTA = "quota"

@@ -1,4 +1,4 @@
-"""Whether SageMaker may assume the execution role, and whether the gate's own identity may pass that role and start jobs.
+"""What the execution role may do, and whether the gate's own identity may pass that role and start jobs.
 
 The question goes to IAM's own simulation, which considers identity policies, permission boundaries and organisations' policies,
 but no policy of a bucket or repository: if only such a policy permits a role something, the result here is "not seen".
@@ -6,15 +6,14 @@ but no policy of a bucket or repository: if only such a policy permits a role so
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
+from tasks.launchers.preflight import ok, unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight import image as ecr
-from tasks.launchers.sagemaker.preflight.probe import ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.preflight.storage import sources
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
@@ -23,7 +22,7 @@ from tasks.store.aws import Refused
 
 SERVICE = "sagemaker.amazonaws.com"
 Entry = Mapping[str, object]  # one of SimulatePrincipalPolicy's ContextEntries
-TRUST, JOBS, INSIDE = "role", "permission to start jobs", "permissions of the role"
+JOBS, INSIDE = "permission to start jobs", "permissions of the role"
 ASSUMED = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<role>[^/]+)/.*")
 DENY = "explicitDeny"
 NO_POLICY = "Remove the Deny statement, or ask whoever keeps the service control policy: no policy that is attached undoes it."
@@ -31,27 +30,6 @@ ATTACH_INSIDE = (
     "Attach deployments/iam/execution-role.json, and execution-role-data.json for the training's own channels, unless the bucket's or "
     "repository's own policy lets it in. They name one repository: add any other one to their Resource."
 )
-
-
-def names_service(policy: Mapping[str, Any]) -> bool:
-    """Whether a statement of the trust policy allows something to SageMaker, or to everybody. Conditions are not weighed."""
-    found = policy.get("Statement", [])
-    statements = found if isinstance(found, list) else [found]
-    allowed = json.dumps([one.get("Principal") for one in statements if one.get("Effect") == "Allow"])
-    return SERVICE in allowed or '"*"' in allowed
-
-
-def trust(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """Whether the role exists, and whether its trust policy names SageMaker."""
-    found = clients.request("iam", "get_role", RoleName=asked.role)["Role"]
-    if found["Arn"] != asked.options.role_arn:
-        said = f"the role's ARN is {found['Arn']}, not {asked.options.role_arn}"
-        return (wrong(TRUST, said, "Correct role_arn in the gate file."),)
-    if not names_service(found["AssumeRolePolicyDocument"]):
-        change = f"aws iam update-assume-role-policy --role-name {asked.role} --policy-document"
-        remedy = f"{change} file://trust.json, from deployments/iam/execution-role-trust.json."
-        return (wrong(TRUST, f"{asked.role} does not let {SERVICE} assume it", remedy),)
-    return (ok(TRUST, f"{asked.role} is there, and {SERVICE} may assume it"),)
 
 
 def starts_jobs(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.preflight import ok, unseen
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.probe import line_of, ok, unanswered, unseen
+from tasks.launchers.sagemaker.preflight.probe import line_of, unanswered
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.image import LABEL, Checked, labelled, unlabelled
 from tasks.store.aws import Refused

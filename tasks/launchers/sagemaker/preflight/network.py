@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.launchers.base import PreflightCheck
+from tasks.launchers.preflight import ok, unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.probe import ok, unseen, wrong
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 
 SUBNETS, WAY, GROUPS = "subnets", "route to S3", "security groups"

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tasks.launchers.base import LaunchError, PreflightCheck, PreflightResult
+from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.preflight import unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.store.aws import Refused, clean
@@ -48,21 +49,6 @@ class Probe:
     look: Callable[[Requirements, Clients], tuple[PreflightCheck, ...]]
     applies: Callable[[Requirements], bool] = lambda _asked: True
     within_s: float = DEADLINE_S
-
-
-def ok(what: str, said: str) -> PreflightCheck:
-    """The line of something that was examined and is right."""
-    return PreflightCheck(what, PreflightResult.OK, said)
-
-
-def wrong(what: str, said: str, remedy: str) -> PreflightCheck:
-    """The line of something that was examined and would make the gate fail."""
-    return PreflightCheck(what, PreflightResult.WRONG, said, remedy)
-
-
-def unseen(what: str, said: str, remedy: str = "") -> PreflightCheck:
-    """The line of something that could not be examined."""
-    return PreflightCheck(what, PreflightResult.UNSEEN, said, remedy)
 
 
 def unanswered(what: str, error: Refused | LaunchError, name: str = "") -> PreflightCheck:

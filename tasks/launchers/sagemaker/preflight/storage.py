@@ -1,7 +1,7 @@
 """Preflight of the storage: the gate's S3 prefix, and the training's input channels.
 
-It finds out whether the gate can write, read and delete its objects, and whether they are in the job's region; and whether the
-training's input channels contain anything, because SageMaker looks only once the machines are billed.
+It finds out whether the gate can write, read and delete its objects, and whether the training's input channels contain anything,
+because SageMaker looks only once the machines are billed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import secrets
 from collections.abc import Iterator
 
 from tasks.launchers.base import LaunchError, PreflightCheck
+from tasks.launchers.preflight import ok, unseen, wrong
 from tasks.launchers.sagemaker.api import Clients
-from tasks.launchers.sagemaker.preflight.probe import line_of, ok, unanswered, unseen, wrong
+from tasks.launchers.sagemaker.preflight.probe import line_of, unanswered
 from tasks.launchers.sagemaker.preflight.requirements import Requirements
 from tasks.launchers.sagemaker.request.locations import bucket_of, key_of
 from tasks.launchers.sagemaker.request.validate import at
 from tasks.store.aws import Refused
 
-PREFIX, REGION, INPUT_CHANNEL = "S3 prefix", "S3 region", "input channel"
+PREFIX, INPUT_CHANNEL = "S3 prefix", "input channel"
 POLICY = "deployments/iam/orchestrator-reports.json"
-# GetBucketLocation, Amazon S3 API reference: what it says for the two oldest regions.
-NAMED_OTHERWISE = {None: "us-east-1", "": "us-east-1", "EU": "eu-west-1"}
 
 
 def prefix(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
@@ -58,20 +57,6 @@ def _unusable(asked: Requirements, error: Refused | LaunchError) -> PreflightChe
         said = f"{asked.root}: {error.action} is not allowed, and without it no report comes back"
         return wrong(PREFIX, said, f"Attach {POLICY} to who runs the gate; see the bucket's own policy too.")
     return unanswered(PREFIX, error, asked.bucket)
-
-
-def region(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:
-    """A training job reads its channels and writes its output in its own region (CreateTrainingJob, S3DataSource)."""
-    return (line_of(REGION, asked.bucket, lambda bucket: _region(bucket, asked.region, clients)),)
-
-
-def _region(bucket: str, wanted: str, clients: Clients) -> PreflightCheck:
-    named = clients.request("s3", "get_bucket_location", Bucket=bucket).get("LocationConstraint")
-    found = NAMED_OTHERWISE.get(named, named)
-    if found != wanted:
-        said = f"bucket {bucket} is in {found}, the job in {wanted}"
-        return wrong(REGION, said, f"Use a bucket in {wanted}.")
-    return ok(REGION, f"bucket {bucket} is in {found}")
 
 
 def channels(asked: Requirements, clients: Clients) -> tuple[PreflightCheck, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.launchers.sagemaker.errors import explained
+from tasks.launchers.sagemaker.api import explained
 from tasks.store.aws import Refused
 
 DENIED = (

@@ -20,7 +20,7 @@ from tests.tasks.launchers.sagemaker.stubbed import (
     ended,
     stubbed,
 )
-from tests.tasks.launchers.sagemaker.test_submit import loses_answers
+from tests.tasks.launchers.sagemaker.test_submit import ARN, loses_answers
 
 # Enough for a machine on which much else runs; what never appears is not waited for so long.
 PATIENT = replace(QUICK, visible_s=30.0)
@@ -85,3 +85,18 @@ def test_a_lost_answer_is_waited_for_when_the_job_is_ended(
         aws.launcher.cancel(JOB)
         if not appears:
             aws.sagemaker._queue.clear()
+
+
+@pytest.mark.parametrize("appears", [True, False])
+def test_a_created_job_that_is_not_described_at_once_is_waited_for(appears: bool) -> None:
+    """SageMaker may forget it for a moment. One that never appears may run unattended, and is named with the command that stops it."""
+    with stubbed(PATIENT if appears else replace(QUICK, visible_s=0.0)) as aws:
+        aws.knows_none()
+        aws.sagemaker.add_response("create_training_job", ARN, dict(a_plan().calls[0].body))
+        aws.knows_none(3 if appears else 1)
+        if appears:
+            aws.describes(described(steps=()))
+            assert not aws.launcher.submit(a_plan()).adopted
+            return
+        with pytest.raises(UnseenJob, match=f"took {JOB}, and does not describe it, so that it may run"):
+            aws.launcher.submit(a_plan())

@@ -174,15 +174,6 @@ def test_a_report_that_grew_after_its_copy_comes_in_the_archive(aws: Account, tm
     assert told() == files_in(tmp_path)
 
 
-def test_uncompressed_output_is_read_as_well(aws: Account, tmp_path: Path) -> None:
-    """CompressionType NONE, and no archive."""
-    aws.writes(told(), f"{ARCHIVE}/data")
-    output = aws.output()
-    output.fetch(tmp_path, aws.ended())
-
-    assert (files_in(tmp_path), output.look(aws.ended()).exit_codes) == (told(), {"algo-1": 0, "algo-2": 0})
-
-
 def test_an_archive_gives_its_reports_and_nothing_else(aws: Account, tmp_path: Path) -> None:
     """No link, no device, no way out of the folder, nothing of the training's own."""
     link, hard = tarfile.TarInfo(f"{A}/nodes/algo-3.json"), tarfile.TarInfo(f"{A}/nodes/algo-4.json")
@@ -240,14 +231,10 @@ def test_exit_codes_are_the_agents_own(aws: Account) -> None:
     assert {"algo-1": 7} == aws.output().look(aws.ended("Failed", FailureReason=ALGORITHM)).exit_codes
 
 
-@pytest.mark.parametrize("place", ["data", "archive"])
-def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account, place: str) -> None:
+def test_hosts_clocks_do_not_bring_back_a_start_before_the_last(aws: Account) -> None:
     """The last start reached no S3, and its clock is decades behind: which one is current is not known."""
     aws.writes(told(A))
-    if place == "archive":
-        aws.writes({"output.tar.gz": packed(told(B, code=1))}, ARCHIVE)
-    else:
-        aws.writes(told(B, code=1), f"{ARCHIVE}/data")
+    aws.writes({"output.tar.gz": packed(told(B, code=1))}, ARCHIVE)
     steps = ("Starting", "Training", "Restarting", "Starting", "Training", "Completed")
     seen = aws.output().look(aws.ended(steps=steps))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +12,14 @@ import pytest
 from tasks.launchers.base import PreflightResult
 from tasks.launchers.sagemaker.preflight import PROBES, look
 from tasks.launchers.sagemaker.preflight.account import credentials
-from tasks.launchers.sagemaker.preflight.iam import trust
 from tasks.launchers.sagemaker.preflight.image import images
 from tasks.launchers.sagemaker.preflight.network import groups, subnets, ways
 from tasks.launchers.sagemaker.preflight.probe import Probe, look_at
 from tasks.launchers.sagemaker.preflight.requirements import requirements_of
-from tasks.launchers.sagemaker.preflight.storage import channels, prefix, region, sources
+from tasks.launchers.sagemaker.preflight.storage import channels, prefix, sources
 from tests.tasks.launchers.sagemaker.preflight.accounts import (
     REGION,
     REGISTRY,
-    ROLE,
     Account,
     asked,
     clients,
@@ -97,22 +94,11 @@ def test_the_probe_object_is_removed(account: Account) -> None:
 
 
 def test_a_missing_bucket_names_the_command_that_makes_it(account: Account) -> None:
-    """Both lines on S3 name it."""
-    wanted = asked(prefix="s3://nobodys-bucket/gates")
+    """And the bucket."""
+    found = prefix(asked(prefix="s3://nobodys-bucket/gates"), account.clients)
 
-    found = (*prefix(wanted, account.clients), *region(wanted, account.clients))
-
-    assert [("S3 prefix", WRONG), ("S3 region", WRONG)] == looks(found)
+    assert [("S3 prefix", WRONG)] == looks(found)
     assert all("nobodys-bucket" in line.message and "aws s3 mb" in line.remedy for line in found)
-
-
-def test_a_bucket_elsewhere_is_wrong(account: Account) -> None:
-    """A job reads its channels in its own region."""
-    account.clients.client("s3").create_bucket(
-        Bucket="far-bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
-    )
-
-    assert [("S3 region", WRONG)] == looks(region(asked(prefix="s3://far-bucket/gates"), account.clients))
 
 
 def test_a_channel_of_the_trainings_own(account: Account) -> None:
@@ -134,22 +120,6 @@ def test_a_channel_of_the_trainings_own(account: Account) -> None:
 
     assert [OK, WRONG, WRONG] == [line.result for line in found]
     assert {} == sources(wanted)
-
-
-def test_a_role_that_sagemaker_may_not_assume(account: Account) -> None:
-    """The remedy is the command with the shipped trust policy."""
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [
-            {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-        ],
-    }
-    account.clients.client("iam").create_role(RoleName="for-ec2", AssumeRolePolicyDocument=json.dumps(policy))
-
-    found = trust(asked(role_arn=ROLE.replace("prelaunch-execution", "for-ec2")), account.clients)
-
-    assert [("role", WRONG)] == looks(found)
-    assert found[0].remedy.startswith("aws iam update-assume-role-policy --role-name for-ec2 ")
 
 
 def test_a_group_closed_to_itself_is_wrong_for_efa(account: Account) -> None:
@@ -253,17 +223,13 @@ def test_no_credentials_are_wrong_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_that_are_not_there_are_wrong(account: Account) -> None:
-    """Subnet, group and role: AWS names what it misses, and the remedy names the key of the gate file."""
+    """Subnet and group: AWS names what it misses, and the remedy names the key of the gate file."""
     wanted = asked(
-        role_arn=ROLE + "-2",
         subnets=("subnet-0123456789abcdef0",),
         security_group_ids=("sg-0123456789abcdef0",),
     )
-    probes = (Probe("security groups", groups), Probe("subnets", subnets), Probe("role", trust))
+    probes = (Probe("security groups", groups), Probe("subnets", subnets))
     found = look_at(probes, wanted, account.clients)
 
-    assert [("security groups", WRONG), ("subnets", WRONG), ("role", WRONG)] == looks(found)
-    assert ["security_group_ids", "subnets", "role_arn"] == [
-        next(key for key in ("security_group_ids", "subnets", "role_arn") if key in line.remedy)
-        for line in found
-    ]
+    assert [("security groups", WRONG), ("subnets", WRONG)] == looks(found)
+    assert "security_group_ids" in found[0].remedy and "subnets" in found[1].remedy

@@ -224,3 +224,11 @@ def test_what_the_role_may_not_do_by_itself_a_bucket_may_still_allow() -> None:
     fine = inside(asked(), answered(iam=[allowed] * 5))
 
     assert [UNSEEN, WRONG, OK] == [line.result for line in (*quiet, *denied, *fine)]
+
+
+def test_a_role_that_is_not_there_is_wrong() -> None:
+    """The remedy names the key of the gate file."""
+    calls = answered(iam=[("simulate_principal_policy", "NoSuchEntity")])
+    (line,) = look_at((Probe("permissions of the role", inside),), asked(), calls)
+
+    assert (WRONG, True) == (line.result, "role_arn" in line.remedy)

@@ -1,4 +1,4 @@
-"""What the preflight makes of answers: security groups, trust policies, quotas. Pure."""
+"""What the preflight makes of answers: security groups, quotas. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 
 from tasks.launchers.base import Placement
 from tasks.launchers.sagemaker.preflight.account import wanted_of
-from tasks.launchers.sagemaker.preflight.iam import names_service
 from tasks.launchers.sagemaker.preflight.network import shut
-from tests.tasks.launchers.sagemaker.preflight.accounts import ACCOUNT, asked
+from tests.tasks.launchers.sagemaker.preflight.accounts import asked
 
 
 def _group(ingress: list[dict[str, Any]], egress: list[dict[str, Any]], name: str = "sg-1") -> dict[str, Any]:
@@ -47,30 +46,6 @@ def test_two_groups_open_to_each_other_are_enough() -> None:
     to_two = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-2"}]}
 
     assert [] == shut([_group([to_two], [to_two]), _group([], [], "sg-2")], True)
-
-
-ALLOW: dict[str, Any] = {
-    "Effect": "Allow",
-    "Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]},
-    "Action": ["sts:TagSession", "sts:AssumeRole"],
-}
-
-
-@pytest.mark.parametrize(
-    ("statements", "expected"),
-    [
-        ([ALLOW], True),
-        (ALLOW, True),
-        ([{**ALLOW, "Condition": {"StringEquals": {"aws:SourceAccount": ACCOUNT}}}], True),
-        ([{**ALLOW, "Principal": "*"}], True),
-        ([{**ALLOW, "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}}], False),
-        ([{**ALLOW, "Effect": "Deny"}], False),
-        ([], False),
-    ],
-)
-def test_a_trust_policy(statements: Any, expected: bool) -> None:
-    """Lists or single values, and everybody."""
-    assert expected is names_service({"Version": "2012-10-17", "Statement": statements})
 
 
 def test_spot_has_quotas_of_its_own() -> None:
