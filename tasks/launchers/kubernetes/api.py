@@ -53,7 +53,6 @@ SERVICE = Kind("v1", "Service", "services")
 POD = Kind("v1", "Pod", "pods")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 NODE = Kind("v1", "Node", "nodes", namespaced=False)
-QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
 JOB = Kind("batch/v1", "Job", "jobs")
 PYTORCH_JOB = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
 HYPERPOD_JOB = Kind("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs")
@@ -68,7 +67,6 @@ KINDS: Mapping[str, Kind] = {
         POD,
         SERVICE_ACCOUNT,
         NODE,
-        QUOTA,
         JOB,
         PYTORCH_JOB,
         HYPERPOD_JOB,
@@ -98,7 +96,8 @@ class Api:
     def create(self, body: Object, dry_run: bool = False) -> Object:
         """Create an object; returns it as the server has it. Raises Refused, EngineUnavailable."""
         kind = KINDS[body["kind"]]
-        return self._table("POST", kind, "create", body=body, query={"dryRun": "All"} if dry_run else {})
+        query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+        return self._table("POST", kind, "create", body=body, query=query)
 
     def get(self, kind: Kind, name: str) -> Object | None:
         """The object, None if there is none. Raises Refused, EngineUnavailable."""

@@ -10,39 +10,13 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from checks.documents.decode import nearest
 from tasks.launchers.base import LaunchRejected
 
 FILE_BYTES = 1 << 20
-# Keys of PodSpec and Container, Kubernetes 1.37 API reference, without those that the launcher sets.
-TOP = ("metadata", "spec")
+# What the launcher sets or decides without a pod's saying so. Every other key is the API server's to refuse (fieldValidation=Strict).
 METADATA = ("labels", "annotations")
-SPEC = (
-    "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases",
-    "hostIPC", "hostNetwork", "hostPID", "hostUsers", "imagePullSecrets", "initContainers", "nodeSelector", "os", "overhead",
-    "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "runtimeClassName",
-    "schedulerName", "schedulingGates", "securityContext", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace",
-    "tolerations", "topologySpreadConstraints", "volumes",
-)  # fmt: skip
-CONTAINER = (
-    "env", "envFrom", "imagePullPolicy", "lifecycle", "name", "ports", "resources", "securityContext", "volumeDevices",
-    "volumeMounts",
-)  # fmt: skip
-# What the launcher sets itself, for a better message.
-OURS = {
-    "restartPolicy": "a pod is not started again on its own",
-    "hostname": "the pods' names belong to the gate",
-    "subdomain": "the pods' names belong to the gate",
-    "activeDeadlineSeconds": "it follows from max_runtime_minutes of the gate file",
-    "terminationGracePeriodSeconds": "it is grace_s of [cluster.options]",
-    "nodeName": "the scheduler, and the nodes that passed, decide it",
-    "image": "it is image of [cluster.options], or of [training]",
-    "command": "it is [training] command",
-    "args": "it is [training] command",
-    "workingDir": "it belongs to the image",
-    "terminationMessagePath": "the gate's verdict is left there",
-    "terminationMessagePolicy": "the gate's verdict is left there",
-}
+SPEC_OURS = ("ephemeralContainers", "hostname", "nodeName", "restartPolicy", "subdomain")
+CONTAINER_OURS = ("args", "command", "image", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
 LABEL_DOMAIN = "prelaunch.dev/"
 Table = dict[str, Any]
 
@@ -61,28 +35,31 @@ def read_template(path: str) -> Mapping[str, Any]:
         raise LaunchRejected(
             f"pod_template_file {path} cannot be read: {' '.join(str(error).split())}. Correct it."
         ) from error
-    if not isinstance(found, dict):
-        raise LaunchRejected(f"pod_template_file {path} is no table with metadata and spec. Correct it.")
-    return checked(found, path)
+    return checked(found if isinstance(found, dict) else {"": found}, path)
 
 
 def checked(template: Table, where: str) -> Mapping[str, Any]:
-    """The template itself, if it has no key that a gate's pod cannot have. Raises LaunchRejected."""
-    _known(template, TOP, where, "")
-    _known(template.get("metadata"), METADATA, where, "metadata.")
-    spec = template.get("spec")
-    _known(spec, SPEC, where, "spec.")
-    containers = (spec or {}).get("containers") or []
-    if not isinstance(containers, list) or len(containers) > 1:
-        raise LaunchRejected(f"{where}: spec.containers may hold one container, which is the gate's.")
-    for container in containers:
-        _known(container, CONTAINER, where, "spec.containers[0].")
-    for kind in METADATA:
-        for key in (template.get("metadata") or {}).get(kind) or {}:
-            if str(key).startswith(LABEL_DOMAIN):
-                raise LaunchRejected(
-                    f"{where}: metadata.{kind} {key}: {LABEL_DOMAIN}* belongs to Prelaunch. Remove it."
-                )
+    """The template itself, if it has nothing that a gate's pod cannot have. Raises LaunchRejected."""
+    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    containers = (spec.get("containers") if isinstance(spec, dict) else None) or [{}]
+    tables = isinstance(spec, dict) and isinstance(metadata, dict) and isinstance(containers, list)
+    if (
+        not tables
+        or {*template} - {"metadata", "spec"}
+        or len(containers) != 1
+        or not isinstance(containers[0], dict)
+    ):
+        form = "a table with metadata and spec, and at most one container, which is the gate's"
+        raise LaunchRejected(f"pod_template_file {where}: it is not {form}. Correct it.")
+    labels = [f"metadata.{kind}.{key}" for kind in METADATA for key in metadata.get(kind) or {}]
+    ours = [
+        *(f"metadata.{key}" for key in metadata if key not in METADATA),
+        *(f"spec.{key}" for key in SPEC_OURS if key in spec),
+        *(f"spec.containers[0].{key}" for key in CONTAINER_OURS if key in containers[0]),
+        *(label for label in labels if label.split(".", 2)[2].startswith(LABEL_DOMAIN)),
+    ]
+    if ours:
+        raise LaunchRejected(f"pod_template_file {where}: the gate decides {', '.join(ours)}. Remove it.")
     return template
 
 
@@ -135,17 +112,3 @@ def _joined(there: list[Any], ours: list[Any], where: str) -> list[Any]:
 
 def _name(value: object) -> str:
     return str(value.get("name") or "") if isinstance(value, Mapping) and "mountPath" not in value else ""
-
-
-def _known(table: object, keys: tuple[str, ...], where: str, prefix: str) -> None:
-    if table is None:
-        return
-    if not isinstance(table, dict):
-        raise LaunchRejected(f"{where}: {prefix.rstrip('.') or 'the file'} is no table. Correct it.")
-    for key in table:
-        if key in OURS and key not in keys:
-            raise LaunchRejected(f"{where}: {prefix}{key} cannot be set: {OURS[key]}.")
-        if key not in keys:
-            near = nearest(str(key), keys)
-            hint = f" Did you mean {near!r}?" if near else ""
-            raise LaunchRejected(f"{where}: {prefix}{key!s:.80}: unknown key.{hint}")

@@ -17,7 +17,6 @@ from tasks.launchers.kubernetes.api import (
     LOCAL_QUEUE,
     NODE,
     POD,
-    QUOTA,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -64,7 +63,6 @@ def look(api: Api, plans: tuple[Plan, ...], options: KubernetesOptions) -> tuple
         lambda: _pull_secrets(api, _pod_spec(plans)),
         lambda: _queue(api, options),
         lambda: _nodes(api, plans, options),
-        lambda: _quotas(api, plans),
     )
     return run_checks(lines, checks, _without_answer)
 
@@ -226,30 +224,6 @@ def _serves(node: Object) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
     return ready and not (node.get("spec") or {}).get("unschedulable")
-
-
-def _quotas(api: Api, plans: tuple[Plan, ...]) -> Iterator[PreflightCheck]:
-    """Whether every pod of the largest job fits into the namespace's quotas, as far as the pods say what they ask for."""
-    wants = _wanted(max(plans, key=lambda plan: plan.job.nodes)) if plans else {}
-    for quota in api.items(QUOTA):
-        status, name = quota.get("status") or {}, quota["metadata"]["name"]
-        hard, used = status.get("hard") or {}, status.get("used") or {}
-        for key in sorted(set(hard) & set(wants)):
-            left = quantity(hard[key]) - quantity(used.get(key, "0"))
-            if wants[key] > left:
-                said = f"{key}: {wants[key]:g} are needed, and {left:g} of {hard[key]} are left"
-                line = no_capacity if wants[key] <= quantity(hard[key]) else wrong
-                yield line(f"ResourceQuota {name}", said, "Ask for more, or end what uses it up.")
-
-
-def _wanted(plan: Plan) -> dict[str, float]:
-    """Resources as quotas name them, of all pods together."""
-    containers: list[Mapping[str, Any]] = _pod_spec((plan,)).get("containers") or [{}]
-    resources = containers[0].get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    asked = {**{f"requests.{name}": value for name, value in {**limits, **requests}.items()}, "pods": "1"}
-    asked |= {f"limits.{name}": value for name, value in limits.items() if name in ("cpu", "memory")}
-    return {name: quantity(value) * plan.job.nodes for name, value in asked.items()}
 
 
 def quantity(value: object) -> float:

@@ -30,7 +30,7 @@ Object = dict[str, Any]
 VERSION = "1.31"
 KINDS = {
     "ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods", "Node": "nodes",
-    "ResourceQuota": "resourcequotas", "Job": "jobs", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
+    "Job": "jobs", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
     "LocalQueue": "localqueues", "ServiceAccount": "serviceaccounts",
     "PyTorchJob": "pytorchjobs",
 }  # fmt: skip
@@ -239,6 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.server
         with server.lock:
             if method == "POST":
+                assert query["fieldValidation"] == "Strict"  # else servers drop what they do not know
                 return deepcopy(server.create(plural, body, query.get("dryRun") == "All"))
             if method == "GET" and not rest:
                 pairs = (pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)

@@ -108,21 +108,6 @@ def test_without_the_right_to_list_nodes_they_are_not_counted(cluster: Cluster) 
     assert [check.subject for check in found if check.result is PreflightResult.UNSEEN] == ["nodes"]
 
 
-def test_a_quota_that_is_too_small_is_found(cluster: Cluster) -> None:
-    """For all pods together; one that is only used up is a matter of time."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-    cluster.server.create("resourcequotas", quota)
-    status = cluster.server.objects["resourcequotas"]["team"]
-    status["status"] = {"hard": {"requests.nvidia.com/gpu": "8"}, "used": {"requests.nvidia.com/gpu": "0"}}
-    assert "16 are needed, and 8 of 8 are left" in wrong(look(cluster, gpus_per_node=8))[0]
-
-    status["status"] = {"hard": {"requests.nvidia.com/gpu": "16"}, "used": {"requests.nvidia.com/gpu": "8"}}
-    found = look(cluster, gpus_per_node=8)
-    assert [check.result for check in found if check.subject.startswith("ResourceQuota")] == [
-        PreflightResult.NO_CAPACITY
-    ]
-
-
 def test_a_queue_that_is_not_there_is_wrong(cluster: Cluster) -> None:
     """A workload for it would wait for ever."""
     assert "LocalQueue gpu" in wrong(look(cluster, queue="gpu", workload="indexed"))[0]
