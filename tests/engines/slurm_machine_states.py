@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from tasks.launchers.slurm import commands
 from tasks.launchers.slurm.commands import Said
@@ -120,13 +118,3 @@ def rebooted(before: Machine, seconds: float = 90.0) -> Settled:
         time.sleep(0.2)
         settled = SlurmMachines().settled(Rung.REBOOT, before, seen())
     return settled
-
-
-@contextmanager
-def stopped(reboots: RebootingCluster) -> Iterator[None]:
-    """During the block slurmctld does not run."""
-    reboots.kill("slurmctld", signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        reboots.kill("slurmctld", signal.SIGCONT)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from checks.model import Answer
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
-from tests.tasks.launchers.faults import heal, shape
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(240), pytest.mark.usefixtures("prefect_backend")]
 SECRET = "a-secret-of-the-submitter"
@@ -48,29 +45,6 @@ def test_in_one_job_it_checks_and_trains_and_no_secret_is_anywhere(
     ]
     assert found == []
     assert not (job / "in" / "exchange.key").exists()
-
-
-ONE_FAILS = """
-import os, sys, time
-try:
-    os.mkdir(sys.argv[1])
-except FileExistsError:
-    time.sleep(3000)
-raise RuntimeError("my loss exploded")
-"""
-
-
-@pytest.mark.long
-def test_a_training_that_failed_on_one_node_ends_on_the_other(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """Which sleeps for minutes: the gate says what the failed node said, long before the max runtime."""
-    first = tmp_path / "shared" / "first"
-    path = slurm_gate(tmp_path / "shared", "pinned", training=("{python}", "-c", ONE_FAILS, str(first)))
-    outcome = gate_on_slurm(path)
-
-    assert 4 == outcome.code and outcome.training is not None, outcome.reason
-    assert "RuntimeError: my loss exploded" in outcome.reason
-    assert "the other nodes still ran 30 s later and were ended" in outcome.training.said
-    assert all(slurm.processes(node) == [] for node in slurm.nodes)
 
 
 @pytest.mark.long
@@ -114,23 +88,3 @@ def test_the_next_job_of_a_refused_gate_gets_other_nodes(slurm: SlurmCluster, tm
     assert not any("\ntrained\n" in log.read_text() for log in (first / "logs").iterdir())
     assert all("\ntrained\n" in log.read_text() for log in (second / "logs").iterdir())
     assert "n1" in outcome.reason and slurm.run("squeue", "-h") == ""
-
-
-@pytest.mark.long
-def test_a_slow_node_is_named_and_nothing_is_trained(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """By Slurm's own name for it; no job is left."""
-    namespace = f"{slurm.name}-1"
-    shape(namespace, "8mbit")
-    try:
-        path = slurm_gate(tmp_path / "shared", options='exclude = "n[2-3]"')
-        outcome = gate_on_slurm(path)
-    finally:
-        heal(namespace)
-    verdict = kept_by(path, outcome, "verdict.json")
-    logs = "".join(log.read_text() for log in (jobs_below(path)["train-1"] / "logs").iterdir())
-
-    assert Decision.LAUNCHED is not outcome.decision and outcome.code in (1, 3), outcome.reason
-    assert verdict["answer"] != Answer.GO.value
-    assert any("n1" in json.dumps(finding["subject"]) for finding in verdict["findings"]), verdict["findings"]
-    assert "\ntrained\n" not in logs
-    assert slurm.run("squeue", "-h") == ""

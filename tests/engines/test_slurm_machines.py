@@ -16,7 +16,6 @@ from tasks.machines.base import (
 from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_machine_states import (
     FENCED,
-    JDOE,
     MARK,
     SERVES,
     TESTED,
@@ -80,36 +79,6 @@ def test_only_our_job_runs_during_a_re_test(reboots: RebootingCluster) -> None:
     assert (state_of(), job_state(reboots, foreign[0])) == (FENCED, "PENDING")
     machines.free("n1", MARK)
     until(lambda: job_state(reboots, foreign[0]) == "RUNNING")
-
-
-@pytest.mark.long
-def test_a_node_that_another_holds_is_left_as_it_is(reboots: RebootingCluster) -> None:
-    """Not fenced, not rebooted, not tested, not freed, not even resumed."""
-    reboots.run(*JDOE)
-    before, machines = seen(), SlurmMachines()
-
-    for change in (
-        lambda: machines.fence("n1", MARK),
-        lambda: machines.act(Rung.REBOOT, "n1", MARK),
-        lambda: machines.open_retest("n1", (), MARK),
-        lambda: machines.free("n1", MARK),
-        lambda: SlurmMachines(hyperpod=True).act(Rung.REPLACE, "n1", MARK),
-    ):
-        with pytest.raises(ActRefused, match="belongs to user root"):
-            change()
-    machines.close_retest("n1", MARK)
-
-    assert (before.holder, before.who, before.service) == (Holder.OTHER, "user root", Service.OUT)
-    assert before.words == "IDLE+DRAIN jdoe: broken fan [root]" and before == seen()
-
-
-@pytest.mark.long
-def test_a_drain_by_another_after_ours_is_not_undone(reboots: RebootingCluster) -> None:
-    """The fence says who has the node now."""
-    with pytest.raises(ActRefused, match="jdoe: broken fan"):
-        SlurmMachines(run=Steps(1, drains(reboots), after=True)).fence("n1", MARK)
-
-    assert seen().words == "IDLE+DRAIN jdoe: broken fan [root]"
 
 
 @pytest.mark.long
@@ -189,38 +158,6 @@ def test_a_reservation_that_somebody_changed_is_not_ours_any_more(reboots: Reboo
     with pytest.raises(ActRefused, match="belongs to reservation"):
         machines.free("n1", MARK)
     assert (seen().service, seen().holder) == (Service.OUT, Holder.OTHER)
-
-
-@pytest.mark.long
-def test_somebody_elses_maintenance_is_left_alone(reboots: RebootingCluster) -> None:
-    """A node in it does not serve, though its state is idle."""
-    reboots.run(
-        "scontrol", "create", "reservation", "ReservationName=fans", "StartTime=now", "Duration=10", "Users=daemon", "Nodes=n1",
-        "Flags=MAINT",
-    )  # fmt: skip
-
-    with pytest.raises(ActRefused, match="belongs to reservation fans of daemon"):
-        SlurmMachines().fence("n1", MARK)
-    assert (seen().service, seen().holder, seen().who) == (
-        Service.OUT,
-        Holder.OTHER,
-        "reservation fans of daemon",
-    )
-
-
-@pytest.mark.long
-def test_a_node_that_runs_a_job_is_not_rebooted(reboots: RebootingCluster) -> None:
-    """Not even if the user may not see the job."""
-    running = job(reboots)
-    until(lambda: job_state(reboots, running) == "RUNNING")
-    machines = SlurmMachines()
-    machines.fence("n1", MARK)
-
-    with pytest.raises(ActRefused, match=f"n1 still runs {running}"):
-        machines.act(Rung.REBOOT, "n1", MARK)
-    with pytest.raises(ActRefused, match=f"n1 still runs {running}"):
-        SlurmMachines(hyperpod=True).act(Rung.REPLACE, "n1", MARK)
-    assert (state_of(), job_state(reboots, running)) == (FENCED, "RUNNING")
 
 
 def test_a_node_is_handed_to_hyperpod_with_its_exact_words(reboots: RebootingCluster) -> None:

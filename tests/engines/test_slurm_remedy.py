@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,14 +22,12 @@ from tasks.remediation.model import Act, ActState
 from tasks.remediation.records import Records
 from tasks.store.folder import FolderStore
 from tests.engines.slurm_cluster import running_cluster, unavailable
-from tests.engines.slurm_gates import ROOT, gate_on_slurm, slurm_gate
+from tests.engines.slurm_gates import gate_on_slurm, slurm_gate
 from tests.engines.slurm_machine_states import until
 from tests.engines.slurm_reboots import REBOOTS, RebootingCluster
 from tests.survival import few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_backend")]
-EXAMPLE = str(ROOT / "deployments" / "examples" / "train_tiny.py")
-STEPS = 60
 XID = "NVRM: Xid (PCI:0000:b9:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 ASKS = """
 [approval]
@@ -219,70 +215,6 @@ def test_a_gpu_that_fell_off_the_bus_is_fenced_rebooted_proven_and_returned(
     assert started(slurm, waits) >= int(returned.intended_at)
     slurm.until_idle()
     assert "idle none" == state_of(slurm, "n2")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_the_training_goes_on_from_its_checkpoint_once_its_node_is_back(
-    slurm: LoggingCluster, tmp_path: Path
-) -> None:
-    """With resume = true, on all four nodes: a GPU fell off the bus while the shipped example trained under torchrun."""
-    kept = tmp_path / "shared" / "checkpoints"
-    words = ("--steps", str(STEPS), "--checkpoint-every", "10", "--checkpoints", str(kept))
-    path = gate_file(
-        tmp_path / "shared", ASKS + "resume = true\n", training=(EXAMPLE, *words), distributed="torchrun"
-    )
-    with a_gpu_falls_off_the_bus(slurm, "n2", lambda: any(kept.glob("step-*.pt"))):
-        first = gate_on_slurm(path)
-    reached = max(int(one.stem.removeprefix("step-")) for one in kept.glob("step-*.pt"))
-    second = refused(path)
-    with answering(path, "U0PERSON2"):
-        state = remedy(path)
-    done = [(act.node, act.rung.value, act.state.value) for act in acts(path)]
-    starts = trained(path)
-    print(f"the first training reached step {reached} of {STEPS}; the next one: {starts}")
-
-    assert (Decision.LAUNCHED, "failed") == (
-        first.decision,
-        first.training.state.value if first.training else "",
-    )
-    assert "Repaired" == state.name, state.message
-    assert [("n2", rung, "done") for rung in ("fence", "reboot", "recheck", "return")] == done
-    assert {second.gate_id} == {act.gate_id for act in acts(path)}
-    assert (10 <= reached < STEPS, [(STEPS - reached, reached)]) == (True, starts)
-
-
-def trained(path: Path) -> list[tuple[int, int]]:
-    """Of each training that reached its end how many steps it made, and from which one on."""
-    logs = (path.parent / "store" / "clusters").glob("*/jobs/*/logs/*")
-    said = re.findall(r"trained (\d+) steps from step (\d+)", "".join(log.read_text() for log in logs))
-    return [(int(steps), int(start)) for steps, start in said]
-
-
-@contextmanager
-def a_gpu_falls_off_the_bus(slurm: LoggingCluster, node: str, so: Callable[[], object]) -> Iterator[None]:
-    """Once it is so, the kernel of the node logs Xid 79, and the process that trains there is gone."""
-
-    def fall() -> None:
-        until(so, 240.0)
-        slurm.log(node, XID)
-        for pid in slurm.processes(node):
-            with suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if EXAMPLE.encode() in words and b"torch.distributed.run" not in words:
-                    os.kill(pid, signal.SIGKILL)
-
-    thread = threading.Thread(target=fall)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def outcomes(path: Path) -> list[Path]:
-    """The folders of all gates that ended, re-tests included."""
-    return [file.parent for file in (path.parent / "store" / "gates").glob("*/outcome.json")]
 
 
 def started(cluster: LoggingCluster, job: str) -> int:

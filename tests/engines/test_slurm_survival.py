@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tasks.launchers.base import (
-    EngineUnavailable,
     JobHandle,
-    JobSpec,
     JobState,
-    Launcher,
     LaunchRejected,
     PreflightResult,
     Trouble,
@@ -27,7 +22,7 @@ from tasks.launchers.base import (
 from tasks.launchers.slurm.launcher import SlurmLauncher
 from tasks.launchers.slurm.options import SlurmOptions
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final, until_told
+from tests.tasks.launchers.contract import SAY, WAIT, Bench, until_final
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -246,55 +241,3 @@ def test_a_shared_folder_that_takes_no_file_gives_no_wrong_answer(
         status = until_final(launcher, job.name, 90.0)
 
     assert (status.state, status.exit_codes) == (JobState.FAILED, {}), status
-
-
-@pytest.mark.long
-def test_a_slurmctld_that_is_silent_for_a_minute_delays_a_job_and_its_end(
-    slurm: SlurmCluster, bench: Bench
-) -> None:
-    """What sbatch gave up may have been taken: there is one job, and later none."""
-    launcher, job = bench.again(), bench.job(WAIT)
-    with silent_for(slurm, 45.0):
-        submitted(launcher, job)
-    until_told(bench, launcher, job.name, job.nodes)
-    named = names(slurm)
-    with silent_for(slurm, 45.0):
-        launcher.cancel(job.name)
-
-    assert set(named) == {job.name} and launcher.state(job.name).state is JobState.CANCELLED
-    assert names(slurm) == [] and all(slurm.processes(node) == [] for node in slurm.nodes)
-    assert len(list((bench.folder / "shared" / "jobs" / job.name / "out").glob("*/agent"))) == 1
-
-
-@contextlib.contextmanager
-def silent_for(slurm: SlurmCluster, seconds: float) -> Iterator[None]:
-    """slurmctld does nothing for so long."""
-    slurm.kill("slurmctld", signal.SIGSTOP)
-    awake = threading.Timer(seconds, slurm.kill, ("slurmctld", signal.SIGCONT))
-    awake.start()
-    try:
-        yield
-    finally:
-        awake.join()
-
-
-def submitted(launcher: Launcher, job: JobSpec) -> None:
-    """As a gate does it: whether a job that was not answered is there is asked once more."""
-    plan = launcher.plan(job)
-    try:
-        launcher.submit(plan)
-    except EngineUnavailable:
-        launcher.submit(plan)
-
-
-@pytest.mark.long
-def test_slurms_own_time_limit(slurm: SlurmCluster, bench: Bench) -> None:
-    """It stands behind the script's, for a script that hangs."""
-    launcher, job = bench.again(), bench.job(WAIT)
-    launcher.submit(launcher.plan(replace(job, max_runtime_s=3600.0)))
-    until_told(bench, launcher, job.name, job.nodes)
-    slurm.run("scontrol", "update", f"jobname={job.name}", "timelimit=1")
-    status = until_final(launcher, job.name, 180.0)
-
-    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.MAX_RUNTIME)
-    assert "max runtime" in status.detail

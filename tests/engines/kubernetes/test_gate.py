@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +9,6 @@ import pytest
 from tasks.gate.outcome import Decision
 from tests.engines.kubernetes.benches import gate, gate_file, kept
 from tests.engines.kubernetes.cluster import KubernetesCluster
-from tests.survival import few_checks
-from tests.tasks.launchers.faults import heal, shape
 
 pytestmark = [
     pytest.mark.root,
@@ -56,28 +48,6 @@ def test_a_healthy_cluster_trains(cluster: KubernetesCluster, tmp_path: Path, pl
     assert len(boots) == 1 and len(set(next(iter(boots)))) == 1
 
 
-def test_a_slow_node_is_named_and_nothing_is_trained(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """Its link is shaped; the pods' reports come through their logs all the same, and Kubernetes keeps the verdict's first line."""
-    namespace = f"{cluster.name}-1"
-    shape(namespace, "8mbit")
-    try:
-        path = gate_file(cluster, tmp_path)
-        outcome = gate(path)
-    finally:
-        heal(namespace)
-    ends = [
-        json.loads(pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
-        for pod in json.loads(cluster.kubectl("get", "pods", "-o", "json"))["items"]
-    ]
-    verdict = kept(path, outcome, "verdict.json")
-
-    assert outcome.code in (1, 3), outcome.reason
-    assert any("node-" in json.dumps(row["subject"]) for row in verdict["findings"] if row["level"] != "PASS")
-    assert sorted(end["node"] for end in ends) == ["node-0", "node-1"]
-    assert all(end["exit_code"] and "the command was not started" in end["reason"] for end in ends), ends
-    assert trained(cluster) == set()
-
-
 def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     cluster: KubernetesCluster, tmp_path: Path
 ) -> None:
@@ -95,28 +65,3 @@ def test_a_pod_that_is_not_where_kubernetes_says_is_refused(
     assert outcome.code == 3, outcome.reason
     assert [row for row in failed if "worker-2" in row["message"] and "boot id" in row["message"]]
     assert trained(cluster) == set()
-
-
-def test_a_gate_that_is_killed_is_taken_over_by_the_next(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """The second command adopts the job of the first: one job checks and trains, once."""
-    path = gate_file(cluster, tmp_path, trains="import time; time.sleep(8); print('trained')")
-    argv = (sys.executable, few_checks.__file__, "gate", str(path), "--wait", "finished", "--format", "json")
-    environment = {**os.environ, "PYTHONPATH": str(Path(few_checks.__file__).parents[2])}
-    environment.pop("PREFECT_API_URL", None)
-    with subprocess.Popen(
-        argv, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as first:  # fmt: skip
-        deadline = time.monotonic() + 90.0
-        while len(cluster.running()) < 2:
-            assert time.monotonic() < deadline and first.poll() is None
-            time.sleep(0.3)
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
-    done = subprocess.run(
-        argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
-    jobs = cluster.kubectl("get", "jobs", "-o", "name").split()
-
-    assert (done.returncode, json.loads(done.stdout)["decision"]) == (0, "launched"), done.stderr
-    assert "of an earlier run, whose process is gone" in done.stderr
-    assert len(jobs) == 2 and trained(cluster) == {"worker-0", "worker-1"}

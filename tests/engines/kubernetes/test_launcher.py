@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tasks.launchers.base import JobState, LaunchError, LaunchRejected, PreflightResult, Trouble
+from tasks.launchers.base import JobState, LaunchError, LaunchRejected, PreflightResult
 from tasks.launchers.kubernetes.options import KubernetesOptions
 from tests.engines.kubernetes.benches import bench, launcher
 from tests.engines.kubernetes.cluster import GATE, ROOT, KubernetesCluster
@@ -18,27 +17,6 @@ from tests.tasks.launchers.contract import SAY, WAIT, told, until, until_final, 
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
 SECONDS = 90.0
-
-
-def test_two_gates_at_once_start_one_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """Names are unique; every object is made by one of them."""
-    spec = bench(cluster, tmp_path).job(SAY)
-    made = [launcher(cluster, tmp_path) for _ in range(4)]
-    plan, adopted = made[0].plan(spec), list[bool]()
-    threads = [
-        threading.Thread(target=lambda one=one: adopted.append(one.submit(plan).adopted)) for one in made
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    status = until_final(made[0], spec.name, SECONDS)
-    jobs = cluster.kubectl("get", "jobs", "-l", f"prelaunch.dev/job={spec.name}", "-o", "name").split()
-
-    assert (status.state, adopted.count(False)) == (JobState.SUCCEEDED, 1)
-    assert jobs == [f"job.batch/{spec.name}-0", f"job.batch/{spec.name}-1"]
-    assert {said["engine_node"] for said in status.machines.values()} == {"worker-0", "worker-1"}
-    assert len({said["engine_boot_id"] for said in status.machines.values()}) == 1  # one kernel
 
 
 def test_cancel_never_says_that_pods_of_a_frozen_kubelet_are_gone(
@@ -117,41 +95,6 @@ def test_an_evicted_pod_ends_its_job_and_nothing_trains_in_its_place(
         status.state is JobState.RUNNING
     )  # its peer trains on, until the collective fails or the gate ends it
     assert one.state(spec.name).state is JobState.CANCELLED
-
-
-def test_an_image_that_cannot_be_pulled_ends_the_job(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """ErrImageNeverPull at once: the template says that nothing is pulled."""
-    one = launcher(cluster, tmp_path, image="localhost/none:1")
-    spec = bench(cluster, tmp_path).job(SAY)
-    one.submit(one.plan(spec))
-    status = until_final(one, spec.name, SECONDS)
-
-    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
-    assert "ErrImageNeverPull" in status.detail
-
-
-def test_a_registry_that_does_not_answer_is_waited_for(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """For `image_minutes`; then the request was wrong."""
-    one = launcher(cluster, tmp_path, image="127.0.0.1:1/none:1", image_minutes=0.1)
-    one._template["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
-    spec = bench(cluster, tmp_path).job(SAY)
-    one.submit(one.plan(spec))
-    waiting = until(one, spec.name, SECONDS, lambda status: "ImagePull" in status.detail)
-    status = until_final(one, spec.name, SECONDS)
-
-    assert waiting.state is JobState.PENDING
-    assert (status.state, status.trouble) == (JobState.FAILED, Trouble.CONFIGURATION)
-
-
-def test_more_gpus_than_there_are_are_waited_for(cluster: KubernetesCluster, tmp_path: Path) -> None:
-    """The scheduler says why; that is no failure."""
-    one = launcher(cluster, tmp_path, gpus_per_node=8)
-    spec = bench(cluster, tmp_path).job(SAY)
-    one.submit(one.plan(spec))
-    status = until(one, spec.name, SECONDS, lambda status: "nvidia.com/gpu" in status.detail)
-    one.cancel(spec.name)
-
-    assert (status.state, status.trouble) == (JobState.PENDING, Trouble.NONE)
 
 
 def test_the_shipped_rights_are_all_that_a_gate_needs(cluster: KubernetesCluster, tmp_path: Path) -> None:

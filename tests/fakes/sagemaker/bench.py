@@ -95,7 +95,7 @@ class Cloud:
         return name
 
     def machine(self, id: str, **changes: Any) -> None:
-        """Change a machine: fault={"dies_after_s": 1}, environment={...}, reboot=True, gpus=[...]."""
+        """Change a machine: fault={"dies_at_line": "..."}, environment={...}, gpus=[...]."""
         self._ask("machine", id=id, **changes)
 
     def machines(self) -> list[dict[str, Any]]:

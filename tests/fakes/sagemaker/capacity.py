@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.fakes.sagemaker.job import Job, Pool
-from tests.fakes.sagemaker.machines import Machine
 
 if TYPE_CHECKING:
     from tests.fakes.sagemaker.plane import Plane
@@ -34,25 +33,9 @@ def acquire(plane: Plane, job: Job) -> str:
 
 def _take(plane: Plane, job: Job) -> bool:
     with plane.lock:
-        job.machines = plane.pools.claim(job) or _free(plane, job)
+        job.machines = plane.pools.claim(job) or plane.fleet.take(job.type, job.count, job.name)
         if job.machines and job.keep_alive_s:
             others = [o for o in plane.jobs.values() if o is not job and o.pool is Pool.IN_USE]
             in_use = sum(len(o.machines) for o in others if o.type == job.type)
             job.pool = Pool.IN_USE if plane.pools.retains(job, in_use) else Pool.TERMINATED
         return bool(job.machines)
-
-
-def _free(plane: Plane, job: Job) -> list[Machine]:
-    """All of them or none. API reference, PlacementSpecification: so many instances on that UltraServer."""
-    placed: list[dict[str, Any]] = (job.resources.get("InstancePlacementConfig") or {}).get(
-        "PlacementSpecifications"
-    ) or []
-    wanted = [(spec["InstanceCount"], spec.get("UltraServerId", "")) for spec in placed] or [(job.count, "")]
-    taken: list[Machine] = []
-    for count, server in wanted:
-        found = plane.fleet.take(job.type, count, job.name, server)
-        if not found:
-            plane.fleet.give_back(taken)
-            return []
-        taken += found
-    return taken

@@ -40,10 +40,8 @@ def _dial(front: Front, name: str, value: Any) -> Any:
 
 
 def _machine(front: Front, id: str, **changes: Any) -> Any:
-    """Change a machine: fault, environment, boot_id, gpus, driver, ultraserver; reboot=True."""
+    """Change a machine: fault, environment, boot_id, gpus, driver."""
     machine = front.plane.fleet.find(id)
-    if changes.pop("reboot", False):
-        machine.reboot()
     for key, value in changes.items():
         if not hasattr(machine, key):
             raise KeyError(f"a machine has no {key}")
@@ -74,8 +72,6 @@ def _hosts(front: Front, job: str) -> Any:
             "address": host.place.address,
             "pid": host.process.pid if host.process else 0,
             "exit_code": host.code,
-            "died": host.died,
-            "stream": host.stream,
             "opt_ml": str(host.opt_ml),
         }
         for host in front.plane.find(job).hosts

@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ class Host:
     stream: str = ""
     died: bool = False
     closed: bool = False
-    timers: list[threading.Timer] = field(default_factory=list)
 
     @property
     def opt_ml(self) -> Path:
@@ -94,13 +92,10 @@ class Host:
         )
 
     def read(self, logs: Logs, job: str) -> None:
-        """Bring its output to CloudWatch, and let its machine die when its fault says so."""
+        """Bring its output to CloudWatch."""
         assert self.process is not None and self.process.stdout is not None
         self.stream = logs.stream(job, self.name)
         self.pump = Pump(logs, self.stream, self.process.stdout, self._seen)
-        if "dies_after_s" in self.machine.fault:
-            self.timers.append(threading.Timer(self.machine.fault["dies_after_s"], self.die))
-            self.timers[-1].start()
 
     def signal(self, number: int) -> None:
         """To its first process; SIGKILL ends everything inside."""
@@ -117,8 +112,6 @@ class Host:
         if self.closed:
             return
         self.closed = True
-        for timer in self.timers:
-            timer.cancel()
         if self.pump:
             self.pump.join()
         if self.process and self.process.stdout:

@@ -15,7 +15,7 @@ DRIVER = "570.133.20"
 
 @dataclass
 class Machine:
-    """`fault` may hold dies_after_s (of training) or dies_at_line (a pattern of its log): the machine is gone then.
+    """`fault` may hold dies_at_line (a pattern of its log): the machine is gone then.
 
     Any fault makes cluster repair replace it. `environment` is for fake tools: containers on this machine get it. `devices` are
     files in its /dev, `mounts` folders that are laid over its containers' (place -> folder here): recordings of /sys and /opt.
@@ -26,7 +26,6 @@ class Machine:
     boot_id: str
     gpus: tuple[str, ...] = ()
     driver: str = DRIVER
-    ultraserver: str = ""
     fault: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
@@ -53,11 +52,9 @@ class Fleet:
             raise KeyError(f"no machine {name!r}: there are {', '.join(m.id for m in self.machines)}")
         return found[0]
 
-    def take(self, kind: str, count: int, owner: str, ultraserver: str = "") -> list[Machine]:
+    def take(self, kind: str, count: int, owner: str) -> list[Machine]:
         """`count` free machines of the type, or none at all."""
-        free = [
-            m for m in self.machines if m.type == kind and not m.owner and ultraserver in ("", m.ultraserver)
-        ][:count]
+        free = [m for m in self.machines if m.type == kind and not m.owner][:count]
         if len(free) < count:
             return []
         for machine in free:
@@ -81,7 +78,7 @@ class Fleet:
 
         "Cluster repair" (Amazon SageMaker AI, model checkpoints): "rebooting or replacing the faulty instances".
         """
-        found = self.take(machine.type, 1, machine.owner, machine.ultraserver)
+        found = self.take(machine.type, 1, machine.owner)
         if not found:
             machine.fault = {}
             machine.reboot()

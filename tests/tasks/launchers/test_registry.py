@@ -16,7 +16,6 @@ from tasks.launchers.local.launcher import LocalLauncher, LocalNetwork, LocalOpt
 from tasks.launchers.registry import LAUNCHERS, kernel_log_of, launcher_for
 
 ROOT = Path(__file__).resolve().parents[3]
-GATES = sorted((ROOT / "deployments" / "gates").glob("*.toml"))
 
 
 def test_options_arrive(tmp_path: Path) -> None:
@@ -51,11 +50,13 @@ def test_what_is_not_valid_is_rejected(kind: str, options: dict[str, object], sa
 
 
 def test_a_back_end_is_imported_when_it_is_asked_for() -> None:
-    """To know the names costs no SDK."""
-    code = "import sys, tasks.launchers.registry; print(*sys.modules)"
+    """To know the names costs no SDK, and the launcher of SageMaker none before its first call."""
+    code = "import sys, tasks.launchers.registry; print(*sys.modules); import tasks.launchers.sagemaker.launcher; print(*sys.modules)"
     done = subprocess.run((sys.executable, "-c", code), cwd=ROOT, capture_output=True, text=True, check=True)
+    names, sagemaker = (set(line.split()) for line in done.stdout.splitlines())
 
-    assert not any(module in done.stdout.split() for module in LAUNCHERS.values())
+    assert not names & set(LAUNCHERS.values())
+    assert not sagemaker & {"boto3", "botocore", "sagemaker", "prefect", "torch", "numpy"}
 
 
 def test_only_the_local_launcher_promises_the_kernel_log() -> None:
@@ -68,13 +69,12 @@ def test_only_the_local_launcher_promises_the_kernel_log() -> None:
     assert kernel_log_of("another") is KernelLog.READABLE
 
 
-@pytest.mark.parametrize("path", GATES, ids=lambda path: path.stem)
-def test_the_declaration_says_what_the_table_says(path: Path) -> None:
+def test_the_declaration_says_what_the_table_says() -> None:
     """Both that of the gate and that of the bundle, from which its nodes read it."""
-    setting = open_gate_context(GateRequest(gate_file=str(path)))
-    expected = kernel_log_of(setting.engine.launcher)
+    for name in ("local", "sagemaker-p5"):
+        setting = open_gate_context(
+            GateRequest(gate_file=str(ROOT / "deployments" / "gates" / f"{name}.toml"))
+        )
+        declared = {setting.declared.kernel_log, setting.bundle("gate-1").declared.kernel_log}
 
-    assert (expected, expected) == (
-        setting.declared.kernel_log,
-        setting.bundle("gate-1").declared.kernel_log,
-    )
+        assert declared == {kernel_log_of(setting.engine.launcher)}

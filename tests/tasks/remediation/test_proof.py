@@ -116,15 +116,13 @@ def test_a_healthy_machine_is_proven() -> None:
     assert (Proof.PASSED, "b-0") == (proof, found.boot_id)
 
 
-def skipped(report: Report) -> Report:
-    """The check that had failed did not run."""
+def left_out(report: Report, check: str, subject: str, skip: Skip) -> Report:
+    """A check that was skipped on one subject."""
     return with_row(
         report,
-        "compute.gemm",
-        "node-1/rank-2",
-        lambda row: replace(
-            row, outcome=Outcome.SKIPPED, metrics={}, skip=Skip.TOOL_MISSING, reason="no tool"
-        ),
+        check,
+        subject,
+        lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="skipped"),
     )
 
 
@@ -135,7 +133,8 @@ def skipped(report: Report) -> Report:
         pytest.param(lambda r: with_metric(r, "compute.gemm", "node-1/rank-2", "gflops", 0.5), Proof.FAILED, id="otherwise"),
         pytest.param(lambda r: without_node(r, "node-1"), Proof.CANNOT_TELL, id="no report"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-1/rank-2"), Proof.CANNOT_TELL, id="a row is missing"),
-        pytest.param(skipped, Proof.CANNOT_TELL, id="skipped"),
+        pytest.param(
+            lambda r: left_out(r, "compute.gemm", "node-1/rank-2", Skip.TOOL_MISSING), Proof.CANNOT_TELL, id="skipped"),
         pytest.param(lambda r: with_metric(r, "system.clock", "node-1", "wall_rate", 0.5), Proof.CANNOT_TELL, id="another failure"),
         pytest.param(lambda r: without_row(r, "compute.gemm", "node-0/rank-0"), Proof.CANNOT_TELL, id="the partner lacks a row"),
         pytest.param(
@@ -148,16 +147,6 @@ def test_less_than_everything_is_no_proof(change: Callable[[Report], Report], pr
     report = change(healthy(2))
 
     assert proof is proof_of(a_case(), report, verdict_of(report))[0]
-
-
-def left_out(report: Report, check: str, subject: str, skip: Skip) -> Report:
-    """A check that was skipped on one subject."""
-    return with_row(
-        report,
-        check,
-        subject,
-        lambda row: replace(row, outcome=Outcome.SKIPPED, metrics={}, skip=skip, reason="skipped"),
-    )
 
 
 OPTIONAL = replace(POLICY, checks={name: replace(one, required=False) for name, one in POLICY.checks.items()})

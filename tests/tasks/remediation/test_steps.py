@@ -25,7 +25,7 @@ from tasks.remediation.model import (
     Settings,
     Why,
 )
-from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Kind, Step, next_step
+from tasks.remediation.steps import LOST_RECHECKS, RECHECK_AFTER_S, Engine, Kind, Step, next_step
 from tests.tasks.remediation.simulated import World
 
 NOW = 1_000_000.0
@@ -265,7 +265,7 @@ def of(found: Step) -> tuple[Kind, ActState | None]:
 
 
 def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
-    """A silent engine was not asked yet, so that is tried again."""
+    """Two acts that are over."""
     fence = an_act(Rung.FENCE)
     assert Step(Kind.DO, Rung.PAGE, Why.ACT_FAILED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.FAILED)
@@ -273,14 +273,14 @@ def test_a_repair_that_failed_or_was_refused_is_left_to_a_person() -> None:
     assert Step(Kind.DO, Rung.PAGE, Why.ACT_REFUSED) == step(
         a_case(), fence, an_act(Rung.REBOOT, ActState.REFUSED)
     )
-    silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
-    assert Rung.REBOOT is step(a_case(), fence, silent, now=NOW + 60).rung
 
 
 def test_an_engine_that_was_silent_is_asked_again_a_minute_later() -> None:
-    """Each try is a record."""
+    """Each try is a record. The reason is what the page and the list of machines show: nothing is said of how many nodes are out."""
     silent = an_act(Rung.REBOOT, ActState.REFUSED, why=Why.NOT_SEEN)
-    assert Kind.WAIT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 59).kind
+    for later in (0.0, RECHECK_AFTER_S - 1):
+        waits = step(a_case(), an_act(Rung.FENCE), silent, now=NOW + later)
+        assert Step(Kind.WAIT, why=Why.NOT_SEEN) == waits
     assert Rung.REBOOT is step(a_case(), an_act(Rung.FENCE), silent, now=NOW + 60).rung
 
 
@@ -323,6 +323,24 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
+
+
+@pytest.mark.parametrize(
+    ("ended", "lost", "expected"),
+    [
+        (2, 0, Rung.RECHECK),
+        (2, LOST_RECHECKS - 1, Rung.RECHECK),
+        (3, 1, Rung.PAGE),
+        (0, LOST_RECHECKS, Rung.PAGE),
+    ],
+)
+def test_a_re_test_that_was_lost_with_its_process_is_no_try(ended: int, lost: int, expected: Rung) -> None:
+    """A `remedy` that was killed says nothing about the node. One that ends its own process each time is left to a person."""
+    unknown = [an_act(Rung.RECHECK, number=at, proof=Proof.CANNOT_TELL) for at in range(ended)]
+    killed = [an_act(Rung.RECHECK, ActState.FAILED, number=ended + at) for at in range(lost)]
+    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), *killed[:-1], *unknown, *killed[-1:])
+
+    assert expected is step(a_case(), *acts, now=NOW + RECHECK_AFTER_S).rung
 
 
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))

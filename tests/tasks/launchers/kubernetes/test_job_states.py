@@ -302,11 +302,6 @@ def test_the_conditions_of_operators(condition: str, state: JobState) -> None:
     [
         ("OutOfcpu", Trouble.NO_CAPACITY),
         ("OutOfvpc.amazonaws.com/efa", Trouble.NO_CAPACITY),
-        ("OutOfnvidia.com/mig-1g.10gb", Trouble.NO_CAPACITY),
-        ("OutOfamd.com/gpu", Trouble.NO_CAPACITY),
-        ("OutOfaws.amazon.com/neuron", Trouble.NO_CAPACITY),
-        ("OutOfhugepages-2Mi", Trouble.NO_CAPACITY),
-        ("OutOfpods", Trouble.NO_CAPACITY),
         ("OOMKilled", Trouble.ENDED),
         ("Evicted", Trouble.SERVICE),
         ("AppArmor", Trouble.CONFIGURATION),

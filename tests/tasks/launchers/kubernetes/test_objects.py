@@ -213,12 +213,6 @@ def test_words_of_the_command_are_not_expanded() -> None:
     assert words[:2] == ["gate", "--"]
 
 
-def test_the_same_job_gives_the_same_plan() -> None:
-    """Planning is pure; the key of the exchange is made when the job is submitted."""
-    assert plan() == plan()
-    assert "exchange.key" not in json.dumps(sorted(plan().uploads))
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -312,43 +306,10 @@ def test_objects_of_operators_have_the_fields_of_their_clients(
     assert "backofLimit" in problem_of(body)
 
 
-@pytest.mark.parametrize("workload", OPERATORS)
-def test_an_operator_keeps_an_ended_job_and_ends_one_that_is_late(workload: str) -> None:
-    """HyperPod's default is to remove a job at once when it has ended, and with it what its pods wrote last."""
-    made: Any = plan(workload=workload).calls[-1].body
-    plain: Any = plan().calls[-1].body
-    policy, job = made["spec"]["runPolicy"], plain["spec"]
-
-    assert policy["cleanPodPolicy"] == "None"
-    assert policy["ttlSecondsAfterFinished"] == job["ttlSecondsAfterFinished"] == 72 * 3600
-    assert policy["activeDeadlineSeconds"] == job["activeDeadlineSeconds"]
-
-
 def specs_with_pods(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The replicas of an operator's object."""
     spec = body["spec"]
     return [*spec.get("pytorchReplicaSpecs", {}).values(), *spec.get("replicaSpecs", ())]
-
-
-def test_auto_resume_says_what_hyperpod_reads() -> None:
-    """Annotations, OnFailure, only nodes that HyperPod holds for healthy, and time for a replacement."""
-    body = next(
-        call.body
-        for call in plan(workload="pytorchjob", **RESUMED).calls
-        if call.body["kind"] == "PyTorchJob"
-    )
-    (worker,) = specs_with_pods(dict(body))
-    annotations = body["metadata"]["annotations"]  # type: ignore[index]
-
-    assert annotations["sagemaker.amazonaws.com/enable-job-auto-resume"] == "true"
-    assert annotations["sagemaker.amazonaws.com/job-max-retry-count"] == "2"
-    assert (worker["replicas"], worker["restartPolicy"]) == (2, "OnFailure")
-    assert body["spec"]["runPolicy"]["backoffLimit"] == 2 * 2 + 1  # type: ignore[index]
-    assert worker["template"]["spec"]["nodeSelector"] == {
-        "sagemaker.amazonaws.com/node-health-status": "Schedulable"
-    }
-    assert variables(worker["template"])["PRELAUNCH_JOIN_S"] == "1800"
-    assert variables(worker["template"])["PRELAUNCH_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
 @pytest.mark.parametrize(
@@ -371,20 +332,3 @@ def test_torchrun_waits_as_long_as_the_pods_do_where_a_node_may_be_replaced(
         assert own == ([given] if given else [])
         assert not given or words[: words.index(given)] == ["gate", "--", *TORCHRUN[:3]]
         assert words[-1] == job.behind[-1].replace("$(", "$$(")
-
-
-def test_without_auto_resume_a_pod_of_an_operator_is_not_started_again() -> None:
-    """A refusal stays one."""
-    body = next(call.body for call in plan(workload="pytorchjob").calls if call.body["kind"] == "PyTorchJob")
-    (worker,) = specs_with_pods(dict(body))
-
-    assert (worker["restartPolicy"], body["spec"]["runPolicy"]["backoffLimit"]) == ("Never", 0)  # type: ignore[index]
-    assert worker["template"]["spec"]["containers"][0]["name"] == "pytorch"
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in GATES if path.stem != "kind-cpu"], ids=lambda path: path.stem
-)
-def test_a_gate_file_that_was_never_run_says_so(path: Path) -> None:
-    """In the lines above its first key."""
-    assert "Never run on" in path.read_text().partition("\nname =")[0]

@@ -135,10 +135,9 @@ class Stubbed:
         """The next call is answered with this error."""
         self.sagemaker.add_client_error(call, code, said, status)
 
-    def writes_nothing(self, times: int = 1) -> None:
+    def writes_nothing(self) -> None:
         """S3 lists no objects."""
-        for _ in range(times):
-            self.s3.add_response("list_objects_v2", {"IsTruncated": False, "Contents": []})
+        self.s3.add_response("list_objects_v2", {"IsTruncated": False, "Contents": []})
 
 
 @contextmanager

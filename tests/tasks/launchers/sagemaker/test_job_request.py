@@ -84,14 +84,6 @@ def test_what_a_pool_is_found_by_cannot_be_requested(path: str) -> None:
         make_plan(replace(TRAIN, request=request), options())
 
 
-def test_the_check_says_what_it_needs() -> None:
-    """Bundle, where to copy reports to, and that the pool gets a token."""
-    body = body_of(CHECK)
-
-    assert body["AlgorithmSpecification"]["ContainerEntrypoint"] == ["python3", "-m", "container.agent"]
-    assert told(body) == ["check", "--bundle", BUNDLE, "--upload", f"{ROOT}/{CHECK.name}/reports", "--keep"]
-
-
 def test_the_training_confirms_that_it_got_the_pool() -> None:
     """The pass, by set; then the command."""
     job = replace(TRAIN, observe=True, behind=("train", "{out}", "{job}", "{node_rank}"))
@@ -185,33 +177,6 @@ def test_a_pythonpath_of_the_training_does_not_hide_the_agent(said: dict[str, An
     body = body_of(replace(GATED, image="", **said), in_job())
 
     assert body["Environment"] == {"PYTHONPATH": "/opt/prelaunch:/srv"}
-
-
-def test_spot_waits_beside_its_run() -> None:
-    """MaxWaitTimeInSeconds counts from the request on, and is never less than the run."""
-    body = body_of(
-        replace(GATED, max_runtime_s=100.2), in_job(spot=True, spot_wait_minutes=60, max_pending_minutes=40)
-    )
-
-    assert body["EnableManagedSpotTraining"] is True
-    assert body["StoppingCondition"] == {
-        "MaxRuntimeInSeconds": 101, "MaxPendingTimeInSeconds": 2400, "MaxWaitTimeInSeconds": 3701,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("named", "placed"),
-    [
-        (("u-1=4",), [("u-1", 4)]),
-        (("u-1=3", "u-2=1"), [("u-1", 3), ("u-2", 1)]),
-    ],
-)
-def test_ultraservers_share_the_nodes(named: tuple[str, ...], placed: list[tuple[str, int]]) -> None:
-    """As the gate file says."""
-    body = body_of(CHECK, options(placement=Placement.PINNED, ultraservers=named))
-    found = body["ResourceConfig"]["InstancePlacementConfig"]["PlacementSpecifications"]
-
-    assert [(one["UltraServerId"], one["InstanceCount"]) for one in found] == placed
 
 
 @pytest.mark.parametrize("named", [("u-1",), ("u-1=3",), ("u-1=x",), ("=4",), ("u-1=0", "u-2=4")])

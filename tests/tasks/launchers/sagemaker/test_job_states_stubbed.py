@@ -90,7 +90,7 @@ def test_a_restart_that_left_nothing_is_not_judged_by_the_life_before() -> None:
     with stubbed() as aws:
         aws.describes(ended("Failed", steps=steps, FailureReason=ALGORITHM))
         lists(aws, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
-        aws.writes_nothing(2)
+        aws.writes_nothing()
         for _ in range(2):
             aws.logs.add_client_error("describe_log_streams", "ResourceNotFoundException", "", 400)
         status = aws.launcher.state(JOB)

@@ -198,15 +198,6 @@ def test_a_lost_answer_of_sbatch_is_no_refusal(answers: Answers, slurm: SlurmLau
     assert [argv[0] for argv in answers.asked].count("sbatch") == 1
 
 
-def test_a_lost_answer_of_a_job_that_was_taken(answers: Answers, slurm: SlurmLauncher) -> None:
-    """Squeue is asked at once."""
-    answers.sbatch = Said(1, "", "sbatch: error: Socket timed out on send/recv operation")
-    answers.squeue = "7|PENDING||None\n"
-
-    assert not slurm.submit(slurm.plan(JOB)).adopted
-    assert slurm._folder(NAME).job_id() == 7
-
-
 @pytest.mark.parametrize("listed", ["", "7|PENDING||None\n"])
 def test_a_controller_that_is_silent_while_a_job_is_submitted_is_asked_again(
     answers: Answers, slurm: SlurmLauncher, listed: str

@@ -167,8 +167,10 @@ def test_a_partition_that_takes_no_jobs_has_no_machines(
 
 
 def test_of_a_refused_job_no_line_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A partition that does not exist has no free nodes to count."""
-    found = look(monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nope")
+    """A partition that does not exist has no free nodes to count, and is not asked for again."""
+    found = look(
+        monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nope", refusals=1
+    )
 
     assert found["request gate-1-train-1"].result is WRONG
     assert set(found) == {"slurmctld", "request gate-1-train-1", "RebootProgram"}
@@ -232,13 +234,6 @@ def test_nodes_that_are_just_coming_back_do_not_make_a_request_wrong(
     found = look(monkeypatch, tmp_path, refused=UNAVAILABLE, refusals=refusals)
 
     assert found["request gate-1-train-1"].result is result
-
-
-def test_another_refusal_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A wrong option stays wrong."""
-    found = look(monkeypatch, tmp_path, refused="sbatch: error: invalid partition specified: nix", refusals=1)
-
-    assert found["request gate-1-train-1"].result is WRONG
 
 
 def test_an_interpreter_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -322,10 +317,12 @@ def test_a_missing_torch_is_wrong_where_it_is_needed(
 def test_without_rank_checks_and_torchrun_no_torch_is_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nor does the line promise one."""
-    found = look(monkeypatch, tmp_path, seen=SEEN.replace("torch True", "torch False"))["Python"]
+    """Nor does the line promise one. The training of a job that only trains may be started by anything."""
+    trains = replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files})
+    for job in (HOUR, trains):
+        found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))
 
-    assert (found.result, found.message) == (OK, "python3 on node n0 is Python 3.11")
+        assert results(found) == {OK} and found["Python"].message == "python3 on node n0 is Python 3.11"
 
 
 @pytest.mark.parametrize(
@@ -349,13 +346,3 @@ def test_what_a_node_answers(
     assert lines[1:5] == ["seen True", "writes True", *says[:2]]
     assert lines[5 : 3 + len(says)] == says[2:]
     assert lines[3 + len(says) :][:1] == ([version] if says[2:] else [])
-
-
-def test_a_job_that_only_trains_needs_no_torch_for_checks(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its training may be started by anything."""
-    job = replace(rank_checks(), work=Work.CONFIRM, files={**JOB.files, **rank_checks().files})
-    found = look(monkeypatch, tmp_path, job, seen=SEEN.replace("torch True", "torch False"))
-
-    assert results(found) == {OK}
