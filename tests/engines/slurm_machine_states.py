@@ -13,29 +13,18 @@ from tests.engines.slurm_reboots import RebootingCluster
 
 MARK = Mark("gate-7f3a", "gpu.ecc")
 CHANGES = ("update", "create", "delete", "reboot")
-JDOE = ("scontrol", "update", "nodename=n1", "state=drain", "reason=jdoe: broken fan")
 
 
 class Crash(Exception):
     """The process ended here."""
 
 
-class Steps:
-    """A runner that calls `then` before or after the change with a number, counted from 1."""
-
-    def __init__(self, number: int, then: Callable[[], None], after: bool = False) -> None:
-        self.number, self.then, self.after, self.count = number, then, after, 0
-
-    def __call__(self, *argv: str, timeout_s: float = 60.0) -> Said:
-        """Run a command of Slurm."""
-        change = argv[0] == "scontrol" and argv[1] in CHANGES
-        self.count += change
-        if change and self.count == self.number and not self.after:
-            self.then()
-        said = commands.run(*argv, timeout_s=timeout_s)
-        if change and self.count == self.number and self.after:
-            self.then()
-        return said
+def crashing(*argv: str, timeout_s: float = 60.0) -> Said:
+    """Run a command of Slurm, and end after a change."""
+    said = commands.run(*argv, timeout_s=timeout_s)
+    if argv[0] == "scontrol" and argv[1] in CHANGES:
+        raise Crash
+    return said
 
 
 def until(so: Callable[[], object], seconds: float = 60.0) -> None:
@@ -83,24 +72,11 @@ def scheduled(reboots: RebootingCluster) -> None:
     reboots.run("scontrol", "show", "job", number)
 
 
-def drains(reboots: RebootingCluster) -> Callable[[], None]:
-    """Another person drains the node."""
-
-    def drain() -> None:
-        reboots.run(*JDOE)
-
-    return drain
-
-
 def crashes(reboots: RebootingCluster, act: Callable[[SlurmMachines], object]) -> Iterator[None]:
     """Processes that end right after their first change, until one has nothing left to change; yields after each of them."""
-
-    def crash() -> None:
-        raise Crash
-
     for _ in range(8):
         try:
-            act(SlurmMachines(run=Steps(1, crash, after=True)))
+            act(SlurmMachines(run=crashing))
         except Crash:
             scheduled(reboots)
             yield

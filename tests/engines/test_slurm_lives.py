@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 from tasks.gate.outcome import Decision
 from tests.engines.slurm_cluster import SlurmCluster
-from tests.engines.slurm_gates import SHIPPED, gate_on_slurm, jobs_below, kept_by, slurm_gate
+from tests.engines.slurm_gates import gate_on_slurm, jobs_below, kept_by, slurm_gate
 from tests.survival import few_checks
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(400)]
@@ -66,28 +65,6 @@ def n1_dies_when(slurm: SlurmCluster, so: Callable[[], object]) -> Iterator[None
     finally:
         slurm.start_node("n1")
         slurm.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
-
-
-@pytest.mark.usefixtures("prefect_backend")
-def test_a_training_goes_on_from_its_checkpoint_after_its_node_died(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
-    """The shipped example under torchrun: the second start, on other nodes, begins where the first one had written."""
-    kept = tmp_path / "shared" / "checkpoints"
-    words = ("--steps", "100", "--checkpoint-every", "10", "--checkpoints", str(kept))
-    example = str(SHIPPED.parents[1] / "examples" / "train_tiny.py")
-    path = slurm_gate(tmp_path / "shared", training=(example, *words), distributed="torchrun")
-    with n1_dies_when(slurm, lambda: any(kept.glob("step-*.pt"))):
-        outcome = gate_on_slurm(path)
-    (job,) = jobs_below(path).values()
-    said = re.findall(
-        r"trained (\d+) steps from step (\d+)", "".join(log.read_text() for log in (job / "logs").iterdir())
-    )
-
-    assert (Decision.LAUNCHED, 0) == (outcome.decision, outcome.code), outcome.reason
-    assert json.loads((job / "ended.json").read_bytes())["restarts"] == 1
-    ((trained, start),) = said
-    assert (int(trained) + int(start), int(start) >= 10, int(start) % 10) == (100, True, 0)
 
 
 @pytest.mark.usefixtures("prefect_backend")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -17,11 +16,8 @@ from tasks.machines.slurm import SlurmMachines
 from tests.engines.slurm_machine_states import (
     FENCED,
     MARK,
-    SERVES,
     TESTED,
-    Steps,
     crashes,
-    drains,
     job,
     job_state,
     scheduled,
@@ -32,23 +28,6 @@ from tests.engines.slurm_machine_states import (
 from tests.engines.slurm_reboots import RebootingCluster
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
-
-
-@pytest.mark.long
-def test_nothing_starts_on_a_fenced_node_until_it_is_freed(reboots: RebootingCluster) -> None:
-    """It shows whose it is, why, and since when."""
-    machines, begun = SlurmMachines(), time.time()
-    machines.fence("n1", MARK)
-    foreign = job(reboots)
-    scheduled(reboots)
-
-    assert (state_of(), seen().mark, job_state(reboots, foreign)) == (FENCED, MARK, "PENDING")
-    since = seen().since
-    assert since is not None and begun - 1 <= since <= time.time() + 1
-
-    assert "prelaunch" not in machines.free("n1", MARK)  # 24.11 leaves a reason on a node that serves
-    until(lambda: job_state(reboots, foreign) == "RUNNING")
-    assert (seen().service, seen().holder, seen().jobs) == (Service.SERVING, Holder.NOBODY, (foreign,))
 
 
 def test_only_our_job_runs_during_a_re_test(reboots: RebootingCluster) -> None:
@@ -82,21 +61,6 @@ def test_only_our_job_runs_during_a_re_test(reboots: RebootingCluster) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_drain_by_another_during_a_re_test_ends_it(reboots: RebootingCluster, number: int) -> None:
-    """It comes after the reservation, or after the resume; the node is not freed, and partners serve again."""
-    SlurmMachines().fence("n1", MARK)
-    with pytest.raises(ActRefused):
-        SlurmMachines(run=Steps(number, drains(reboots), after=True)).open_retest("n1", ("n2",), MARK)
-    with pytest.raises(ActRefused):
-        SlurmMachines().free("n1", MARK)
-    SlurmMachines().close_retest("n1", MARK)
-
-    assert seen().words.endswith(" jdoe: broken fan [root]")
-    assert (seen().service, state_of("n2")) == (Service.OUT, SERVES)
-
-
-@pytest.mark.long
 def test_no_crash_during_a_re_test_lets_a_foreign_job_start(reboots: RebootingCluster) -> None:
     """Between any two changes of its beginning or its end; the next process goes on from there."""
     SlurmMachines().fence("n1", MARK)
@@ -124,40 +88,6 @@ def test_no_crash_during_a_re_test_lets_a_foreign_job_start(reboots: RebootingCl
         TESTED,
     ]
     assert {foreign for _, foreign in points} == {"PENDING"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("tested", [False, True], ids=["fenced", "tested"])
-def test_a_crash_of_the_return_frees_the_node_at_its_last_change_alone(
-    reboots: RebootingCluster, tested: bool
-) -> None:
-    """Before that the node is kept, and after it the node serves."""
-    machines = SlurmMachines()
-    machines.fence("n1", MARK)
-    if tested:
-        machines.open_retest("n1", ("n2",), MARK)
-    foreign, points = job(reboots), []
-    with pytest.raises(ActRefused, match="not held by Prelaunch"):  # the last process finds the node freed
-        for _ in crashes(reboots, lambda machines: machines.free("n1", MARK)):
-            points.append((state_of()[:2], job_state(reboots, foreign)))
-
-    assert {(FENCED[:2], "PENDING"), (TESTED[:2], "PENDING")}.issuperset(points[:-1])
-    assert points[-1][0] == SERVES[:2]
-    until(lambda: job_state(reboots, foreign) == "RUNNING")
-    assert state_of("n2") == SERVES
-
-
-@pytest.mark.long
-def test_a_reservation_that_somebody_changed_is_not_ours_any_more(reboots: RebootingCluster) -> None:
-    """The node is then another's, who may want it."""
-    machines = SlurmMachines()
-    machines.fence("n1", MARK)
-    name = machines.open_retest("n1", (), MARK).options["reservation"]
-    reboots.run("scontrol", "update", f"ReservationName={name}", "Users+=daemon")
-
-    with pytest.raises(ActRefused, match="belongs to reservation"):
-        machines.free("n1", MARK)
-    assert (seen().service, seen().holder) == (Service.OUT, Holder.OTHER)
 
 
 def test_a_node_is_handed_to_hyperpod_with_its_exact_words(reboots: RebootingCluster) -> None:
