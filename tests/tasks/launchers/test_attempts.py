@@ -24,78 +24,44 @@ def at(second: int, *paths: str) -> list[Written]:
     return [Written(path, datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=second)) for path in paths]
 
 
-def tokens(files: list[Written]) -> list[list[str]]:
-    """The starts, by their tokens."""
-    return [[attempt.token for attempt in start] for start in starts_of(files)]
-
-
-def test_a_second_life_comes_after_the_first() -> None:
-    """Its hosts are the same, under another token."""
-    files = at(9, f"{B}/agent/algo-1.json", f"{B}/nodes/algo-2.json") + at(
-        0, f"{A}/agent/algo-1.json", f"{A}/nodes/algo-2.json"
-    )
-    assert tokens(files) == [[A], [B]]
-
-
-def test_a_straggler_of_the_first_life_does_not_bring_it_back() -> None:
-    """An attempt is as old as its oldest file: a host that was cut off may still write."""
-    files = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json") + at(5, f"{B}/agent/algo-1.json")
-    assert tokens([*files, *at(99, f"{A}/nodes/algo-2.json")]) == [[A], [B]]
-
-
-def test_a_host_that_found_nobody_belongs_to_the_same_start() -> None:
-    """Of one start's tokens the one that most hosts share counts."""
-    files = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-3.json") + at(60, f"{B}/agent/algo-2.json")
-    assert tokens(files) == [[B, A]]
-
-
-def test_three_lives_keep_their_order() -> None:
-    """As S3's own clock has them."""
-    files = [
-        file
-        for second, token in ((20, C), (0, A), (10, B))
-        for file in at(second, f"{token}/agent/algo-1.json")
-    ]
-    assert tokens(files) == [[A], [B], [C]]
-
-
-def test_what_is_no_attempt_is_left_out() -> None:
-    """Neither another folder nor another name makes one."""
-    assert tokens(at(0, "algo-1", f"{A}/secrets/x", "../x/nodes/y.json", "nodes/algo-1.json")) == []
+FIRST = at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-2.json")
 
 
 @pytest.mark.parametrize(
-    "path", [f"{A}/nodes/algo-1.json", f"{A}/health_check_metrics.json", f"{A}/evidence/ab.gz"]
-)
-def test_an_attempts_files_are_safe(path: str) -> None:
-    """What agent and checks write."""
-    assert safe(path)
-
-
-@pytest.mark.parametrize(
-    "path",
+    ("files", "starts"),
     [
-        f"{A}/nodes/../../x", f"/{A}/nodes/x", f"{A}/nodes/.x.tmp", f"{A}/other/x", f"{A}//nodes/x", f"{A}/nodes/",
-        f"{A}/nodes/a/b", f"{A}/nodes/x\n", f"{A}/nodes/x.tmp", f"../{A}/nodes/x", "nodes/x", f"{A.upper()}/nodes/x", "",
+        # A second life has the same hosts, under another token; three keep their order, as S3's own clock has them.
+        (at(9, f"{B}/agent/algo-1.json", f"{B}/nodes/algo-2.json") + FIRST, [[A], [B]]),
+        ([file for s, token in ((20, C), (0, A), (10, B)) for file in at(s, f"{token}/agent/algo-1.json")], [[A], [B], [C]]),
+        # An attempt is as old as its oldest file: a host that was cut off may still write.
+        (FIRST + at(5, f"{B}/agent/algo-1.json") + at(99, f"{A}/nodes/algo-2.json"), [[A], [B]]),
+        # A host that found nobody: of one start's tokens the one that most hosts share counts.
+        (at(0, f"{A}/agent/algo-1.json", f"{A}/agent/algo-3.json") + at(60, f"{B}/agent/algo-2.json"), [[B, A]]),
+        # Neither another folder nor another name makes an attempt.
+        (at(0, "algo-1", f"{A}/secrets/x", "../x/nodes/y.json", "nodes/algo-1.json"), []),
     ],
+    ids=["second life", "three lives", "straggler", "alone", "none"],
 )  # fmt: skip
-def test_nothing_else_is_safe(path: str) -> None:
-    """Nothing leaves the folder, and nothing half written comes in."""
-    assert not safe(path)
+def test_starts_are_told_apart_and_in_their_order(files: list[Written], starts: list[list[str]]) -> None:
+    """By the tokens of their files, and the oldest file of each."""
+    assert [[attempt.token for attempt in start] for start in starts_of(files)] == starts
 
 
-@pytest.mark.parametrize("path", ["algo-1", "a/b/c.json"])
-def test_a_commands_own_files_are_plain(path: str) -> None:
-    """A job without checks may write under any plain name."""
-    assert plain(path)
+SAFE = [f"{A}/nodes/algo-1.json", f"{A}/health_check_metrics.json", f"{A}/evidence/ab.gz"]
+UNSAFE = [
+    f"{A}/nodes/../../x", f"/{A}/nodes/x", f"{A}/nodes/.x.tmp", f"{A}/other/x", f"{A}//nodes/x", f"{A}/nodes/",
+    f"{A}/nodes/a/b", f"{A}/nodes/x\n", f"{A}/nodes/x.tmp", f"../{A}/nodes/x", "nodes/x", f"{A.upper()}/nodes/x", "",
+]  # fmt: skip
+NOT_PLAIN = ["", ".", "..", "a/../b", "/a", "a/", "a//b", ".a", "a/.b", "a.tmp", "x" * 300, "a\\b"]
 
 
-@pytest.mark.parametrize(
-    "path", ["", ".", "..", "a/../b", "/a", "a/", "a//b", ".a", "a/.b", "a.tmp", "x" * 300, "a\\b"]
-)
-def test_a_key_that_is_no_plain_path_is_not(path: str) -> None:
-    """A key in S3 may be anything."""
-    assert not plain(path)
+def test_only_an_attempts_files_are_safe_and_only_plain_names_are_plain() -> None:
+    """Nothing leaves the folder, and nothing half written comes in; a key in S3 may be anything."""
+    assert ([path for path in SAFE + UNSAFE if safe(path)], [path for path in NOT_PLAIN if plain(path)]) == (
+        SAFE,
+        [],
+    )
+    assert plain("algo-1") and plain("a/b/c.json")
 
 
 @pytest.mark.parametrize(

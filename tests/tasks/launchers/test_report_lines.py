@@ -35,15 +35,25 @@ def test_a_part_that_is_missing_is_no_report() -> None:
     assert [{}] * len(told()) == [reports_of([*told()[:n], *told()[n + 1 :]]) for n in range(len(told()))]
 
 
-def test_the_order_does_not_matter() -> None:
-    """CloudWatch may turn lines of one moment round."""
-    assert {PATH: REPORT} == reports_of(reversed(told()))
+LATER = REPORT.replace(b"hello", b"later")
 
 
-def test_a_report_that_was_told_again_replaces_the_first() -> None:
-    """It has grown meanwhile."""
-    later = REPORT.replace(b"hello", b"later")
-    assert {PATH: later} == reports_of([*told(), *told(later)])
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        # CloudWatch may turn lines of one moment round.
+        (told()[::-1], REPORT),
+        # It has grown meanwhile.
+        ([*told(), *told(LATER)], LATER),
+        # The last words may not have reached the log.
+        ([*told(), *told(LATER)[:-1]], REPORT),
+        # A kubelet keeps only the end of a long log; the report that follows as a whole counts.
+        ([*told()[2:], *told(LATER)], LATER),
+    ],
+)
+def test_the_last_whole_report_counts(lines: list[str], found: bytes) -> None:
+    """In whatever order its lines come."""
+    assert {PATH: found} == reports_of(lines)
 
 
 def test_a_complete_report_is_not_replaced_by_what_the_training_prints() -> None:
@@ -57,36 +67,25 @@ def test_a_complete_report_is_not_replaced_by_what_the_training_prints() -> None
     assert {PATH: ended} == reports_of([*told(begun), *told(ended), *told(printed)])
 
 
-def test_a_telling_that_was_cut_leaves_the_one_before() -> None:
-    """The last words may not have reached the log."""
-    later = told(REPORT.replace(b"hello", b"later"))
-    assert {PATH: REPORT} == reports_of([*told(), *later[:-1]])
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"attempt": "../../x"}, {"node": "../x"}, {"part": 0}, {"part": 2}, {"parts": 10**9}, {"part": True},
-        {"data": "!"}, {"data": ""}, {"data": None}, {"node": None},
+        {"data": "!"}, {"data": ""}, {"data": None}, {"node": None}, {"path": "../x"}, {"path": "a/../../x"}, {"path": "/etc/x"},
+        {"path": ".hidden"}, {"path": 7},
     ],
 )  # fmt: skip
 def test_a_line_that_cannot_be_true_is_no_report(change: dict[str, object]) -> None:
     """Nothing that a log holds may name a file elsewhere, or fill the memory."""
     (line,) = lines_of("gate", TOKEN, "algo-1", b"{}")
     value = json.loads(line.partition(" ")[2])
-    assert reports_of([f"PRELAUNCH_REPORT {json.dumps({**value, **change})}"]) == {}
+    assert read([f"PRELAUNCH_REPORT {json.dumps({**value, **change})}"]) == {}
 
 
 def test_a_report_that_unpacks_without_end_is_none() -> None:
     """A node report has a limit."""
     assert list(reports_of(told(b"0" * NODE_REPORT_BYTES)).values()) == [b"0" * NODE_REPORT_BYTES]
     assert reports_of(told(b"0" * (NODE_REPORT_BYTES + 1))) == {}
-
-
-def test_a_log_whose_beginning_is_gone_still_tells_the_report() -> None:
-    """A kubelet keeps only the end of a long log; the report that follows as a whole counts."""
-    later = REPORT.replace(b"hello", b"later")
-    assert {PATH: later} == reports_of([*told()[2:], *told(later)])
 
 
 def read(lines: list[str]) -> dict[str, bytes]:
@@ -114,11 +113,3 @@ def test_every_file_of_an_attempt_can_come_through_the_log(capfd: pytest.Capture
     assert came == [True, False, True, True, True, True]
     assert early == {PATH: report("algo-1", False), f"{TOKEN}/agent/algo-1.json": b"{}"}
     assert late == {PATH: report("algo-1"), f"{TOKEN}/agent/algo-1.json": b'{"exit_code": 0}'}
-
-
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", ".hidden", 7])
-def test_no_line_names_a_file_elsewhere(path: object) -> None:
-    """What a container prints may be anything."""
-    (line,) = lines_of("gate", TOKEN, "algo-1", b"{}")
-    value = json.loads(line.partition(" ")[2])
-    assert read([f"PRELAUNCH_REPORT {json.dumps({**value, 'path': path})}"]) == {}

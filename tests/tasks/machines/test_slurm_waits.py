@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tasks.launchers.slurm.commands import Said
-from tasks.machines.base import ActRefused
+from tasks.machines.base import ActRefused, Retest
 from tasks.machines.slurm import SlurmMachines
-from tests.tasks.machines.slurm_answers import MARK, fenced
+from tests.tasks.machines.slurm_answers import MARK, SlurmAnswers, fenced
 
 
 @pytest.mark.parametrize("answers_after", [3, 1000])
@@ -37,53 +38,46 @@ def test_a_node_whose_slurmd_has_not_answered_yet_is_waited_for(answers_after: i
     assert min(answers_after, 30) == len(waited)
 
 
-@pytest.mark.parametrize("ready_after", [3, 1000])
-def test_a_node_that_slurm_does_not_resume_yet_is_resumed_later(ready_after: int) -> None:
-    """For a while after a reboot Slurm 22.05 refuses it; the node stays reserved meanwhile, and a refusal that lasts is one."""
+RESUME = ("scontrol", "update", "nodename=n1", "state=resume")
+
+
+def opened(after: Callable[[SlurmAnswers, int], None]) -> tuple[Retest | ActRefused, int]:
+    """What comes of a re-test of a node that Slurm does not resume yet, and how often it was waited for. `after` is told of each."""
     slurm, waited = fenced(), list[float]()
-    resume = ("scontrol", "update", "nodename=n1", "state=resume")
-    slurm.refuse[resume] = Said(1, "", "slurm_update error: Invalid node state specified")
+    slurm.refuse[RESUME] = Said(1, "", "slurm_update error: Invalid node state specified")
 
     def pause(seconds: float) -> None:
         waited.append(seconds)
         assert len(slurm.reservations) == 1
-        if len(waited) == ready_after:
-            slurm.refuse.clear()
+        after(slurm, len(waited))
 
-    machines = SlurmMachines(None, slurm, Path("/nonexistent"), pause)
-    if ready_after == 1000:
-        with pytest.raises(ActRefused, match=r"Invalid node state specified. Slurm shows .*DRAIN"):
-            machines.open_retest("n1", (), MARK)
-        assert len(waited) == 30
-        return
-
-    assert ("n1",) == machines.open_retest("n1", (), MARK).nodes
-    assert [1.0] * 3 == waited
+    try:
+        found: Retest | ActRefused = SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest(
+            "n1", (), MARK
+        )
+    except ActRefused as refused:
+        found = refused
+    return found, len(waited)
 
 
-def test_a_node_that_is_resumed_although_slurm_refused_is_not_resumed_again() -> None:
-    """22.05 refuses it for a node that its own work after a reboot has just made idle: nothing but the reservation holds it then."""
-    slurm = fenced()
-    resume = ("scontrol", "update", "nodename=n1", "state=resume")
-    slurm.refuse[resume] = Said(1, "", "slurm_update error: Invalid node state specified")
+def test_a_node_that_slurm_does_not_resume_yet_is_resumed_later() -> None:
+    """For a while after a reboot Slurm 22.05 refuses it; the node stays reserved meanwhile, and a refusal that lasts is one."""
+    found, waited = opened(lambda slurm, count: slurm.refuse.clear() if count == 3 else None)
+    refused, most = opened(lambda slurm, count: None)
 
-    def pause(seconds: float) -> None:
+    assert isinstance(found, Retest) and (found.nodes, waited, most) == (("n1",), 3, 30)
+    assert "Invalid node state specified. Slurm shows" in str(refused) and "DRAIN" in str(refused)
+
+
+def test_each_try_looks_at_the_node_again() -> None:
+    """22.05 refuses a node that its own work after a reboot has just made idle; and what somebody takes meanwhile is left to him."""
+
+    def idle(slurm: SlurmAnswers, count: int) -> None:
         slurm.nodes["n1"].flags, slurm.nodes["n1"].reason = ["IDLE"], ""
 
-    assert ("n1",) == SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest(
-        "n1", (), MARK
-    ).nodes
-
-
-def test_a_node_that_somebody_takes_meanwhile_is_left_to_him() -> None:
-    """Each try looks at the node again."""
-    slurm = fenced()
-    resume = ("scontrol", "update", "nodename=n1", "state=resume")
-    slurm.refuse[resume] = Said(1, "", "slurm_update error: Invalid node state specified")
-
-    def pause(seconds: float) -> None:
+    def taken(slurm: SlurmAnswers, count: int) -> None:
         slurm.nodes["n1"].reason = "broken fan, jdoe"
         slurm.refuse.clear()
 
-    with pytest.raises(ActRefused, match="belongs to"):
-        SlurmMachines(None, slurm, Path("/nonexistent"), pause).open_retest("n1", (), MARK)
+    assert isinstance(opened(idle)[0], Retest)
+    assert "belongs to" in str(opened(taken)[0])

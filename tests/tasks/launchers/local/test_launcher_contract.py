@@ -15,7 +15,6 @@ from tests.container_engines import Engines, engines
 from tests.tasks.launchers.contract import (
     CONTRACT,
     Bench,
-    a_second_submit_adopts,
     every_node_runs_and_reports,
     name_of,
 )
@@ -26,15 +25,11 @@ CONTAINERS = [
 ]
 
 
-# In namespaces and in containers, what can differ.
-OTHERWISE = (every_node_runs_and_reports, a_second_submit_adopts)
 CASES = [
     *(pytest.param(LocalNetwork.LOOPBACK, promise, id=name_of(promise)) for promise in CONTRACT),
-    *(
-        pytest.param(
-            LocalNetwork.NAMESPACES, promise, id=f"namespaces-{name_of(promise)}", marks=pytest.mark.root
-        )
-        for promise in OTHERWISE
+    # In namespaces and in containers, what can differ.
+    pytest.param(
+        LocalNetwork.NAMESPACES, every_node_runs_and_reports, id="namespaces", marks=pytest.mark.root
     ),
 ]
 
@@ -90,7 +85,6 @@ def test_contract(promise: Callable[[Bench], None], bench: Bench) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("promise", OTHERWISE, ids=name_of)
-def test_contract_in_containers(promise: Callable[[Bench], None], container_bench: Bench) -> None:
+def test_contract_in_containers(container_bench: Bench) -> None:
     """See tests/tasks/launchers/contract.py."""
-    promise(container_bench)
+    every_node_runs_and_reports(container_bench)

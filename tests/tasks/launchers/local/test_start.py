@@ -83,12 +83,12 @@ def test_two_submits_at_once_start_one_shepherd(tmp_path: Path) -> None:
     launcher = LocalLauncher(tmp_path, LocalOptions(grace_s=0.3))
     moment = str(time.time() + 0.7)
     argv = (sys.executable, "-c", RACER, str(tmp_path), moment)
-    racers = [subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    racers = [subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(racer.communicate(timeout=SECONDS)[0].strip() for racer in racers)
     running = shepherds(tmp_path)
     launcher.cancel("race-1")
 
-    assert (said, len(running), shepherds(tmp_path)) == (["False", "True", "True"], 2, [])
+    assert (said, len(running), shepherds(tmp_path)) == (["False", "True"], 2, [])
 
 
 def test_a_submit_that_died_before_the_start_is_completed(
@@ -223,7 +223,7 @@ def test_a_read_only_root_is_a_launch_error(mount: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("free_bytes", [0, 4096, 8192, 12288, 16384])
+@pytest.mark.parametrize("free_bytes", [0, 8192, 16384])
 def test_a_full_disk_is_a_launch_error_or_a_failed_job(mount: Path, free_bytes: int) -> None:
     """Wherever it becomes full: no half job runs, and no success is said without a report of it."""
     launcher = LocalLauncher(mount / "work")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.session import get_session
 
-from tasks.launchers.base import JobState
+from tasks.launchers.base import JobState, Trouble
 from tasks.launchers.sagemaker import job_states
 from tests.tasks.launchers.sagemaker.stubbed import ALGORITHM, CAPACITY, described, ended
 
@@ -139,3 +139,44 @@ def test_a_message_cannot_turn_a_terminal() -> None:
 def test_containers_start_again_after_a_restart(steps: tuple[str, ...], starts: int) -> None:
     """Only a restart that led to training again is one more."""
     assert starts == job_states.starts(described(steps=steps))
+
+
+@pytest.mark.parametrize(
+    ("reason", "trouble"),
+    [
+        (ALGORITHM, Trouble.ENDED),
+        (
+            "ClientError: Cannot pull algorithm container. Either the image does not exist",
+            Trouble.CONFIGURATION,
+        ),
+        (CAPACITY, Trouble.NO_CAPACITY),
+        ("InsufficientCapacityError: no capacity in the training plan", Trouble.NO_CAPACITY),
+        ("InternalServerError: We encountered an internal error. Please try again.", Trouble.SERVICE),
+        ("Something that nobody has seen", Trouble.ENDED),
+        ("", Trouble.ENDED),
+        ("AlgorithmError: the log said CapacityError: no", Trouble.ENDED),
+    ],
+)
+def test_a_reason_has_a_kind(reason: str, trouble: Trouble) -> None:
+    """Told by how it begins; a text of no known kind is to be judged by the report."""
+    assert trouble is job_states.trouble_of("Failed", "Failed", reason, trained=True)
+
+
+@pytest.mark.parametrize(
+    ("secondary", "trained", "trouble"),
+    [
+        ("Stopped", True, Trouble.STOPPED),
+        ("MaxRuntimeExceeded", True, Trouble.MAX_RUNTIME),
+        ("MaxWaitTimeExceeded", True, Trouble.MAX_RUNTIME),
+        ("MaxWaitTimeExceeded", False, Trouble.NO_CAPACITY),
+    ],
+)
+def test_a_stop_has_a_kind(secondary: str, trained: bool, trouble: Trouble) -> None:
+    """A wait for spot machines that never came is want of capacity."""
+    assert trouble is job_states.trouble_of("Stopped", secondary, "", trained)
+
+
+@pytest.mark.parametrize("status", ["Completed", "InProgress", "Stopping"])
+def test_no_trouble_without_a_bad_end(status: str) -> None:
+    """A job that runs or ended well has none."""
+    assert job_states.trouble_of(status, status, "", True) is Trouble.NONE

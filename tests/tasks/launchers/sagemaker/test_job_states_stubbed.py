@@ -33,14 +33,6 @@ def test_a_name_that_no_job_can_have_is_unknown_without_a_call(name: str) -> Non
         assert aws.launcher.state(name).state is JobState.UNKNOWN
 
 
-def test_a_job_that_is_not_there_is_unknown() -> None:
-    """Never final: it may be created yet."""
-    with stubbed() as aws:
-        aws.knows_none()
-        status = aws.launcher.state(JOB)
-        assert (status.state, status.state.final, status.absent) == (JobState.UNKNOWN, False, True)
-
-
 @pytest.mark.parametrize(
     ("code", "said"),
     [("AccessDeniedException", "orchestrator-jobs.json"), ("ExpiredTokenException", "renew them")],
@@ -132,11 +124,13 @@ def test_reports_that_may_not_be_read_are_final_without_an_attempt() -> None:
 
 
 def test_an_unknown_job_is_cancelled_without_a_word() -> None:
-    """Neither is a name that no job can have."""
+    """It is not final: it may be created yet. Neither is a name that no job can have."""
     with stubbed() as aws:
-        aws.knows_none()
+        aws.knows_none(2)
+        status = aws.launcher.state(JOB)
         aws.launcher.cancel(JOB)
         aws.launcher.cancel("../x")
+        assert (status.state, status.state.final, status.absent) == (JobState.UNKNOWN, False, True)
 
 
 def test_a_cancel_stops_waits_and_lets_the_machines_go() -> None:

@@ -40,6 +40,11 @@ ARN = {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/
             Hold(Keeping.GONE, "the job never had machines"),
         ),
         ({**kept("InUse"), "WarmPoolStatus": {"Status": "New"}}, Hold(Keeping.COMING, "WarmPoolStatus New")),
+        # UpdateTrainingJob leaves a keep-alive of 0 behind.
+        (
+            ended(keep_alive_s=0, WarmPoolStatus={"Status": "Terminated"}),
+            Hold(Keeping.GONE, "WarmPoolStatus Terminated"),
+        ),
     ],
 )
 def test_a_pool_is_one_of_these(job: dict[str, Any], hold: Hold) -> None:
@@ -47,17 +52,12 @@ def test_a_pool_is_one_of_these(job: dict[str, Any], hold: Hold) -> None:
     assert hold == warm_pool.hold_of(job)
 
 
-def test_a_pool_that_was_let_go_is_gone_though_nothing_is_asked_any_more() -> None:
-    """UpdateTrainingJob leaves a keep-alive of 0 behind."""
-    job = ended(keep_alive_s=0, WarmPoolStatus={"Status": "Terminated"})
-    assert warm_pool.hold_of(job).keeping is Keeping.GONE
-
-
 def test_an_unknown_job_keeps_nothing() -> None:
-    """There is no pool to wait for."""
+    """There is no pool to wait for, or to let go; neither has a name that no job can have."""
     with stubbed() as aws:
-        aws.knows_none()
+        aws.knows_none(2)
         assert aws.launcher.hold(JOB).keeping is Keeping.GONE
+        assert (aws.launcher.release(JOB), aws.launcher.release("../x")) == ("", "")
 
 
 def test_no_answer_is_no_pool() -> None:
@@ -85,13 +85,6 @@ def test_a_release_of_what_is_not_ours_does_nothing(job: dict[str, Any]) -> None
     with stubbed() as aws:
         aws.describes(job)
         assert aws.launcher.release(JOB) == ""
-
-
-def test_a_release_of_an_unknown_job_does_nothing() -> None:
-    """Neither of a name that no job can have."""
-    with stubbed() as aws:
-        aws.knows_none()
-        assert (aws.launcher.release(JOB), aws.launcher.release("../x")) == ("", "")
 
 
 def test_a_release_waits_for_a_pool_that_is_still_coming() -> None:
