@@ -25,13 +25,6 @@ from tests.tasks.launchers.contract import (
 )
 from tests.tasks.store.servers import BUCKET, environment, moto
 
-KINDS: dict[str, dict[str, str]] = {
-    "logs": {},
-    "volume": {"reports": "volume"},
-    "indexed": {"workload": "indexed"},
-    "configmap": {"code": "configmap"},
-}
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -61,29 +54,24 @@ def bench_of(cluster: Cluster, folder: Path, **changes: Any) -> Bench:
     return Bench(lambda: KubernetesLauncher(folder / "root", options), folder, 30.0, agent=True)
 
 
-# Through a volume, with the code beside the job, and of one Job, what can differ.
-PROMISES = {
-    "logs": CONTRACT,
-    "volume": (every_node_runs_and_reports,),
-    "configmap": (every_node_runs_and_reports,),
-    "indexed": (every_node_runs_and_reports,),
-}
-CASES = [
-    pytest.param(promise, kind, id=f"{kind}-{name_of(promise)}")
-    for kind, promises in PROMISES.items()
-    for promise in promises
-]
+@pytest.fixture
+def launchers(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    """Benches over the cluster; afterwards none of their jobs is left."""
+    made = bench_of(cluster, tmp_path)
+    yield lambda **changes: bench_of(cluster, tmp_path, **changes)
+    for name in cluster.server.names("configmaps"):
+        made.again().cancel(name)
 
 
-@pytest.mark.parametrize(("promise", "kind"), CASES)
-def test_contract(promise: Callable[[Bench], None], kind: str, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("promise", CONTRACT, ids=name_of)
+def test_contract(promise: Callable[[Bench], None], launchers: Callable[..., Bench]) -> None:
     """See tests/tasks/launchers/contract.py."""
-    bench = bench_of(cluster, tmp_path, **KINDS[kind])
-    try:
-        promise(bench)
-    finally:
-        for name in cluster.server.names("configmaps"):
-            bench.again().cancel(name)
+    promise(launchers())
+
+
+def test_one_job_with_the_code_beside_it_reports_through_a_volume(launchers: Callable[..., Bench]) -> None:
+    """All that can differ."""
+    every_node_runs_and_reports(launchers(reports="volume", workload="indexed", code="configmap"))
 
 
 def test_reports_come_through_s3(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
