@@ -71,7 +71,7 @@ KNOWN = {
     "checks/probes/kernel/hardware.py": 3,
     "checks/probes/kernel/log_source.py": 4,
     "checks/probes/kernel/xid.py": 1,
-    "tasks/launchers/sagemaker/errors.py": 3,  # AWS's own words for a remedy: which quota, which action, whose policy
+    "tasks/launchers/sagemaker/api.py": 3,  # AWS's own words for a remedy: which quota, which action, whose policy
 }
 
 

@@ -25,7 +25,7 @@ from tasks.remediation.model import (
     Settings,
     Why,
 )
-from tasks.remediation.steps import LOST_RECHECKS, RECHECK_AFTER_S, Engine, Kind, Step, next_step
+from tasks.remediation.steps import RECHECK_AFTER_S, Engine, Kind, Step, next_step
 from tests.tasks.remediation.simulated import World
 
 NOW = 1_000_000.0
@@ -323,24 +323,6 @@ def test_a_re_test_that_cannot_tell_is_made_again_a_minute_later_three_times() -
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:1], now=later)
     assert Step(Kind.DO, Rung.RECHECK) == step(a_case(), *acts, *unknown[:2], now=later)
     assert Step(Kind.DO, Rung.PAGE, Why.NOT_PROVEN) == step(a_case(), *acts, *unknown, now=later)
-
-
-@pytest.mark.parametrize(
-    ("ended", "lost", "expected"),
-    [
-        (2, 0, Rung.RECHECK),
-        (2, LOST_RECHECKS - 1, Rung.RECHECK),
-        (3, 1, Rung.PAGE),
-        (0, LOST_RECHECKS, Rung.PAGE),
-    ],
-)
-def test_a_re_test_that_was_lost_with_its_process_is_no_try(ended: int, lost: int, expected: Rung) -> None:
-    """A `remedy` that was killed says nothing about the node. One that ends its own process each time is left to a person."""
-    unknown = [an_act(Rung.RECHECK, number=at, proof=Proof.CANNOT_TELL) for at in range(ended)]
-    killed = [an_act(Rung.RECHECK, ActState.FAILED, number=ended + at) for at in range(lost)]
-    acts = (an_act(Rung.FENCE), an_act(Rung.REBOOT), *killed[:-1], *unknown, *killed[-1:])
-
-    assert expected is step(a_case(), *acts, now=NOW + RECHECK_AFTER_S).rung
 
 
 FOUND = Identity("other-boot", "i-n1-0", ("GPU-n1-0",))
